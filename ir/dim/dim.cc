@@ -1,0 +1,791 @@
+#include "ir/dim/dim.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace optc {
+namespace {
+
+int64_t clamp(__int128 v) {
+  if (v >= kDimOverflow) return kDimOverflow;
+  if (v <= -kDimOverflow) return -kDimOverflow;
+  return static_cast<int64_t>(v);
+}
+int64_t sat_add(int64_t a, int64_t b) { return clamp(static_cast<__int128>(a) + b); }
+int64_t sat_mul(int64_t a, int64_t b) { return clamp(static_cast<__int128>(a) * b); }
+int64_t floor_div_i(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+DimTable *table_of(Dim a, Dim b) { return a.node() ? a.node()->table : b.node()->table; }
+
+void append_terms(std::vector<DimTerm> &terms, Dim d, int64_t factor) {
+  if (!d.node()) return;
+  for (const DimTerm &t : d.node()->terms) terms.push_back({sat_mul(t.coefficient, factor), t.atoms});
+}
+int64_t constant_of(Dim d) { return d.node() ? d.node()->constant : d.value(); }
+
+bool atoms_less(const std::vector<const DimAtom *> &a, const std::vector<const DimAtom *> &b) {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
+                                      [](const DimAtom *x, const DimAtom *y) { return x->id < y->id; });
+}
+
+// Sorts, merges equal atom lists and drops zeros.
+void merge(std::vector<DimTerm> &terms) {
+  std::sort(terms.begin(), terms.end(), [](const DimTerm &a, const DimTerm &b) { return atoms_less(a.atoms, b.atoms); });
+  size_t out = 0;
+  for (size_t i = 0; i < terms.size();) {
+    DimTerm sum = std::move(terms[i]);
+    for (++i; i < terms.size() && terms[i].atoms == sum.atoms; ++i)
+      sum.coefficient = sat_add(sum.coefficient, terms[i].coefficient);
+    if (sum.coefficient != 0) terms[out++] = std::move(sum);
+  }
+  terms.resize(out);
+}
+
+std::vector<const DimAtom *> with_atoms(std::vector<const DimAtom *> a, const std::vector<const DimAtom *> &b) {
+  a.insert(a.end(), b.begin(), b.end());
+  std::sort(a.begin(), a.end(), [](const DimAtom *x, const DimAtom *y) { return x->id < y->id; });
+  return a;
+}
+
+// atoms minus the multiset `part`; nullopt if part is not contained.
+std::optional<std::vector<const DimAtom *>> without_atoms(std::vector<const DimAtom *> atoms,
+                                                          const std::vector<const DimAtom *> &part) {
+  for (const DimAtom *p : part) {
+    auto it = std::find(atoms.begin(), atoms.end(), p);
+    if (it == atoms.end()) return std::nullopt;
+    atoms.erase(it);
+  }
+  return atoms;
+}
+
+// A divisor that can be split off term by term: coefficient * atoms.
+struct Monomial {
+  int64_t coefficient = 1;
+  std::vector<const DimAtom *> atoms;
+};
+std::optional<Monomial> as_monomial(Dim d) {
+  if (d.is_constant()) return Monomial{d.value(), {}};
+  if (d.node()->constant == 0 && d.node()->terms.size() == 1)
+    return Monomial{d.node()->terms[0].coefficient, d.node()->terms[0].atoms};
+  return std::nullopt;
+}
+
+// c*b*(a/b)*rest + c*(a mod b)*rest -> c*a*rest; true when one pair was recombined into `terms` and `constant`.
+bool recombine(std::vector<DimTerm> &terms, int64_t &constant) {
+  for (size_t i = 0; i < terms.size(); ++i) {
+    for (const DimAtom *atom : terms[i].atoms) {
+      if (atom->kind != AtomKind::kMod) continue;
+      const auto divisor = as_monomial(atom->b);
+      if (!divisor || divisor->coefficient == 0) continue;
+      const std::vector<const DimAtom *> rest = *without_atoms(terms[i].atoms, {atom});
+      const int64_t want = sat_mul(terms[i].coefficient, divisor->coefficient);
+      // The matching quotient may be one atom floor_div(a, b), or folded into a polynomial when part of it was split off;
+      // compare through the canonical quotient of the very same dividend.
+      const Dim quotient = floor_div(atom->a, atom->b);
+      if (quotient.is_constant()) continue;
+      const DimNode *q = quotient.node();
+      if (q->terms.size() != 1 || q->constant != 0 || q->terms[0].coefficient != 1) continue;
+      const auto sought = with_atoms(with_atoms(rest, divisor->atoms), q->terms[0].atoms);
+      for (size_t j = 0; j < terms.size(); ++j) {
+        if (j == i || terms[j].atoms != sought || terms[j].coefficient != want) continue;
+        const int64_t c = terms[i].coefficient;
+        const Dim dividend = atom->a;
+        terms.erase(terms.begin() + static_cast<long>(std::max(i, j)));
+        terms.erase(terms.begin() + static_cast<long>(std::min(i, j)));
+        if (rest.empty()) {
+          append_terms(terms, dividend, c);
+          constant = sat_add(constant, sat_mul(c, constant_of(dividend)));
+        } else {
+          if (dividend.node())
+            for (const DimTerm &t : dividend.node()->terms)
+              terms.push_back({sat_mul(t.coefficient, c), with_atoms(t.atoms, rest)});
+          if (constant_of(dividend) != 0) terms.push_back({sat_mul(c, constant_of(dividend)), rest});
+        }
+        merge(terms);
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+struct Interval {
+  int64_t low, high;
+};
+Interval bounds(Dim d, int depth);
+
+Interval add(Interval a, Interval b) {
+  auto sum = [](int64_t x, int64_t y) {
+    if (x <= -kDimOverflow || y <= -kDimOverflow) return -kDimOverflow;
+    if (x >= kDimOverflow || y >= kDimOverflow) return kDimOverflow;
+    return sat_add(x, y);
+  };
+  return {sum(a.low, b.low), sum(a.high, b.high)};
+}
+Interval mul(Interval a, Interval b) {
+  const int64_t p[4] = {sat_mul(a.low, b.low), sat_mul(a.low, b.high), sat_mul(a.high, b.low), sat_mul(a.high, b.high)};
+  return {*std::min_element(p, p + 4), *std::max_element(p, p + 4)};
+}
+
+Interval atom_bounds(const DimAtom *atom, int depth) {
+  constexpr Interval kUnknown{-kDimOverflow, kDimOverflow};
+  if (depth > 24) return kUnknown;
+  switch (atom->kind) {
+    case AtomKind::kSymbol: {
+      const DimSymbol &s = *atom->symbol;
+      if (s.kind == SymbolKind::kLoop || s.kind == SymbolKind::kScalar) {
+        const int64_t high = bounds(s.extent, depth + 1).high;
+        return {0, std::min(s.max, high >= kDimOverflow ? kDimOverflow : std::max<int64_t>(high - 1, 0))};
+      }
+      return {s.min, s.max};
+    }
+    case AtomKind::kFloorDiv: {
+      const Interval a = bounds(atom->a, depth + 1), b = bounds(atom->b, depth + 1);
+      if (b.low <= 0) return a.low >= 0 ? Interval{0, a.high} : kUnknown;
+      auto div = [](int64_t x, int64_t y) { return x >= kDimOverflow || x <= -kDimOverflow ? x : floor_div_i(x, y); };
+      const int64_t low = a.low >= 0 ? (b.high >= kDimOverflow ? 0 : div(a.low, b.high)) : div(a.low, b.low);
+      const int64_t high = a.high >= 0 ? div(a.high, b.low) : (b.high >= kDimOverflow ? -1 : div(a.high, b.high));
+      return {low, high};
+    }
+    case AtomKind::kMod: {
+      const Interval b = bounds(atom->b, depth + 1), a = bounds(atom->a, depth + 1);
+      if (b.low < 0) return kUnknown;
+      int64_t high = b.high >= kDimOverflow ? kDimOverflow : std::max<int64_t>(b.high - 1, 0);
+      if (a.low >= 0) high = std::min(high, a.high);
+      return {0, high};
+    }
+    case AtomKind::kMin: {
+      const Interval a = bounds(atom->a, depth + 1), b = bounds(atom->b, depth + 1);
+      return {std::min(a.low, b.low), std::min(a.high, b.high)};
+    }
+    case AtomKind::kMax: {
+      const Interval a = bounds(atom->a, depth + 1), b = bounds(atom->b, depth + 1);
+      return {std::max(a.low, b.low), std::max(a.high, b.high)};
+    }
+  }
+  return kUnknown;
+}
+
+Interval bounds(Dim d, int depth) {
+  if (d.is_constant()) return {d.value(), d.value()};
+  Interval sum{d.node()->constant, d.node()->constant};
+  for (const DimTerm &t : d.node()->terms) {
+    Interval product{t.coefficient, t.coefficient};
+    for (const DimAtom *atom : t.atoms) product = mul(product, atom_bounds(atom, depth));
+    sum = add(sum, product);
+  }
+  return sum;
+}
+
+// Replaces loop counters (and other symbols with a symbolic extent) by the end of their range that makes d smallest, where d is
+// monotone in them: the result is a lower bound of d, free of those counters.
+Dim minimized(Dim d) {
+  for (int round = 0; round < 16 && d.node(); ++round) {
+    const DimSymbol *pick = nullptr;
+    bool low_end = true;
+    for (const DimTerm &t : d.node()->terms) {
+      for (const DimAtom *atom : t.atoms) {
+        if (atom->kind != AtomKind::kSymbol || atom->symbol->extent.is_constant()) continue;
+        if (atom->symbol->kind != SymbolKind::kLoop && atom->symbol->kind != SymbolKind::kScalar) continue;
+        const auto part = affine_in(d, atom->symbol);
+        if (!part) continue;
+        const Interval c = bounds(part->coefficient, 0);
+        if (c.low >= 0) {
+          pick = atom->symbol;
+          low_end = true;
+        } else if (c.high <= 0) {
+          pick = atom->symbol;
+          low_end = false;
+        }
+        if (pick) break;
+      }
+      if (pick) break;
+    }
+    if (!pick) return d;
+    const Dim end = low_end ? Dim(0) : pick->extent - 1;
+    d = substitute(d, [&](const DimSymbol &s) { return &s == pick ? std::optional<Dim>(end) : std::nullopt; });
+  }
+  return d;
+}
+
+std::string atom_str(const DimAtom *atom) {
+  switch (atom->kind) {
+    case AtomKind::kSymbol: return atom->symbol->name;
+    case AtomKind::kFloorDiv: return "(" + atom->a.str() + ")/(" + atom->b.str() + ")";
+    case AtomKind::kMod: return "(" + atom->a.str() + ")%(" + atom->b.str() + ")";
+    case AtomKind::kMin: return "min(" + atom->a.str() + ", " + atom->b.str() + ")";
+    case AtomKind::kMax: return "max(" + atom->a.str() + ", " + atom->b.str() + ")";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string Dim::str() const {
+  if (!node_) return std::to_string(value_);
+  std::string text;
+  for (const DimTerm &t : node_->terms) {
+    int64_t c = t.coefficient;
+    if (!text.empty()) {
+      text += c < 0 ? " - " : " + ";
+      c = c < 0 ? -c : c;
+    } else if (c == -1) {
+      text += "-";
+      c = 1;
+    }
+    if (c != 1) text += std::to_string(c) + "*";
+    for (size_t i = 0; i < t.atoms.size(); ++i) {
+      if (i) text += "*";
+      const bool quotient = t.atoms[i]->kind == AtomKind::kFloorDiv || t.atoms[i]->kind == AtomKind::kMod;
+      text += quotient ? "(" + atom_str(t.atoms[i]) + ")" : atom_str(t.atoms[i]);
+    }
+  }
+  if (node_->constant > 0) text += " + " + std::to_string(node_->constant);
+  if (node_->constant < 0) text += " - " + std::to_string(-node_->constant);
+  return text;
+}
+
+const DimAtom *DimTable::intern_symbol(DimSymbol *symbol) {
+  DimAtom atom;
+  atom.id = static_cast<uint32_t>(atoms_.size());
+  atom.kind = AtomKind::kSymbol;
+  atom.symbol = symbol;
+  atoms_.push_back(atom);
+  symbol_atoms_.push_back(&atoms_.back());
+  return &atoms_.back();
+}
+
+Dim DimTable::new_symbol(SymbolKind kind, std::string_view name, int64_t min, int64_t max) {
+  std::string unique(name);
+  if (names_.count(unique)) {
+    uint32_t &suffix = next_suffix_[unique];
+    std::string candidate;
+    do candidate = unique + "_" + std::to_string(++suffix);
+    while (names_.count(candidate));
+    unique = candidate;
+  }
+  DimSymbol symbol;
+  symbol.id = static_cast<uint32_t>(symbols_.size());
+  symbol.kind = kind;
+  symbol.name = unique;
+  symbol.min = min;
+  symbol.max = max;
+  symbols_.push_back(symbol);
+  names_.emplace(unique, symbol.id);
+  return of_atom(intern_symbol(&symbols_.back()));
+}
+
+Dim DimTable::model_symbol(std::string_view name) {
+  if (auto it = names_.find(std::string(name)); it != names_.end()) return of_atom(symbol_atoms_[it->second]);
+  return new_symbol(SymbolKind::kModel, name);
+}
+
+Dim DimTable::new_loop(std::string_view name, Dim extent) {
+  const Dim d = new_symbol(SymbolKind::kLoop, name);
+  symbols_.back().extent = extent;
+  return d;
+}
+
+Dim DimTable::scalar_symbol(uint32_t scalar, Dim extent) {
+  const std::string name = "$" + std::to_string(scalar) + "<" + extent.str();
+  if (auto it = names_.find(name); it != names_.end()) return of_atom(symbol_atoms_[it->second]);
+  const Dim d = new_symbol(SymbolKind::kScalar, name);
+  symbols_.back().extent = extent;
+  symbols_.back().scalar = scalar;
+  return d;
+}
+
+DimSymbol *DimTable::find(std::string_view name) {
+  auto it = names_.find(std::string(name));
+  return it == names_.end() ? nullptr : &symbols_[it->second];
+}
+
+void DimTable::set_bounds(const DimSymbol *symbol, int64_t min, int64_t max) {
+  DimSymbol &s = symbols_[symbol->id];
+  s.min = std::max(s.min, min);
+  s.max = std::min(s.max, max);
+}
+
+Dim DimTable::of_atom(const DimAtom *atom) { return polynomial(0, {{1, {atom}}}); }
+
+Dim DimTable::polynomial(int64_t constant, std::vector<DimTerm> terms) {
+  merge(terms);
+  while (recombine(terms, constant)) {
+  }
+  if (terms.empty()) return Dim(constant);
+  std::string key = std::to_string(constant);
+  for (const DimTerm &t : terms) {
+    key += '+';
+    key += std::to_string(t.coefficient);
+    for (const DimAtom *a : t.atoms) {
+      key += '*';
+      key += std::to_string(a->id);
+    }
+  }
+  auto it = node_index_.find(key);
+  if (it == node_index_.end()) {
+    DimNode node;
+    node.table = this;
+    node.id = static_cast<uint32_t>(nodes_.size());
+    node.constant = constant;
+    node.terms = std::move(terms);
+    nodes_.push_back(std::move(node));
+    it = node_index_.emplace(std::move(key), &nodes_.back()).first;
+  }
+  return Dim(it->second, 0);
+}
+
+Dim DimTable::atom(AtomKind kind, Dim a, Dim b) {
+  auto part = [](Dim d) { return d.node() ? "n" + std::to_string(d.node()->id) : "c" + std::to_string(d.value()); };
+  std::string key = std::to_string(static_cast<int>(kind)) + part(a) + part(b);
+  auto it = atom_index_.find(key);
+  if (it == atom_index_.end()) {
+    DimAtom atom;
+    atom.id = static_cast<uint32_t>(atoms_.size());
+    atom.kind = kind;
+    atom.a = a;
+    atom.b = b;
+    atoms_.push_back(atom);
+    it = atom_index_.emplace(std::move(key), &atoms_.back()).first;
+  }
+  return of_atom(it->second);
+}
+
+Dim operator+(Dim a, Dim b) {
+  if (a.is_constant() && b.is_constant()) return Dim(sat_add(a.value(), b.value()));
+  std::vector<DimTerm> terms;
+  append_terms(terms, a, 1);
+  append_terms(terms, b, 1);
+  return table_of(a, b)->polynomial(sat_add(constant_of(a), constant_of(b)), std::move(terms));
+}
+
+Dim operator-(Dim a) { return a * Dim(-1); }
+Dim operator-(Dim a, Dim b) { return a + (-b); }
+
+Dim operator*(Dim a, Dim b) {
+  if (a.is_constant() && b.is_constant()) return Dim(sat_mul(a.value(), b.value()));
+  if (a.is(0) || b.is(0)) return Dim(0);
+  if (a.is(1)) return b;
+  if (b.is(1)) return a;
+  std::vector<DimTerm> terms;
+  append_terms(terms, a, constant_of(b));
+  append_terms(terms, b, constant_of(a));
+  if (a.node() && b.node())
+    for (const DimTerm &x : a.node()->terms)
+      for (const DimTerm &y : b.node()->terms)
+        terms.push_back({sat_mul(x.coefficient, y.coefficient), with_atoms(x.atoms, y.atoms)});
+  return table_of(a, b)->polynomial(sat_mul(constant_of(a), constant_of(b)), std::move(terms));
+}
+
+namespace {
+
+// a = quotient * b + remainder, splitting off every term that b divides.
+void split(Dim a, Dim b, Dim &quotient, Dim &remainder) {
+  quotient = 0;
+  remainder = a;
+  if (a == b) {
+    quotient = 1;
+    remainder = 0;
+    return;
+  }
+  const auto monomial = as_monomial(b);
+  if (!monomial) {
+    // A divisor of several terms: only whole multiples of it are split off.
+    if (b.node() && a.node()) {
+      const DimTerm &lead = b.node()->terms.back();
+      for (const DimTerm &t : a.node()->terms) {
+        const auto rest = without_atoms(t.atoms, lead.atoms);
+        if (!rest || t.coefficient % lead.coefficient != 0) continue;
+        Dim factor = rest->empty() ? Dim(t.coefficient / lead.coefficient)
+                                   : a.node()->table->polynomial(0, {{t.coefficient / lead.coefficient, *rest}});
+        const Dim left = a - factor * b;
+        const size_t before = a.node()->terms.size(), after = left.node() ? left.node()->terms.size() : 0;
+        if (after + b.node()->terms.size() <= before) {
+          Dim q, r;
+          split(left, b, q, r);
+          quotient = q + factor;
+          remainder = r;
+          return;
+        }
+      }
+    }
+    return;
+  }
+  DimTable *table = table_of(a, b);
+  std::vector<DimTerm> q, r;
+  int64_t q_constant = 0, r_constant = 0;
+  if (a.node()) {
+    for (const DimTerm &t : a.node()->terms) {
+      const auto rest = without_atoms(t.atoms, monomial->atoms);
+      if (!rest) {
+        r.push_back(t);
+        continue;
+      }
+      const int64_t c = floor_div_i(t.coefficient, monomial->coefficient);
+      const int64_t left = t.coefficient - c * monomial->coefficient;
+      if (left != 0) {  // only whole multiples: a left-over coefficient would leave the term in both parts
+        r.push_back(t);
+        continue;
+      }
+      if (rest->empty())
+        q_constant = sat_add(q_constant, c);
+      else
+        q.push_back({c, *rest});
+    }
+  }
+  r_constant = constant_of(a);
+  if (monomial->atoms.empty()) {
+    const int64_t c = floor_div_i(r_constant, monomial->coefficient);
+    q_constant = sat_add(q_constant, c);
+    r_constant -= c * monomial->coefficient;
+  }
+  quotient = table->polynomial(q_constant, std::move(q));
+  remainder = table->polynomial(r_constant, std::move(r));
+}
+
+int64_t content(Dim d, bool with_constant) {  // gcd of the coefficients
+  int64_t g = with_constant ? std::abs(constant_of(d)) : 0;
+  if (d.node())
+    for (const DimTerm &t : d.node()->terms) g = std::gcd(g, std::abs(t.coefficient));
+  return g;
+}
+Dim scaled_down(Dim d, int64_t g) {  // g divides every coefficient; the constant is floored
+  if (d.is_constant()) return Dim(floor_div_i(d.value(), g));
+  std::vector<DimTerm> terms = d.node()->terms;
+  for (DimTerm &t : terms) t.coefficient /= g;
+  return d.node()->table->polynomial(floor_div_i(d.node()->constant, g), std::move(terms));
+}
+
+}  // namespace
+
+Dim floor_div(Dim a, Dim b) {
+  if (b.is_constant() && b.value() <= 0) return Dim(kDimOverflow);
+  if (a.is_constant() && b.is_constant()) return Dim(floor_div_i(a.value(), b.value()));
+  if (b.is(1)) return a;
+  if (a.is(0)) return Dim(0);
+  Dim q, r;
+  split(a, b, q, r);
+  if (r.is(0)) return q;
+  if (proved_in_range(r, b)) return q;
+  if (b.is_constant()) {
+    // floor((g x + c) / (g b')) = floor((x + floor(c/g)) / b')
+    if (const int64_t g = std::gcd(content(r, false), b.value()); g > 1)
+      return q + floor_div(scaled_down(r, g), Dim(b.value() / g));
+    // floor(floor(x / c) / b) = floor(x / (c b))
+    if (r.node() && r.node()->constant == 0 && r.node()->terms.size() == 1 && r.node()->terms[0].coefficient == 1 &&
+        r.node()->terms[0].atoms.size() == 1) {
+      const DimAtom *atom = r.node()->terms[0].atoms[0];
+      if (atom->kind == AtomKind::kFloorDiv && atom->b.is_constant())
+        return q + floor_div(atom->a, Dim(sat_mul(atom->b.value(), b.value())));
+    }
+  }
+  return q + table_of(a, b)->atom(AtomKind::kFloorDiv, r, b);
+}
+
+Dim ceil_div(Dim a, Dim b) { return floor_div(a + b - Dim(1), b); }
+
+Dim mod(Dim a, Dim b) {
+  if (b.is_constant() && b.value() <= 0) return Dim(kDimOverflow);
+  if (a.is_constant() && b.is_constant()) return Dim(a.value() - floor_div_i(a.value(), b.value()) * b.value());
+  if (b.is(1)) return Dim(0);
+  Dim q, r;
+  split(a, b, q, r);
+  if (r.is(0)) return Dim(0);
+  if (proved_in_range(r, b)) return r;
+  if (b.is_constant()) {
+    const int64_t g = std::gcd(content(r, true), b.value());
+    if (g > 1) return Dim(g) * mod(scaled_down(r, g), Dim(b.value() / g));
+    if (r.node() && r.node()->constant == 0 && r.node()->terms.size() == 1 && r.node()->terms[0].coefficient == 1 &&
+        r.node()->terms[0].atoms.size() == 1) {
+      const DimAtom *atom = r.node()->terms[0].atoms[0];  // (x mod (k b)) mod b = x mod b
+      if (atom->kind == AtomKind::kMod && atom->b.is_constant() && atom->b.value() % b.value() == 0) return mod(atom->a, b);
+    }
+  }
+  return table_of(a, b)->atom(AtomKind::kMod, r, b);
+}
+
+Dim min(Dim a, Dim b) {
+  if (proved_at_least(b, a)) return a;
+  if (proved_at_least(a, b)) return b;
+  if (a.node() && b.node() ? a.node()->id > b.node()->id : !a.node()) std::swap(a, b);
+  return table_of(a, b)->atom(AtomKind::kMin, a, b);
+}
+
+Dim max(Dim a, Dim b) {
+  if (proved_at_least(a, b)) return a;
+  if (proved_at_least(b, a)) return b;
+  if (a.node() && b.node() ? a.node()->id > b.node()->id : !a.node()) std::swap(a, b);
+  return table_of(a, b)->atom(AtomKind::kMax, a, b);
+}
+
+int64_t lower_bound(Dim d) { return bounds(d, 0).low; }
+int64_t upper_bound(Dim d) { return bounds(d, 0).high; }
+
+bool proved_at_least(Dim a, Dim b) {
+  const Dim difference = a - b;
+  if (lower_bound(difference) >= 0) return true;
+  return difference.node() && lower_bound(minimized(difference)) >= 0;
+}
+bool proved_less(Dim a, Dim b) { return proved_at_least(b, a + Dim(1)); }
+
+bool proved_in_range(Dim index, Dim extent) {
+  // x mod m with 0 <= m <= extent needs no numbers.
+  if (index.node() && index.node()->constant == 0 && index.node()->terms.size() == 1 &&
+      index.node()->terms[0].coefficient == 1 && index.node()->terms[0].atoms.size() == 1) {
+    const DimAtom *atom = index.node()->terms[0].atoms[0];
+    if (atom->kind == AtomKind::kMod && atom->b == extent) return true;
+    if (atom->kind == AtomKind::kSymbol && atom->symbol->kind != SymbolKind::kModel &&
+        atom->symbol->kind != SymbolKind::kData && atom->symbol->extent == extent)
+      return true;
+  }
+  return proved_at_least(index, Dim(0)) && proved_less(index, extent);
+}
+
+bool divisible_by(Dim d, int64_t divisor) {
+  if (d.is_constant()) return d.value() % divisor == 0;
+  if (d.node()->constant % divisor != 0) return false;
+  for (const DimTerm &t : d.node()->terms) {
+    int64_t g = t.coefficient;
+    for (const DimAtom *a : t.atoms)
+      if (a->kind == AtomKind::kSymbol) g = sat_mul(g, a->symbol->multiple);
+    if (g % divisor != 0) return false;
+  }
+  return true;
+}
+
+std::optional<Dim> exact_div(Dim a, Dim b) {
+  if (b.is_constant() && b.value() <= 0) return std::nullopt;
+  if (a.is_constant() && b.is_constant())
+    return a.value() % b.value() == 0 ? std::optional<Dim>(a.value() / b.value()) : std::nullopt;
+  if (a.is(0)) return Dim(0);
+  Dim q, r;
+  split(a, b, q, r);
+  return r.is(0) ? std::optional<Dim>(q) : std::nullopt;
+}
+
+std::optional<int64_t> evaluate(Dim d, const DimValues &values) {
+  if (d.is_constant()) return d.value();
+  int64_t sum = d.node()->constant;
+  for (const DimTerm &t : d.node()->terms) {
+    int64_t product = t.coefficient;
+    for (const DimAtom *atom : t.atoms) {
+      int64_t v = 0;
+      if (atom->kind == AtomKind::kSymbol) {
+        const auto value = values(*atom->symbol);
+        if (!value) return std::nullopt;
+        v = *value;
+      } else {
+        const auto a = evaluate(atom->a, values), b = evaluate(atom->b, values);
+        if (!a || !b) return std::nullopt;
+        switch (atom->kind) {
+          case AtomKind::kFloorDiv:
+            if (*b <= 0) return std::nullopt;
+            v = floor_div_i(*a, *b);
+            break;
+          case AtomKind::kMod:
+            if (*b <= 0) return std::nullopt;
+            v = *a - floor_div_i(*a, *b) * *b;
+            break;
+          case AtomKind::kMin: v = std::min(*a, *b); break;
+          case AtomKind::kMax: v = std::max(*a, *b); break;
+          case AtomKind::kSymbol: break;
+        }
+      }
+      product = sat_mul(product, v);
+    }
+    sum = sat_add(sum, product);
+  }
+  return sum;
+}
+
+Dim substitute(Dim d, const DimSubstitution &replacement) {
+  if (d.is_constant()) return d;
+  Dim sum(d.node()->constant);
+  for (const DimTerm &t : d.node()->terms) {
+    Dim product(t.coefficient);
+    for (const DimAtom *atom : t.atoms) {
+      Dim factor;
+      if (atom->kind == AtomKind::kSymbol) {
+        const auto r = replacement(*atom->symbol);
+        factor = r ? *r : d.node()->table->of_atom(atom);
+      } else {
+        const Dim a = substitute(atom->a, replacement), b = substitute(atom->b, replacement);
+        switch (atom->kind) {
+          case AtomKind::kFloorDiv: factor = floor_div(a, b); break;
+          case AtomKind::kMod: factor = mod(a, b); break;
+          case AtomKind::kMin: factor = min(a, b); break;
+          case AtomKind::kMax: factor = max(a, b); break;
+          case AtomKind::kSymbol: break;
+        }
+      }
+      product = product * factor;
+    }
+    sum = sum + product;
+  }
+  return sum;
+}
+
+void collect_symbols(Dim d, std::vector<const DimSymbol *> &out) {
+  if (d.is_constant()) return;
+  for (const DimTerm &t : d.node()->terms)
+    for (const DimAtom *atom : t.atoms) {
+      if (atom->kind == AtomKind::kSymbol) {
+        if (std::find(out.begin(), out.end(), atom->symbol) == out.end()) out.push_back(atom->symbol);
+      } else {
+        collect_symbols(atom->a, out);
+        collect_symbols(atom->b, out);
+      }
+    }
+}
+
+bool uses_symbol(Dim d, const DimSymbol *symbol) {
+  if (d.is_constant()) return false;
+  for (const DimTerm &t : d.node()->terms)
+    for (const DimAtom *atom : t.atoms) {
+      if (atom->kind == AtomKind::kSymbol ? atom->symbol == symbol
+                                          : uses_symbol(atom->a, symbol) || uses_symbol(atom->b, symbol))
+        return true;
+    }
+  return false;
+}
+
+std::optional<AffinePart> affine_in(Dim d, const DimSymbol *symbol) {
+  AffinePart part{Dim(0), Dim(constant_of(d))};
+  if (!d.node()) return part;
+  std::vector<DimTerm> coefficient, rest;
+  int64_t coefficient_constant = 0;
+  for (const DimTerm &t : d.node()->terms) {
+    int power = 0;
+    std::vector<const DimAtom *> others;
+    for (const DimAtom *atom : t.atoms) {
+      if (atom->kind == AtomKind::kSymbol && atom->symbol == symbol) {
+        ++power;
+        continue;
+      }
+      if (atom->kind != AtomKind::kSymbol && (uses_symbol(atom->a, symbol) || uses_symbol(atom->b, symbol)))
+        return std::nullopt;
+      others.push_back(atom);
+    }
+    if (power > 1) return std::nullopt;
+    if (power == 0)
+      rest.push_back(t);
+    else if (others.empty())
+      coefficient_constant = sat_add(coefficient_constant, t.coefficient);
+    else
+      coefficient.push_back({t.coefficient, std::move(others)});
+  }
+  DimTable *table = d.node()->table;
+  part.coefficient = table->polynomial(coefficient_constant, std::move(coefficient));
+  part.rest = table->polynomial(d.node()->constant, std::move(rest));
+  return part;
+}
+
+const DimSymbol *single_symbol(Dim d) {
+  if (!d.node() || d.node()->constant != 0 || d.node()->terms.size() != 1) return nullptr;
+  const DimTerm &t = d.node()->terms[0];
+  if (t.coefficient != 1 || t.atoms.size() != 1 || t.atoms[0]->kind != AtomKind::kSymbol) return nullptr;
+  return t.atoms[0]->symbol;
+}
+
+namespace {
+
+class Parser {
+ public:
+  Parser(std::string_view text, DimTable &table) : text_(text), table_(table) {}
+  std::optional<Dim> parse() {
+    const auto d = sum(0);
+    skip();
+    return d && at_ == text_.size() ? d : std::nullopt;
+  }
+
+ private:
+  void skip() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) ++at_;
+  }
+  bool take(char c) {
+    skip();
+    if (at_ < text_.size() && text_[at_] == c) return ++at_, true;
+    return false;
+  }
+  std::optional<Dim> sum(int depth) {
+    if (depth > 64) return std::nullopt;
+    auto left = product(depth);
+    while (left) {
+      if (take('+')) {
+        const auto right = product(depth);
+        if (!right) return std::nullopt;
+        left = *left + *right;
+      } else if (take('-')) {
+        const auto right = product(depth);
+        if (!right) return std::nullopt;
+        left = *left - *right;
+      } else {
+        return left;
+      }
+    }
+    return std::nullopt;
+  }
+  std::optional<Dim> product(int depth) {
+    auto left = unary(depth);
+    while (left) {
+      char op = 0;
+      if (take('*')) op = '*';
+      else if (take('/')) op = '/';
+      else if (take('%')) op = '%';
+      else return left;
+      const auto right = unary(depth);
+      if (!right || (op != '*' && right->is_constant() && right->value() <= 0)) return std::nullopt;
+      left = op == '*' ? *left * *right : op == '/' ? floor_div(*left, *right) : mod(*left, *right);
+    }
+    return std::nullopt;
+  }
+  std::optional<Dim> unary(int depth) {
+    if (depth > 64) return std::nullopt;
+    if (take('-')) {
+      const auto d = unary(depth + 1);
+      return d ? std::optional<Dim>(-*d) : std::nullopt;
+    }
+    if (take('(')) {
+      const auto d = sum(depth + 1);
+      return d && take(')') ? d : std::nullopt;
+    }
+    skip();
+    const size_t start = at_;
+    auto name_char = [](char c) {
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' ||
+             c == '$' || c == ':' || c == '#' || c == '@';
+    };
+    while (at_ < text_.size() && name_char(text_[at_])) ++at_;
+    const std::string_view word = text_.substr(start, at_ - start);
+    if (word.empty()) return std::nullopt;
+    if (word[0] >= '0' && word[0] <= '9') {
+      int64_t v = 0;
+      for (char c : word) {
+        if (c < '0' || c > '9' || v > kDimOverflow / 16) return std::nullopt;
+        v = v * 10 + (c - '0');
+      }
+      return Dim(v);
+    }
+    if ((word == "min" || word == "max") && take('(')) {
+      const auto a = sum(depth + 1);
+      if (!a || !take(',')) return std::nullopt;
+      const auto b = sum(depth + 1);
+      if (!b || !take(')')) return std::nullopt;
+      return word == "min" ? optc::min(*a, *b) : optc::max(*a, *b);
+    }
+    return table_.model_symbol(word);
+  }
+
+  std::string_view text_;
+  DimTable &table_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+std::optional<Dim> parse_dim(std::string_view text, DimTable &table) { return Parser(text, table).parse(); }
+
+}  // namespace optc

@@ -1,0 +1,57 @@
+#pragma once
+// Files: read-only mappings, and output that appears whole or not at all.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "support/diagnostics.h"
+#include "support/result.h"
+
+namespace optc {
+
+// A file mapped read-only. Shared by whatever points into it (constants of a Graph).
+class MappedFile {
+ public:
+  // Maps the whole file. An empty file gives size() 0 and data() null. Directories and devices are refused.
+  static Result<std::shared_ptr<const MappedFile>> open(const std::string &path, Diagnostics &diagnostics);
+  ~MappedFile();
+  MappedFile(const MappedFile &) = delete;
+  MappedFile &operator=(const MappedFile &) = delete;
+  const uint8_t *data() const { return data_; }
+  size_t size() const { return size_; }
+  const std::string &path() const { return path_; }
+
+ private:
+  MappedFile() = default;
+  const uint8_t *data_ = nullptr;
+  size_t size_ = 0;
+  std::string path_;
+};
+
+// Writes `text` beside `path` and renames it into place.
+Status write_file(const std::string &path, std::string_view text, Diagnostics &diagnostics);
+Result<std::string> read_file(const std::string &path, Diagnostics &diagnostics);
+
+// A directory that is filled beside its final place and renamed there by commit(); removed by the destructor otherwise.
+// commit() replaces an existing directory only if it is empty or holds a manifest.json of an earlier bundle.
+class StagedDirectory {
+ public:
+  static Result<std::unique_ptr<StagedDirectory>> create(const std::string &final_path, Diagnostics &diagnostics);
+  ~StagedDirectory();
+  const std::string &path() const { return staging_; }
+  Status write(const std::string &relative_path, std::string_view text, Diagnostics &diagnostics);  // makes sub-folders
+  Status commit(Diagnostics &diagnostics);
+
+ private:
+  StagedDirectory() = default;
+  std::string final_, staging_;
+  bool committed_ = false;
+};
+
+// XXH3-128 of bytes, as 32 lower-case hexadecimal digits.
+std::string xxh3_128(const void *data, size_t size);
+
+}  // namespace optc
