@@ -1,0 +1,101 @@
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "support/file.h"
+
+namespace optc {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Files : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::temp_directory_path() / ("optc_support_test_" + std::to_string(::getpid()));
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  void TearDown() override { fs::remove_all(root_); }
+  std::string path(const std::string &name) const { return (root_ / name).string(); }
+  size_t entries() const {
+    size_t count = 0;
+    for (const auto &entry : fs::directory_iterator(root_)) count += entry.exists();
+    return count;
+  }
+  fs::path root_;
+  Diagnostics diagnostics_;
+};
+
+TEST_F(Files, WrittenTextIsReadAndMapped) {
+  const std::string text("a\0b\n", 4);
+  ASSERT_TRUE(write_file(path("x"), text, diagnostics_).ok());
+  auto read = read_file(path("x"), diagnostics_);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(*read, text);
+  auto mapped = MappedFile::open(path("x"), diagnostics_);
+  ASSERT_TRUE(mapped.ok());
+  EXPECT_EQ(std::string(reinterpret_cast<const char *>((*mapped)->data()), (*mapped)->size()), text);
+  EXPECT_EQ(entries(), 1u) << "a staging file was left";
+}
+
+TEST_F(Files, EmptyFileMapsToNothing) {
+  ASSERT_TRUE(write_file(path("empty"), "", diagnostics_).ok());
+  auto mapped = MappedFile::open(path("empty"), diagnostics_);
+  ASSERT_TRUE(mapped.ok());
+  EXPECT_EQ((*mapped)->size(), 0u);
+  EXPECT_EQ((*mapped)->data(), nullptr);
+}
+
+TEST_F(Files, WhatIsNoRegularFileIsRefused) {
+  EXPECT_FALSE(MappedFile::open(path("missing"), diagnostics_).ok());
+  EXPECT_FALSE(MappedFile::open(root_.string(), diagnostics_).ok());
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  EXPECT_FALSE(read_file(path("fifo"), diagnostics_).ok());
+  ASSERT_EQ(diagnostics_.all().size(), 3u);
+  for (const Diagnostic &d : diagnostics_.all()) EXPECT_EQ(d.kind, ErrorKind::kIo);
+  EXPECT_NE(diagnostics_.all()[1].message.find("folder"), std::string::npos);
+}
+
+TEST_F(Files, StagedDirectoryAppearsWhole) {
+  {
+    auto staged = StagedDirectory::create(path("bundle"), diagnostics_);
+    ASSERT_TRUE(staged.ok());
+    ASSERT_TRUE((*staged)->write("src/model.cpp", "int x;", diagnostics_).ok());
+    EXPECT_FALSE(fs::exists(path("bundle")));
+  }
+  EXPECT_EQ(entries(), 0u) << "what was not committed is removed";
+  for (int round = 0; round < 2; ++round) {  // the second replaces the first
+    auto staged = StagedDirectory::create(path("bundle"), diagnostics_);
+    ASSERT_TRUE(staged.ok());
+    ASSERT_TRUE((*staged)->write("manifest.json", std::to_string(round), diagnostics_).ok());
+    ASSERT_TRUE((*staged)->commit(diagnostics_).ok());
+  }
+  EXPECT_EQ(*read_file(path("bundle/manifest.json"), diagnostics_), "1");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(Files, StagedDirectoryKeepsForeignFolders) {
+  fs::create_directories(path("home"));
+  ASSERT_TRUE(write_file(path("home/letter"), "dear", diagnostics_).ok());
+  {
+    auto staged = StagedDirectory::create(path("home"), diagnostics_);
+    ASSERT_TRUE(staged.ok());
+    ASSERT_TRUE((*staged)->write("manifest.json", "{}", diagnostics_).ok());
+    EXPECT_FALSE((*staged)->commit(diagnostics_).ok());
+  }
+  EXPECT_TRUE(fs::exists(path("home/letter")));
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST(Hash, IsTheCanonicalXxh3) {
+  // The value that `xxh128sum` prints for an empty file.
+  EXPECT_EQ(xxh3_128("", 0), "99aa06d3014798d86001c324468d497f");
+  EXPECT_NE(xxh3_128("a", 1), xxh3_128("b", 1));
+}
+
+}  // namespace
+}  // namespace optc
