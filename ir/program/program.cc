@@ -1,0 +1,238 @@
+#include "ir/program/program.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace optc {
+
+std::string_view to_string(Combine combine) {
+  switch (combine) {
+    case Combine::kStore: return "store";
+    case Combine::kSum: return "sum";
+    case Combine::kProduct: return "product";
+    case Combine::kMax: return "max";
+    case Combine::kMin: return "min";
+    case Combine::kAnd: return "and";
+    case Combine::kOr: return "or";
+  }
+  return "store";
+}
+
+BufferId Program::add_buffer(Buffer buffer) {
+  buffers.push_back(std::move(buffer));
+  return BufferId(buffers.size() - 1);
+}
+
+KernelId Program::add_kernel(Kernel kernel) {
+  kernels.push_back(std::move(kernel));
+  return KernelId(kernels.size() - 1);
+}
+
+namespace {
+
+// Visits every scalar reachable from a root, through the scalars behind kScalar symbols of indices.
+class Walker {
+ public:
+  explicit Walker(const Program &program) : program_(program) {}
+  void scalar(ScalarId id) {
+    if (!id.valid() || !seen_.insert(id.index).second) return;
+    const Scalar &s = program_.scalars.at(id);
+    for (ScalarId a : s.args) scalar(a);
+    if (s.op == ScalarOp::kIndex) dim(s.index_value);
+    for (Dim d : s.index) dim(d);
+    if (s.op == ScalarOp::kLoad) loads.push_back(id);
+  }
+  void dim(Dim d) {
+    if (d.is_constant()) return;
+    std::vector<const DimSymbol *> symbols;
+    collect_symbols(d, symbols);
+    for (const DimSymbol *symbol : symbols)
+      if (symbol->kind == SymbolKind::kScalar) scalar(ScalarId(size_t{symbol->scalar}));
+  }
+  std::vector<ScalarId> loads;
+
+ private:
+  const Program &program_;
+  std::unordered_set<uint32_t> seen_;
+};
+
+void add_unique(std::vector<BufferId> &list, BufferId id) {
+  if (id.valid() && std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
+}
+
+void nest_reads(const Program &program, const LoopNest &nest, std::vector<BufferId> &out) {
+  Walker walker(program);
+  for (const Stage &stage : nest.stages)
+    for (const StageOutput &o : stage.outputs) {
+      walker.scalar(o.value);
+      walker.scalar(o.initial);
+      walker.scalar(o.condition);
+      for (Dim d : o.index) walker.dim(d);
+      if (o.buffer.valid() && o.combine != Combine::kStore) add_unique(out, o.buffer);
+    }
+  for (ScalarId load : walker.loads) add_unique(out, program.scalars.at(load).buffer);
+}
+
+void control_buffers(const ControlFlow &c, std::vector<BufferId> &reads_out, std::vector<BufferId> &writes_out) {
+  add_unique(reads_out, c.condition);
+  add_unique(reads_out, c.trip_count);
+  for (BufferId b : c.initial) add_unique(reads_out, b);
+  for (const auto &list : c.results)
+    for (BufferId b : list) add_unique(reads_out, b);
+  for (BufferId b : c.outputs) add_unique(writes_out, b);
+  add_unique(writes_out, c.iteration);
+  add_unique(writes_out, c.body_condition);
+  for (BufferId b : c.body_inputs) add_unique(writes_out, b);
+}
+
+void collect(const Program &program, const Kernel &kernel, std::vector<BufferId> &in, std::vector<BufferId> &out) {
+  if (const LoopNest *nest = kernel.nest()) {
+    nest_reads(program, *nest, in);
+    for (const Stage &stage : nest->stages)
+      for (const StageOutput &o : stage.outputs) add_unique(out, o.buffer);
+  } else if (const LibraryCall *call = kernel.library()) {
+    for (BufferId b : call->inputs) add_unique(in, b);
+    for (BufferId b : call->outputs) add_unique(out, b);
+  } else if (const ControlFlow *control = kernel.control()) {
+    control_buffers(*control, in, out);
+    for (const auto &body : control->bodies)
+      for (KernelId k : body) collect(program, program.kernel(k), in, out);
+  }
+  for (BufferId b : kernel.strategy.packed) add_unique(in, b);
+  for (BufferId b : kernel.strategy.scratch) {
+    add_unique(in, b);
+    add_unique(out, b);
+  }
+}
+
+class Substituter {
+ public:
+  Substituter(Program &program, const ScalarSubstitution &substitution) : program_(program), how_(substitution) {}
+
+  ScalarId scalar(ScalarId id) {
+    if (!id.valid()) return id;
+    if (auto it = done_.find(id.index); it != done_.end()) return it->second;
+    const Scalar s = program_.scalars.at(id);  // a copy: the pool grows below
+    ScalarPool &pool = program_.scalars;
+    ScalarId result;
+    switch (s.op) {
+      case ScalarOp::kConstant: result = id; break;
+      case ScalarOp::kIndex: result = pool.index(dim(s.index_value)); break;
+      case ScalarOp::kLoad: {
+        Scalar load = s;
+        for (Dim &d : load.index) d = dim(d);
+        if (how_.on_load) result = how_.on_load(load);
+        if (!result.valid()) result = pool.load(load.buffer, load.type, std::move(load.index));
+        break;
+      }
+      case ScalarOp::kLocal: {
+        Scalar local = s;
+        for (Dim &d : local.index) d = dim(d);
+        if (how_.on_local) result = how_.on_local(local);
+        if (!result.valid()) result = pool.local(local.local, local.type, std::move(local.index));
+        break;
+      }
+      case ScalarOp::kCast: result = pool.cast(scalar(s.args[0]), s.type, s.flag == 0); break;
+      case ScalarOp::kBitcast: result = pool.bitcast(scalar(s.args[0]), s.type); break;
+      case ScalarOp::kIsInf: result = pool.is_inf(scalar(s.args[0]), s.flag != 2, s.flag != 1); break;
+      case ScalarOp::kSelect: {
+        const ScalarId c = scalar(s.args[0]), a = scalar(s.args[1]), b = scalar(s.args[2]);
+        result = pool.select(c, a, b);
+        break;
+      }
+      case ScalarOp::kFma: {
+        const ScalarId a = scalar(s.args[0]), b = scalar(s.args[1]), c = scalar(s.args[2]);
+        result = pool.fma(a, b, c);
+        break;
+      }
+      default: {
+        const ScalarId a = scalar(s.args[0]);
+        result = arity(s.op) == 1 ? pool.unary(s.op, a) : pool.binary(s.op, a, scalar(s.args[1]));
+        break;
+      }
+    }
+    done_.emplace(id.index, result);
+    return result;
+  }
+
+  Dim dim(Dim d) {
+    if (d.is_constant()) return d;
+    return substitute(d, [&](const DimSymbol &symbol) -> std::optional<Dim> {
+      if (symbol.kind == SymbolKind::kScalar) {
+        const Dim extent = symbol.extent;
+        const ScalarId old(size_t{symbol.scalar});
+        const ScalarId now = scalar(old);
+        if (now == old) return std::nullopt;
+        // An index that became a plain expression needs no symbol.
+        const Scalar &s = program_.scalars.at(now);
+        if (s.op == ScalarOp::kConstant && !is_float(s.type)) return Dim(static_cast<int64_t>(s.bits));
+        if (s.op == ScalarOp::kIndex) return s.index_value;
+        return program_.dims->scalar_symbol(now.index, extent);
+      }
+      return how_.symbols ? how_.symbols(symbol) : std::nullopt;
+    });
+  }
+
+ private:
+  Program &program_;
+  const ScalarSubstitution &how_;
+  std::unordered_map<uint32_t, ScalarId> done_;
+};
+
+}  // namespace
+
+std::vector<BufferId> reads(const Program &program, const Kernel &kernel) {
+  std::vector<BufferId> in, out;
+  collect(program, kernel, in, out);
+  return in;
+}
+
+std::vector<BufferId> writes(const Program &program, const Kernel &kernel) {
+  std::vector<BufferId> in, out;
+  collect(program, kernel, in, out);
+  return out;
+}
+
+void collect_loads(const Program &program, ScalarId root, std::vector<ScalarId> &out) {
+  Walker walker(program);
+  walker.scalar(root);
+  for (ScalarId id : walker.loads)
+    if (std::find(out.begin(), out.end(), id) == out.end()) out.push_back(id);
+}
+
+ScalarId substitute(Program &program, ScalarId root, const ScalarSubstitution &substitution) {
+  return Substituter(program, substitution).scalar(root);
+}
+
+Dim substitute_index(Program &program, Dim index, const ScalarSubstitution &substitution) {
+  return Substituter(program, substitution).dim(index);
+}
+
+std::vector<Dim> storage_strides(const Buffer &buffer) {
+  const Shape &shape = buffer.shape();
+  std::vector<Dim> strides(shape.size());
+  Dim stride = 1;
+  for (size_t k = shape.size(); k-- > 0;) {
+    const size_t dim = buffer.order.empty() ? k : static_cast<size_t>(buffer.order[k]);
+    strides[dim] = stride;
+    stride = stride * (buffer.padded.empty() ? shape[dim] : buffer.padded[k]);
+  }
+  return strides;
+}
+
+Dim storage_count(const Buffer &buffer) {
+  if (buffer.padded.empty()) return element_count(buffer.shape());
+  Dim count = 1;
+  for (const Dim &d : buffer.padded) count = count * d;
+  return count;
+}
+
+Dim linear_offset(const Buffer &buffer, const std::vector<Dim> &index) {
+  const std::vector<Dim> strides = storage_strides(buffer);
+  Dim offset = 0;
+  for (size_t i = 0; i < index.size(); ++i) offset = offset + index[i] * strides[i];
+  return offset;
+}
+
+}  // namespace optc
