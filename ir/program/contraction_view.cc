@@ -1,0 +1,215 @@
+#include "ir/program/contraction_view.h"
+
+#include <algorithm>
+
+namespace optc {
+namespace {
+
+ScalarId strip_casts(const Program &program, ScalarId id) {
+  while (id.valid() && program.scalars.at(id).op == ScalarOp::kCast) {
+    const Scalar &cast = program.scalars.at(id);
+    const ElementType from = program.scalars.at(cast.args[0]).type;
+    const bool widens = is_float(from) == is_float(cast.type) && bit_width(cast.type) >= bit_width(from);
+    if (!widens) break;
+    id = cast.args[0];
+  }
+  return id;
+}
+
+const Loop *find_loop(const LoopNest &nest, const DimSymbol *symbol) {
+  for (const Loop &l : nest.loops)
+    if (l.index == symbol) return &l;
+  for (const Stage &s : nest.stages)
+    for (const Loop &l : s.loops)
+      if (l.index == symbol) return &l;
+  return nullptr;
+}
+
+bool gather(const LoopNest &nest, const std::vector<const DimSymbol *> &symbols, std::vector<Loop> &out) {
+  for (const DimSymbol *s : symbols) {
+    const Loop *l = find_loop(nest, s);
+    if (!l) continue;  // a loop of extent 1 that was removed
+    out.push_back(*l);
+  }
+  return true;
+}
+
+bool uses_any_loop(Dim d) {
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(d, symbols);
+  for (const DimSymbol *s : symbols)
+    if (s->kind == SymbolKind::kLoop || s->kind == SymbolKind::kScalar) return true;
+  return false;
+}
+
+}  // namespace
+
+std::optional<OperandView> affine_operand(const Program &program, ScalarId scalar, const std::vector<Loop> &loops) {
+  scalar = strip_casts(program, scalar);
+  if (!scalar.valid() || program.scalars.at(scalar).op != ScalarOp::kLoad) return std::nullopt;
+  const Scalar &load = program.scalars.at(scalar);
+  OperandView view;
+  view.buffer = load.buffer;
+  view.element = load.type;
+  Dim rest = linear_offset(program.buffer(load.buffer), load.index);
+  for (const Loop &l : loops) {
+    const auto part = affine_in(rest, l.index);
+    if (!part || uses_any_loop(part->coefficient)) return std::nullopt;
+    view.strides.push_back(part->coefficient);
+    rest = part->rest;
+  }
+  if (uses_any_loop(rest)) return std::nullopt;
+  view.offset = rest;
+  return view;
+}
+
+std::optional<Dim> uniform_stride(const std::vector<Loop> &loops, const std::vector<Dim> &strides) {
+  std::optional<Dim> inner;
+  Dim span = 1;  // extent of everything inside
+  for (size_t i = loops.size(); i-- > 0;) {
+    if (loops[i].extent.is(1)) continue;
+    if (!inner)
+      inner = strides[i];
+    else if (!(strides[i] == *inner * span))
+      return std::nullopt;
+    span = span * loops[i].extent;
+  }
+  return inner ? *inner : Dim(0);
+}
+
+Dim total_extent(const std::vector<Loop> &loops) {
+  Dim total = 1;
+  for (const Loop &l : loops) total = total * l.extent;
+  return total;
+}
+
+std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel) {
+  const LoopNest *nest = kernel.nest();
+  if (!nest || !nest->contraction || nest->contraction->kind != ContractionKind::kMatMul) return std::nullopt;
+  const Contraction &c = *nest->contraction;
+  GemmView view;
+  std::vector<Loop> m;
+  gather(*nest, c.batch, view.batch);
+  gather(*nest, c.m, m);
+  gather(*nest, c.n, view.n);
+  gather(*nest, c.k, view.k);
+  auto join = [](std::initializer_list<const std::vector<Loop> *> lists) {
+    std::vector<Loop> all;
+    for (const auto *l : lists) all.insert(all.end(), l->begin(), l->end());
+    return all;
+  };
+  const auto all_a = affine_operand(program, c.lhs, join({&view.batch, &m, &view.k}));
+  const auto all_b = affine_operand(program, c.rhs, join({&view.batch, &view.k, &view.n}));
+  if (!all_a || !all_b) return std::nullopt;
+  // A batch loop that b does not use is rows: [B, S, K] x [K, N]. Kept outermost, in order, as long as rows stay one stride.
+  std::vector<Loop> rows = m;
+  std::vector<Dim> row_strides(all_a->strides.begin() + static_cast<long>(view.batch.size()),
+                               all_a->strides.begin() + static_cast<long>(view.batch.size() + m.size()));
+  std::vector<bool> moved(view.batch.size(), false);
+  for (size_t i = view.batch.size(); i-- > 0;) {
+    if (!all_b->strides[i].is(0)) continue;
+    std::vector<Loop> longer = rows;
+    std::vector<Dim> strides = row_strides;
+    longer.insert(longer.begin(), view.batch[i]);
+    strides.insert(strides.begin(), all_a->strides[i]);
+    if (!uniform_stride(longer, strides)) continue;
+    rows = std::move(longer);
+    row_strides = std::move(strides);
+    moved[i] = true;
+  }
+  // Rows that do not collapse: the outer ones become batch.
+  while (!uniform_stride(rows, row_strides)) {
+    if (rows.empty()) return std::nullopt;
+    view.batch.push_back(rows.front());
+    moved.push_back(false);
+    rows.erase(rows.begin());
+    row_strides.erase(row_strides.begin());
+  }
+  std::vector<Loop> batch;
+  for (size_t i = 0; i < view.batch.size(); ++i)
+    if (!moved[i]) batch.push_back(view.batch[i]);
+  view.batch = std::move(batch);
+  view.m = std::move(rows);
+  view.a = *affine_operand(program, c.lhs, join({&view.batch, &view.m, &view.k}));
+  view.b = *affine_operand(program, c.rhs, join({&view.batch, &view.k, &view.n, &view.m}));
+  // b must not depend on rows.
+  const size_t b_used = view.batch.size() + view.k.size() + view.n.size();
+  for (size_t i = b_used; i < view.b.strides.size(); ++i)
+    if (!view.b.strides[i].is(0)) return std::nullopt;
+  view.b.strides.resize(b_used);
+  auto part = [](const std::vector<Dim> &all, size_t from, size_t count) {
+    return std::vector<Dim>(all.begin() + static_cast<long>(from), all.begin() + static_cast<long>(from + count));
+  };
+  const size_t nb = view.batch.size();
+  const auto a_row = uniform_stride(view.m, part(view.a.strides, nb, view.m.size()));
+  const auto a_inner = uniform_stride(view.k, part(view.a.strides, nb + view.m.size(), view.k.size()));
+  const auto b_inner = uniform_stride(view.k, part(view.b.strides, nb, view.k.size()));
+  const auto b_column = uniform_stride(view.n, part(view.b.strides, nb + view.k.size(), view.n.size()));
+  if (!a_row || !a_inner || !b_inner || !b_column) return std::nullopt;
+  view.a_row = *a_row;
+  view.a_inner = *a_inner;
+  view.b_inner = *b_inner;
+  view.b_column = *b_column;
+  view.rows = total_extent(view.m);
+  view.columns = total_extent(view.n);
+  view.inner = total_extent(view.k);
+  return view;
+}
+
+std::optional<ConvolutionView> convolution_view(const Program &program, const Kernel &kernel) {
+  const LoopNest *nest = kernel.nest();
+  if (!nest || !nest->contraction || nest->contraction->kind != ContractionKind::kConvolution) return std::nullopt;
+  const Contraction &c = *nest->contraction;
+  auto only_load = [&](ScalarId root) {
+    std::vector<ScalarId> loads;
+    collect_loads(program, root, loads);
+    return loads.size() == 1 ? program.scalars.at(loads[0]).buffer : BufferId();
+  };
+  ConvolutionView view;
+  view.info = &c;
+  view.input = only_load(c.lhs);
+  view.weight = only_load(c.rhs);
+  if (!view.input.valid() || !view.weight.valid()) return std::nullopt;
+  const Shape &in = program.buffer(view.input).shape(), &w = program.buffer(view.weight).shape();
+  const size_t spatial = c.kernel.size();
+  if (in.size() != spatial + 2 || w.size() != spatial + 2) return std::nullopt;
+  view.batch = in[0];
+  view.in_channels = in[1];
+  view.out_channels = w[0];
+  for (size_t i = 0; i < spatial; ++i) {
+    view.in_spatial.push_back(in[2 + i]);
+    const int64_t reach = (c.kernel[i] - 1) * c.dilations[i] + 1;
+    view.out_spatial.push_back(floor_div(in[2 + i] + c.pads_begin[i] + c.pads_end[i] - reach, c.strides[i]) + 1);
+  }
+  for (const StageOutput &o : nest->stages.back().outputs) {
+    if (!o.buffer.valid() || (view.output.valid() && view.output != o.buffer)) {
+      view.output = BufferId();
+      break;
+    }
+    view.output = o.buffer;
+  }
+  return view;
+}
+
+bool epilogue_is_row_wise(const Program &program, const Kernel &kernel, const DimSymbol *n) {
+  const LoopNest *nest = kernel.nest();
+  if (!nest || !nest->contraction) return false;
+  auto good = [&](const Buffer &buffer, const std::vector<Dim> &index) {
+    const auto part = affine_in(linear_offset(buffer, index), n);
+    return part && (part->coefficient.is(0) || part->coefficient.is(1));
+  };
+  for (size_t s = nest->contraction->stage + 1; s < nest->stages.size(); ++s) {
+    for (const StageOutput &o : nest->stages[s].outputs) {
+      if (o.buffer.valid() && !good(program.buffer(o.buffer), o.index)) return false;
+      std::vector<ScalarId> loads;
+      collect_loads(program, o.value, loads);
+      for (ScalarId id : loads) {
+        const Scalar &load = program.scalars.at(id);
+        if (!good(program.buffer(load.buffer), load.index)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace optc
