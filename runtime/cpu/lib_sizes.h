@@ -1,0 +1,168 @@
+// lib_sizes.h: library operators that find sizes from the values of small integer tensors: what Reshape, Expand, Slice, ... need when
+// their shape inputs are known only at run time. Input 0 is the data operand (its dims are read, never its elements).
+#pragma once
+#include "lib.h"
+
+static inline int64_t optc_lib_int_at(const OptcLibTensor *t, int64_t i) {
+  return t->type == 7 ? ((const int64_t *)t->data)[i] : (int64_t)((const int32_t *)t->data)[i];
+}
+static inline int64_t optc_lib_count(const OptcLibTensor *t) {
+  int64_t n = 1;
+  for (int32_t k = 0; k < t->rank; ++k) n *= t->dims[k];
+  return n;
+}
+static inline int optc_lib_fault(OptcLibCall *call, const char *text) {
+  size_t k = 0;
+  for (; text[k] && k + 1 < sizeof call->error; ++k) call->error[k] = text[k];
+  call->error[k] = 0;
+  return 3;  // OPTC_MODEL_FAULT
+}
+static inline int64_t optc_lib_int_attribute(const OptcLibCall *call, const char *name, int64_t fallback) {
+  const OptcLibAttribute *a = optc_lib_attribute(call, name);
+  return a ? a->i : fallback;
+}
+
+// inputs: data, shape (i64[n]); attribute allowzero. Sizes: the n dims of the result, with 0 copied and -1 found.
+static inline int optc_lib_reshape_sizes(OptcLibCall *call) {
+  const OptcLibTensor *data = &call->inputs[0], *shape = &call->inputs[1];
+  const int allow_zero = optc_lib_int_attribute(call, "allowzero", 0) != 0;
+  const int64_t n = optc_lib_count(shape), total = optc_lib_count(data);
+  int64_t rest = 1, inferred = -1;
+  for (int64_t k = 0; k < n; ++k) {
+    int64_t d = optc_lib_int_at(shape, k);
+    if (d == 0 && !allow_zero) {
+      if (k >= data->rank) return optc_lib_fault(call, "Reshape: a 0 has no dimension to copy from");
+      d = data->dims[k];
+    }
+    if (d == -1) {
+      if (inferred >= 0) return optc_lib_fault(call, "Reshape: more than one -1");
+      inferred = k;
+      continue;
+    }
+    if (d < 0) return optc_lib_fault(call, "Reshape: a negative dimension");
+    call->sizes[k] = d;
+    if (d && rest > ((int64_t)1 << 60) / d) return optc_lib_fault(call, "Reshape: the shape is too large");
+    rest *= d;
+  }
+  if (inferred >= 0) {
+    if (rest == 0 || total % rest != 0) return optc_lib_fault(call, "Reshape: the -1 does not come out whole");
+    call->sizes[inferred] = total / rest;
+  } else if (rest != total) {
+    return optc_lib_fault(call, "Reshape: the number of elements differs");
+  }
+  return 0;
+}
+
+// inputs: data, shape (i64[n]). Sizes: the dims of data broadcast with shape, max(rank, n) of them.
+static inline int optc_lib_expand_sizes(OptcLibCall *call) {
+  const OptcLibTensor *data = &call->inputs[0], *shape = &call->inputs[1];
+  const int64_t n = optc_lib_count(shape), rank = n > data->rank ? n : data->rank;
+  for (int64_t k = 0; k < rank; ++k) {
+    const int64_t at = k - (rank - data->rank), want_at = k - (rank - n);
+    const int64_t a = at >= 0 ? data->dims[at] : 1, b = want_at >= 0 ? optc_lib_int_at(shape, want_at) : 1;
+    if (a != b && a != 1 && b != 1) return optc_lib_fault(call, "Expand: the shapes do not broadcast");
+    if (b < 0) return optc_lib_fault(call, "Expand: a negative dimension");
+    call->sizes[k] = a == 1 ? b : a;
+  }
+  return 0;
+}
+
+// inputs: data (unused, may be absent), values (i64[n] or a scalar). Sizes: the values, which must not be negative.
+static inline int optc_lib_value_sizes(OptcLibCall *call) {
+  const int64_t n = optc_lib_count(&call->inputs[1]);
+  for (int64_t k = 0; k < n; ++k) {
+    call->sizes[k] = optc_lib_int_at(&call->inputs[1], k);
+    if (call->sizes[k] < 0) return optc_lib_fault(call, "a size is negative");
+  }
+  return 0;
+}
+
+// inputs: data, repeats (i64[rank]). Sizes: dims * repeats.
+static inline int optc_lib_tile_sizes(OptcLibCall *call) {
+  const OptcLibTensor *data = &call->inputs[0];
+  if (optc_lib_count(&call->inputs[1]) != data->rank) return optc_lib_fault(call, "Tile: repeats must have one entry a dimension");
+  for (int32_t k = 0; k < data->rank; ++k) {
+    const int64_t r = optc_lib_int_at(&call->inputs[1], k);
+    if (r < 0) return optc_lib_fault(call, "Tile: a repeat is negative");
+    call->sizes[k] = data->dims[k] * r;
+  }
+  return 0;
+}
+
+// inputs: data, pads (i64[2 * n]), axes (i64[n], optional). Sizes: the dims of the padded tensor. Output 0: i64[rank], the begin pads.
+static inline int optc_lib_pad_sizes(OptcLibCall *call) {
+  const OptcLibTensor *data = &call->inputs[0], *pads = &call->inputs[1];
+  const OptcLibTensor *axes = call->input_count > 2 && call->inputs[2].data ? &call->inputs[2] : nullptr;
+  const int64_t n = axes ? optc_lib_count(axes) : data->rank;
+  if (optc_lib_count(pads) != 2 * n) return optc_lib_fault(call, "Pad: pads must have two entries an axis");
+  int64_t *begin = (int64_t *)call->outputs[0].data;
+  for (int32_t k = 0; k < data->rank; ++k) begin[k] = 0, call->sizes[k] = data->dims[k];
+  for (int64_t j = 0; j < n; ++j) {
+    int64_t axis = axes ? optc_lib_int_at(axes, j) : j;
+    if (axis < 0) axis += data->rank;
+    if (axis < 0 || axis >= data->rank) return optc_lib_fault(call, "Pad: an axis is out of range");
+    begin[axis] = optc_lib_int_at(pads, j);
+    call->sizes[axis] = data->dims[axis] + begin[axis] + optc_lib_int_at(pads, n + j);
+    if (call->sizes[axis] < 0) return optc_lib_fault(call, "Pad: a dimension becomes negative");
+  }
+  return 0;
+}
+
+// inputs: data, starts, ends, axes (optional), steps (optional). Sizes: the dims of the slice. Output 0: i64[2 * rank]: the first index
+// of each dimension, then the steps.
+static inline int optc_lib_slice_sizes(OptcLibCall *call) {
+  const OptcLibTensor *data = &call->inputs[0];
+  const OptcLibTensor *axes = call->input_count > 3 && call->inputs[3].data ? &call->inputs[3] : nullptr;
+  const OptcLibTensor *steps = call->input_count > 4 && call->inputs[4].data ? &call->inputs[4] : nullptr;
+  int64_t *first = (int64_t *)call->outputs[0].data, *step = first + data->rank;
+  for (int32_t k = 0; k < data->rank; ++k) first[k] = 0, step[k] = 1, call->sizes[k] = data->dims[k];
+  const int64_t n = optc_lib_count(&call->inputs[1]);
+  for (int64_t j = 0; j < n; ++j) {
+    int64_t axis = axes ? optc_lib_int_at(axes, j) : j;
+    if (axis < 0) axis += data->rank;
+    if (axis < 0 || axis >= data->rank) return optc_lib_fault(call, "Slice: an axis is out of range");
+    const int64_t d = data->dims[axis], by = steps ? optc_lib_int_at(steps, j) : 1;
+    if (by == 0) return optc_lib_fault(call, "Slice: a step is 0");
+    const int64_t low = by > 0 ? 0 : -1, high = by > 0 ? d : d - 1;
+    int64_t start = optc_lib_int_at(&call->inputs[1], j), end = optc_lib_int_at(&call->inputs[2], j);
+    if (start < 0) start += d;
+    if (end < 0) end += d;
+    start = start < low ? (by > 0 ? 0 : -1) : start > high ? high : start;
+    end = end < low ? low : end > high ? high : end;
+    const int64_t span = by > 0 ? end - start : start - end, size = by > 0 ? by : -(by + 1) + 1;
+    first[axis] = start < 0 ? 0 : start;
+    step[axis] = by;
+    call->sizes[axis] = span > 0 ? (span - 1) / size + 1 : 0;
+  }
+  return 0;
+}
+
+// inputs: start, limit, delta: scalars of one type (i16, i32, i64, f32, f64). Size: max(ceil((limit - start) / delta), 0).
+static inline int optc_lib_range_sizes(OptcLibCall *call) {
+  double v[3];
+  int64_t w[3];
+  for (int k = 0; k < 3; ++k) {
+    const OptcLibTensor *t = &call->inputs[k];
+    w[k] = 0, v[k] = 0;
+    switch (t->type) {
+      case 1: v[k] = *(const float *)t->data; break;
+      case 11: v[k] = *(const double *)t->data; break;
+      case 5: w[k] = *(const int16_t *)t->data; break;
+      case 6: w[k] = *(const int32_t *)t->data; break;
+      case 7: w[k] = *(const int64_t *)t->data; break;
+      default: return optc_lib_fault(call, "Range: a type that it does not take");
+    }
+  }
+  if (call->inputs[0].type == 1 || call->inputs[0].type == 11) {
+    if (v[2] == 0) return optc_lib_fault(call, "Range: delta is 0");
+    const double n = (v[1] - v[0]) / v[2];
+    if (!(n < 1e15)) return optc_lib_fault(call, "Range: too many elements");
+    const int64_t whole = n > 0 ? (int64_t)n : 0;
+    call->sizes[0] = (double)whole < n ? whole + 1 : whole;
+  } else {
+    if (w[2] == 0) return optc_lib_fault(call, "Range: delta is 0");
+    const int64_t span = w[2] > 0 ? w[1] - w[0] : w[0] - w[1], by = w[2] > 0 ? w[2] : -w[2];
+    call->sizes[0] = span > 0 ? (span - 1) / by + 1 : 0;
+  }
+  return 0;
+}
