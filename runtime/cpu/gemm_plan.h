@@ -1,0 +1,75 @@
+// gemm_plan.h: how a matrix product is divided and how its weights are laid out. The same for every instruction set and
+// for the compiler, which packs constants with it (C++17; usable from C++20).
+//
+// C[M,N] = A[M,K] * B[K,N]. B is packed as [ceil(K / kc)][ceil(N / nr)][kc][nr] floats: blocks of kc rows of B (the
+// last one shorter), in each the panels of nr columns one after another, each panel row by row; columns beyond N are
+// zero. So a kernel reads B strictly forward. nr is 48 where 48 divides N, else 64 (32 or 16 where N is that small):
+// three and four vectors of AVX-512; the others split it.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+struct OptcGemm {
+  int64_t m, n, k;
+  int nr;      // panel width of the packing
+  int64_t kc;  // rows of B in a block
+  int64_t m_tasks,
+      n_tasks;    // the grid of independent tasks; it depends on m, n and k alone, so results do not depend on threads
+  bool prefetch;  // the packed weights exceed the L2 cache: fetch the next panel while this one is in use
+};
+
+constexpr int64_t optc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t optc_round_up(int64_t a, int64_t b) { return optc_ceil_div(a, b) * b; }
+
+constexpr int optc_gemm_nr(int64_t n) { return n % 48 == 0 ? 48 : n <= 16 ? 16 : n <= 32 ? 32 : n <= 48 ? 48 : 64; }
+
+// Whole K up to 1024, else equal blocks of at most 1024 rows.
+constexpr int64_t optc_gemm_kc(int64_t k) {
+  return k <= 1024 ? (k > 0 ? k : 1) : optc_round_up(optc_ceil_div(k, optc_ceil_div(k, 1024)), 8);
+}
+
+// Floats of the packed B.
+constexpr int64_t optc_gemm_packed_floats(int64_t n, int64_t k) { return k * optc_round_up(n, optc_gemm_nr(n)); }
+
+constexpr int64_t optc_clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+constexpr OptcGemm optc_gemm_plan(int64_t m, int64_t n, int64_t k) {
+  OptcGemm g{};
+  g.m = m, g.n = n, g.k = k;
+  g.nr = optc_gemm_nr(n);
+  g.kc = optc_gemm_kc(k);
+  const int64_t panels = optc_ceil_div(n, g.nr);
+  // Rows of a task: its part of A, kc wide, takes half of an L2 cache of 1 MB at most.
+  const int64_t rows = optc_clamp(131072 / g.kc, 48, 192);
+  g.m_tasks = m > 0 ? optc_ceil_div(m, rows) : 1;
+  // About 8 MFLOP, or 256 KB of weights where few rows share them.
+  const int64_t by_work = 2 * m * n * k / 8000000, by_bytes = n * k * 4 / 262144;
+  g.n_tasks = optc_clamp((m <= 16 ? by_bytes : by_work) / g.m_tasks, 1, panels < 1 ? 1 : panels);
+  g.prefetch = n * k * 4 > 786432;
+  return g;
+}
+constexpr int64_t optc_gemm_tasks(const OptcGemm &g) { return g.m_tasks * g.n_tasks; }
+
+// Task t computes rows [m0, m1) and columns [n0, n1); n0 is a multiple of nr.
+struct OptcGemmTask {
+  int64_t m0, m1, n0, n1;
+};
+constexpr OptcGemmTask optc_gemm_task(const OptcGemm &g, int64_t t) {
+  const int64_t mi = t / g.n_tasks, ni = t % g.n_tasks, panels = optc_ceil_div(g.n, g.nr);
+  const int64_t n1 = panels * (ni + 1) / g.n_tasks * g.nr;
+  return {g.m * mi / g.m_tasks, g.m * (mi + 1) / g.m_tasks, panels * ni / g.n_tasks * g.nr, n1 < g.n ? n1 : g.n};
+}
+
+// Packs B, given by strides in elements: B[k][n] at b[k * row_stride + n * column_stride].
+static inline void optc_pack_b(float *out, const float *b, int64_t k, int64_t n, int64_t row_stride,
+                               int64_t column_stride) {
+  const int nr = optc_gemm_nr(n);
+  const int64_t kc = optc_gemm_kc(k);
+  for (int64_t k0 = 0; k0 < k; k0 += kc) {
+    const int64_t depth = k - k0 < kc ? k - k0 : kc;
+    for (int64_t n0 = 0; n0 < n; n0 += nr)
+      for (int64_t i = 0; i < depth; ++i)
+        for (int64_t j = 0; j < nr; ++j)
+          *out++ = n0 + j < n ? b[(k0 + i) * row_stride + (n0 + j) * column_stride] : 0.0f;
+  }
+}

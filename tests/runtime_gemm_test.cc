@@ -1,0 +1,143 @@
+// runtime/cpu/gemm.h against sums in double, on every instruction set of this machine.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#define OPTC_GEMM_SHAPES(X)                                                                                            \
+  X(0, 1, 10, 784)                                                                                                     \
+  X(1, 2, 1000, 33) X(2, 3, 48, 2) X(3, 4, 17, 1) X(4, 5, 64, 65) X(5, 7, 96, 300) X(6, 13, 31, 64) X(7, 197, 144, 40) \
+      X(8, 16, 200, 2100) X(9, 1, 130, 1500) X(10, 250, 65, 17) X(11, 6, 1, 9) X(12, 401, 33, 5)
+#define OPTC_KERNELS "tests/runtime_gemm_kernels.inc"
+#include "runtime/cpu/foreach_isa.h"
+#include "tests/runtime_isas.h"
+
+namespace {
+
+struct Shape {
+  int64_t m, n, k;
+};
+#define OPTC_SHAPE(index, m, n, k) {m, n, k},
+const Shape kShapes[] = {OPTC_GEMM_SHAPES(OPTC_SHAPE)};
+
+// Random values between guards of NaN: a read outside shows in the result, a write outside in the guard.
+struct Guarded {
+  static constexpr size_t kGuard = 64;
+  std::vector<float> values;
+  explicit Guarded(size_t n, uint32_t seed = 0) : values(n + 2 * kGuard, std::nanf("")) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    if (seed)
+      for (size_t i = 0; i < n; ++i) values[kGuard + i] = uniform(random);
+  }
+  float *data() { return values.data() + kGuard; }
+  void expect_guards_untouched() const {
+    for (size_t i = 0; i < kGuard; ++i) {
+      ASSERT_TRUE(std::isnan(values[i]));
+      ASSERT_TRUE(std::isnan(values[values.size() - 1 - i]));
+    }
+  }
+};
+
+void expect_close(double expected, double magnitude, float got, int64_t k, const char *what, int64_t i, int64_t j) {
+  // Rounding errors of a sum of k products grow no faster than k; their size is that of sum |a b|.
+  ASSERT_NEAR(expected, got, 1e-7 * (4 + std::sqrt(double(k))) * magnitude + 1e-30) << what << " at " << i << ", " << j;
+}
+
+TEST(RuntimeGemm, PackedOfConstantShapeWithEpilogue) {
+  for (int s = 0; s < int(std::size(kShapes)); ++s) {
+    const auto [m, n, k] = kShapes[s];
+    Guarded a(m * k, 1), b(k * n, 2), bias(n, 3);
+    std::vector<float> packed(optc_gemm_packed_floats(n, k) + 64);
+    optc_pack_b(packed.data(), b.data(), k, n, n, 1);
+    for (const auto &f : OPTC_ISA_FUNCTIONS(run_static_gemm)) {
+      Guarded c(m * n);
+      f.function(s, a.data(), packed.data(), bias.data(), c.data());
+      c.expect_guards_untouched();
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = bias.data()[j], magnitude = std::abs(sum);
+          for (int64_t x = 0; x < k; ++x) {
+            const double p = double(a.data()[i * k + x]) * b.data()[x * n + j];
+            sum += p, magnitude += std::abs(p);
+          }
+          expect_close(sum > 0 ? sum : 0, magnitude, c.data()[i * n + j], k, f.isa, i, j);
+          if (HasFatalFailure()) FAIL() << "shape " << m << "x" << n << "x" << k;
+        }
+      }
+    }
+  }
+}
+
+TEST(RuntimeGemm, RowsByFunctorAndHeightAtRunTime) {
+  const int64_t n = 100, k = 70;
+  Guarded b(k * n, 2), bias(n, 3);
+  std::vector<float> packed(optc_gemm_packed_floats(n, k) + 64);
+  optc_pack_b(packed.data(), b.data(), k, n, n, 1);
+  for (int64_t m : {0, 1, 2, 3, 9, 50, 331}) {
+    Guarded a(2 * m * k, 1);
+    for (const auto &f : OPTC_ISA_FUNCTIONS(run_rows_gemm)) {
+      Guarded c(m * n);
+      f.function(m, a.data(), packed.data(), bias.data(), c.data());
+      c.expect_guards_untouched();
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = bias.data()[j], magnitude = std::abs(sum);
+          for (int64_t x = 0; x < k; ++x) {
+            const double p = double(a.data()[2 * i * k + x]) * b.data()[x * n + j];
+            sum += p, magnitude += std::abs(p);
+          }
+          expect_close(sum > 0 ? sum : 0, magnitude, c.data()[i * n + j], k, f.isa, i, j);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(RuntimeGemm, UnpackedAndTransposed) {
+  for (const auto &[m, n, k] :
+       {Shape{1, 5, 9}, Shape{3, 64, 64}, Shape{33, 77, 130}, Shape{12, 48, 1100}, Shape{200, 20, 3}, Shape{4, 7, 0}}) {
+    for (bool transposed : {false, true}) {
+      Guarded a(m * k, 1), b(k * n, 2);
+      const int64_t rs = transposed ? 1 : n, cs = transposed ? k : 1;
+      std::vector<float> scratch(1024 * 64);
+      for (const auto &f : OPTC_ISA_FUNCTIONS(run_unpacked_gemm)) {
+        Guarded c(m * n);
+        f.function(m, n, k, a.data(), b.data(), rs, cs, c.data(), scratch.data());
+        c.expect_guards_untouched();
+        for (int64_t i = 0; i < m; ++i) {
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = 0, magnitude = 0;
+            for (int64_t x = 0; x < k; ++x) {
+              const double p = double(a.data()[i * k + x]) * b.data()[x * rs + j * cs];
+              sum += p, magnitude += std::abs(p);
+            }
+            expect_close(sum, magnitude, c.data()[i * n + j], k, f.isa, i, j);
+            if (HasFatalFailure()) FAIL() << "shape " << m << "x" << n << "x" << k << (transposed ? " transposed" : "");
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(RuntimeGemm, TasksCoverTheProductOnce) {
+  for (int64_t m : {0, 1, 5, 128, 1000})
+    for (int64_t n : {1, 48, 1000, 3072})
+      for (int64_t k : {1, 768, 5000}) {
+        const OptcGemm g = optc_gemm_plan(m, n, k);
+        int64_t area = 0;
+        for (int64_t t = 0; t < optc_gemm_tasks(g); ++t) {
+          const OptcGemmTask task = optc_gemm_task(g, t);
+          EXPECT_EQ(task.n0 % g.nr, 0);
+          EXPECT_LE(task.n1, n);
+          EXPECT_LE(task.m1, m);
+          area += (task.m1 - task.m0) * (task.n1 - task.n0);
+        }
+        EXPECT_EQ(area, m * n);
+      }
+}
+
+}  // namespace
