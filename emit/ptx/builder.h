@@ -1,0 +1,120 @@
+#pragma once
+// Builder: one GPU kernel under construction. A thin layer over llvm::IRBuilder: structured control flow, shared
+// memory, and the instructions of sm_80 that the templates use. Values are threaded through loops, so that phi nodes
+// write themselves.
+
+#include <llvm/IR/IRBuilder.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace optc::ptx {
+
+using Value = llvm::Value *;
+using Values = std::vector<Value>;
+
+enum class ParamType : uint8_t { kReadPointer, kWritePointer, kI32 };
+
+enum class MmaType : uint8_t { kF16, kBF16, kTF32 };
+
+class Builder {
+ public:
+  // Pointers are to global memory, 16-byte aligned; a read pointer's memory is not written by the kernel.
+  Builder(llvm::Module &module, const std::string &name, const std::vector<ParamType> &params, unsigned threads);
+  void finish();  // returns from the kernel
+
+  llvm::IRBuilder<> ir;
+  llvm::Function *function() const { return function_; }
+  Value param(size_t i) const { return function_->getArg(static_cast<unsigned>(i)); }
+  unsigned threads() const { return threads_; }
+
+  // --- Constants and types
+  llvm::Type *t_i1() { return ir.getInt1Ty(); }
+  llvm::Type *t_i32() { return ir.getInt32Ty(); }
+  llvm::Type *t_i64() { return ir.getInt64Ty(); }
+  llvm::Type *t_f32() { return ir.getFloatTy(); }
+  Value i32(int64_t v) { return ir.getInt32(static_cast<uint32_t>(v)); }
+  Value i64(int64_t v) { return ir.getInt64(static_cast<uint64_t>(v)); }
+  Value f32(double v) { return llvm::ConstantFP::get(ir.getFloatTy(), v); }
+
+  // --- Where am I
+  Value tid() { return tid_; }
+  Value block(int axis) { return block_[axis]; }  // 0, 1, 2: x, y, z
+  Value lane();
+  Value warp();  // the same register in all lanes of a warp, and known to be so
+
+  // --- Integer arithmetic on i32; constants fold. Operands of div and rem are not negative.
+  Value add(Value a, Value b) { return ir.CreateAdd(a, b); }
+  Value add(Value a, int64_t b) { return b == 0 ? a : ir.CreateAdd(a, i32(b)); }
+  Value sub(Value a, Value b) { return ir.CreateSub(a, b); }
+  Value mul(Value a, Value b) { return ir.CreateMul(a, b); }
+  Value mul(Value a, int64_t b) { return ir.CreateMul(a, i32(b)); }
+  Value div(Value a, int64_t b) { return ir.CreateUDiv(a, i32(b)); }
+  Value div(Value a, Value b) { return ir.CreateUDiv(a, b); }
+  Value rem(Value a, int64_t b) { return ir.CreateURem(a, i32(b)); }
+  Value rem(Value a, Value b) { return ir.CreateURem(a, b); }
+  Value and_(Value a, int64_t b) { return ir.CreateAnd(a, i32(b)); }
+  Value xor_(Value a, Value b) { return ir.CreateXor(a, b); }
+  Value shl(Value a, int b) { return ir.CreateShl(a, i32(b)); }
+  Value shr(Value a, int b) { return ir.CreateLShr(a, i32(b)); }
+  Value lt(Value a, Value b) { return ir.CreateICmpSLT(a, b); }
+  Value both(Value a, Value b) { return ir.CreateAnd(a, b); }  // i1
+  Value min(Value a, Value b) { return ir.CreateSelect(ir.CreateICmpSLT(a, b), a, b); }
+  Value max(Value a, Value b) { return ir.CreateSelect(ir.CreateICmpSGT(a, b), a, b); }
+
+  // --- Floating point
+  Value fma(Value a, Value b, Value c);
+  Value fmax(Value a, Value b);  // the number where one is NaN
+  Value call(llvm::Intrinsic::ID id, llvm::ArrayRef<llvm::Type *> overloads, llvm::ArrayRef<Value> args);
+
+  // --- Control flow
+  void when(Value condition, const std::function<void()> &body);
+  // Both sides give the same types; the result is the phis.
+  Values either(Value condition, const std::function<Values()> &yes, const std::function<Values()> &no);
+  // for (i = begin; i < end; i += step) carried = body(i, carried); returns the last carried. i32 counters, step > 0.
+  Values loop(Value begin, Value end, Value step, Values carried,
+              const std::function<Values(Value, const Values &)> &body);
+  void loop(Value begin, Value end, Value step, const std::function<void(Value)> &body);
+
+  // --- Memory
+  // Address of element `index` (i32, sign-extended; or i64) of `base` + a constant number of elements.
+  Value at(llvm::Type *element, Value base, Value index, int64_t offset = 0);
+  Value load(llvm::Type *type, Value pointer, unsigned align, bool invariant = false);
+  void store(Value value, Value pointer, unsigned align);
+  // Reserves bytes of the block's dynamic shared memory; returns the offset. `shared` turns an offset (i32) into a
+  // pointer.
+  unsigned reserve_shared(unsigned bytes, unsigned align = 16);
+  void free_shared(unsigned offset) { shared_used_ = offset; }  // what was reserved since then is free again
+  unsigned shared_bytes() const { return shared_high_; }
+  Value shared(Value byte_offset);
+  Value shared(unsigned byte_offset) { return shared(i32(byte_offset)); }
+  void barrier();
+  Value local_array(llvm::Type *element, uint64_t count);  // per thread
+
+  // Asynchronous copy of 4, 8 or 16 bytes to shared memory; where `valid` (i1, or null: always) is false, zeros are
+  // written and `from` is not read.
+  void copy_async(Value to_shared, Value from_global, unsigned bytes, Value valid);
+  void copy_commit();
+  void copy_wait(unsigned pending);
+
+  // --- Warp operations
+  Value shuffle_xor(Value v, int mask);                       // i32 or float, or 64-bit in two halves
+  Values ldmatrix_x4(Value shared_pointer, bool transposed);  // four i32
+  // acc (4 floats) += A (4 i32) * B (2 i32): m16n8k16 for 16-bit types, m16n8k8 for TF32 (A: 4, B: 2 registers there
+  // too).
+  Values mma(MmaType type, const Values &a, const Values &b, const Values &acc);
+  Value to_tf32(Value f32_value);  // i32 register, rounded to nearest, ties away
+
+  // One instruction of inline assembly without side effects, all operands f32 / i32.
+  Value pure_asm(const char *text, const char *constraints, llvm::Type *result, llvm::ArrayRef<Value> args);
+
+ private:
+  llvm::Module &module_;
+  llvm::Function *function_ = nullptr;
+  llvm::GlobalVariable *shared_memory_ = nullptr;
+  unsigned threads_ = 0, shared_used_ = 0, shared_high_ = 0;
+  Value tid_ = nullptr, lane_ = nullptr, warp_ = nullptr, block_[3] = {};
+};
+
+}  // namespace optc::ptx

@@ -1,0 +1,417 @@
+// Matrix products and convolutions of a Program on the tensor-core template: which loop walks memory, how wide it may
+// be fetched, which tile fits the shape, and the stages after the sum as the epilogue.
+
+#include <algorithm>
+#include <cmath>
+
+#include "emit/ptx/draft.h"
+#include "emit/ptx/gemm.h"
+
+namespace optc::ptx {
+
+namespace {
+
+// An operand as a load under conditions: lhs = c1 && c2 ? load : 0, with the cast from a 16-bit type taken off.
+struct Operand {
+  ScalarId whole;                    // the expression, in f32
+  ScalarId load;                     // invalid: not of this form
+  std::vector<ScalarId> conditions;  // all must hold
+  ElementType stored = ElementType::kUndefined;
+};
+
+bool is_zero(const Program &program, ScalarId id) {
+  const Scalar &s = program.scalars.at(id);
+  return s.op == ScalarOp::kConstant && s.bits == 0;
+}
+
+Operand peel(const Program &program, ScalarId id) {
+  Operand operand;
+  operand.whole = id;
+  while (true) {
+    const Scalar &s = program.scalars.at(id);
+    if (s.op == ScalarOp::kLoad) {
+      operand.load = id;
+      operand.stored = program.buffer(s.buffer).element();
+      return operand;
+    }
+    if (s.op == ScalarOp::kSelect && is_zero(program, s.args[2])) {
+      operand.conditions.push_back(s.args[0]);
+      id = s.args[1];
+      continue;
+    }
+    if (s.op == ScalarOp::kCast && s.type == ElementType::kFloat32) {
+      const ElementType from = program.scalars.at(s.args[0]).type;
+      if (from == ElementType::kFloat16 || from == ElementType::kBFloat16) {
+        id = s.args[0];
+        if (program.scalars.at(id).op != ScalarOp::kLoad && program.scalars.at(id).op != ScalarOp::kSelect)
+          operand.stored = from;
+        continue;
+      }
+    }
+    if (operand.stored == ElementType::kUndefined) operand.stored = s.type;
+    return operand;  // something computed
+  }
+}
+
+// The type whose products are exact for the operand: what it is stored or rounded as.
+ElementType precision(const Program &program, const Operand &operand) {
+  if (operand.load.valid()) return operand.stored;
+  const Scalar &s = program.scalars.at(operand.whole);
+  if (s.op == ScalarOp::kCast) {
+    const ElementType from = program.scalars.at(s.args[0]).type;
+    if (from == ElementType::kFloat16 || from == ElementType::kBFloat16) return from;
+  }
+  return s.type;
+}
+
+struct Side {
+  Operand operand;
+  std::vector<Loop> outer;  // m or n loops
+  bool k_contiguous = true;
+  unsigned chunk_bytes = 0;
+};
+
+// Whether an expression reads a loop counter, through gathered indices too.
+bool uses_loop(const Program &program, ScalarId id, const DimSymbol *symbol) {
+  const Scalar &s = program.scalars.at(id);
+  auto dim_uses = [&](Dim d) {
+    std::vector<const DimSymbol *> symbols;
+    collect_symbols(d, symbols);
+    for (const DimSymbol *used : symbols)
+      if (used == symbol || (used->kind == SymbolKind::kScalar && uses_loop(program, ScalarId(used->scalar), symbol)))
+        return true;
+    return false;
+  };
+  if (s.op == ScalarOp::kIndex && dim_uses(s.index_value)) return true;
+  for (Dim d : s.index)
+    if (dim_uses(d)) return true;
+  for (int i = 0; i < arity(s.op); ++i)
+    if (uses_loop(program, s.args[i], symbol)) return true;
+  return false;
+}
+
+// How many elements from `loop`'s counter on lie together, aligned to their size: 16, 8 or 4 bytes' worth, 1 when only
+// the stride is 1, 0 when it is not.
+int together(const Program &program, const Operand &operand, const Loop &loop, unsigned size) {
+  const Scalar &s = program.scalars.at(operand.load);
+  auto part = affine_in(root_offset(program, s.buffer, s.index), loop.index);
+  if (!part || !part->coefficient.is(1)) return 0;
+  for (ScalarId c : operand.conditions)
+    if (uses_loop(program, c, loop.index)) return 1;
+  for (unsigned bytes = 16; bytes >= 4 && bytes > size; bytes /= 2) {
+    const int count = static_cast<int>(bytes / size);
+    if (divisible_by(loop.extent, count) && divisible_by(part->rest, count)) return count;
+  }
+  return 1;
+}
+
+// Chooses the direction and the width of the fetches of one side. `k_inner` is the last of the k loops.
+void choose_access(const Program &program, Side &side, const Loop &k_inner, unsigned size) {
+  side.chunk_bytes = size == 4 ? 4 : 0;
+  if (!side.operand.load.valid()) {
+    side.chunk_bytes = 0;
+    return;
+  }
+  const int along_k = together(program, side.operand, k_inner, size);
+  const int along_outer = side.outer.empty() ? 0 : together(program, side.operand, side.outer.back(), size);
+  side.k_contiguous = along_k >= along_outer || along_outer == 0;
+  const int best = std::max(along_k, along_outer);
+  const unsigned bytes = static_cast<unsigned>(best) * size;
+  if (bytes >= 4) side.chunk_bytes = bytes;
+}
+
+std::vector<GemmTile> tiles_for(GemmType type) {
+  if (element_bytes(type) == 2)
+    return {{128, 128, 32, 2, 2, 1, 4}, {128, 64, 32, 2, 2, 1, 4}, {64, 128, 32, 2, 2, 1, 4},
+            {64, 64, 64, 2, 2, 1, 4},   {64, 32, 64, 2, 1, 2, 4},  {32, 64, 64, 1, 2, 2, 4},
+            {32, 32, 128, 1, 1, 4, 3},  {16, 64, 128, 1, 2, 2, 3}, {16, 32, 128, 1, 1, 4, 4}};
+  return {{128, 64, 32, 4, 2, 1, 3}, {64, 128, 32, 2, 4, 1, 3}, {64, 64, 32, 2, 2, 1, 4}, {64, 32, 64, 2, 1, 2, 3},
+          {32, 64, 64, 1, 2, 2, 3},  {32, 32, 64, 1, 1, 4, 4},  {16, 64, 64, 1, 2, 2, 3}, {16, 32, 64, 1, 1, 4, 4}};
+}
+
+// A model of the time on a card of 132 multiprocessors, in cycles: each block of k costs at least its latency, and the
+// blocks that a multiprocessor holds share its tensor cores.
+double modelled_cycles(GemmType type, const GemmTile &tile, double m, double n, double k, double batch) {
+  const double rate = type == GemmType::kThreeTF32 ? 200
+                      : type == GemmType::kTF32    ? 600
+                                                   : 1200;  // multiply-adds a cycle
+  const double blocks = std::ceil(m / tile.m) * std::ceil(n / tile.n) * batch;
+  const double shared = gemm_shared_bytes(type, tile);
+  const double fit = std::max(1.0, std::min({std::floor(220e3 / shared), std::floor(1024.0 / tile.threads()), 4.0}));
+  const double resident = std::min(fit, std::ceil(blocks / 132));
+  const double rounds = std::ceil(blocks / (132 * resident));
+  const double steps = std::ceil(k / tile.k);
+  const double products = static_cast<double>(tile.m) * tile.n * tile.k / rate;
+  const double per_warp =
+      static_cast<double>(tile.m) * tile.n * tile.k / tile.warps() / (rate / 4) * 0.6;  // one sub-core's warp
+  const double bytes = static_cast<double>(tile.m + tile.n) * tile.k * element_bytes(type);
+  const double step = std::max({220.0 + per_warp * 0.5, resident * products, resident * bytes / 24.0});
+  return rounds * (steps * step + 1200 + static_cast<double>(tile.m) * tile.n / tile.threads() * 4);
+}
+
+GemmTile choose_tile(GemmType type, Dim m, Dim n, Dim k, Dim batch, bool computed) {
+  auto size = [](Dim d) { return d.is_constant() ? static_cast<double>(d.value()) : 512.0; };
+  GemmTile best;
+  double cost = -1;
+  for (const GemmTile &tile : tiles_for(type)) {
+    const double c = modelled_cycles(type, tile, size(m), size(n), size(k), size(batch));
+    if (computed && tile.m * tile.k / tile.threads() > 64) continue;  // computed elements wait in registers
+    if (cost < 0 || c < cost) {
+      cost = c;
+      best = tile;
+    }
+  }
+  return best;
+}
+
+const Loop *find_loop(const std::vector<Loop> &loops, const DimSymbol *symbol) {
+  for (const Loop &loop : loops)
+    if (loop.index == symbol) return &loop;
+  return nullptr;
+}
+
+void gather_loops(const std::vector<Loop> &all, const std::vector<const DimSymbol *> &symbols, std::vector<Loop> &out) {
+  for (const DimSymbol *s : symbols) {
+    const Loop *loop = find_loop(all, s);
+    if (loop) out.push_back(*loop);  // one that is missing had extent 1 and was removed
+  }
+}
+
+struct Plan {
+  GemmType type = GemmType::kThreeTF32;
+  GemmTile tile;
+  std::vector<Loop> batch, k;
+  Side a, b;
+  LocalId sum;
+  std::vector<const Stage *> after;
+  ScalarId initial;
+};
+
+// Reads the contraction's description; nullopt when the nest is more than one sum with stages after it.
+std::optional<Plan> make_plan(const Program &program, const LoopNest &nest, F32Products f32) {
+  const Contraction &c = *nest.contraction;
+  if (c.kind == ContractionKind::kAttention || nest.sequential || c.stage != 0 || nest.stages.empty())
+    return std::nullopt;
+  const Stage &stage = nest.stages[0];
+  if (stage.outputs.size() != 1 || nest.locals.size() != 1) return std::nullopt;
+  const StageOutput &output = stage.outputs[0];
+  if (!output.local.valid() || output.combine != Combine::kSum || !nest.locals[output.local.index].shape.empty() ||
+      nest.locals[output.local.index].type != ElementType::kFloat32 || output.condition.valid())
+    return std::nullopt;
+  Plan plan;
+  plan.sum = output.local;
+  plan.initial = output.initial;
+  for (size_t i = 1; i < nest.stages.size(); ++i) {
+    if (!nest.stages[i].loops.empty()) return std::nullopt;
+    for (const StageOutput &o : nest.stages[i].outputs)
+      if (!o.buffer.valid() || o.combine != Combine::kStore) return std::nullopt;
+    plan.after.push_back(&nest.stages[i]);
+  }
+  std::vector<Loop> loops = nest.loops;
+  loops.insert(loops.end(), stage.loops.begin(), stage.loops.end());
+  std::vector<Loop> batch, rows, columns;
+  gather_loops(loops, c.batch, batch);
+  gather_loops(loops, c.m, rows);
+  gather_loops(loops, c.n, columns);
+  gather_loops(loops, c.k, plan.k);
+  if (plan.k.empty()) return std::nullopt;
+  // A batch loop that one side does not use is rows (or columns) of the other: [B, S, K] x [K, N] is one product.
+  for (const Loop &loop : batch) {
+    if (!uses_loop(program, c.rhs, loop.index))
+      plan.a.outer.push_back(loop);
+    else if (!uses_loop(program, c.lhs, loop.index))
+      plan.b.outer.push_back(loop);
+    else
+      plan.batch.push_back(loop);
+  }
+  plan.a.outer.insert(plan.a.outer.end(), rows.begin(), rows.end());
+  plan.b.outer.insert(plan.b.outer.end(), columns.begin(), columns.end());
+  if (plan.batch.size() + plan.k.size() + plan.a.outer.size() + plan.b.outer.size() != loops.size())
+    return std::nullopt;
+  for (const Loop &loop : plan.k)
+    if (!find_loop(stage.loops, loop.index)) return std::nullopt;
+  // A product of few columns and rows in each of many batches (depthwise convolution) is no matrix product.
+  Dim m = product(plan.a.outer), n = product(plan.b.outer), k = product(plan.k);
+  if (m.is_constant() && n.is_constant() && k.is_constant() && (std::min(m.value(), n.value()) < 4 || k.value() < 8) &&
+      product(plan.batch).is_constant() && product(plan.batch).value() > 1)
+    return std::nullopt;
+  plan.a.operand = peel(program, c.lhs);
+  plan.b.operand = peel(program, c.rhs);
+  const ElementType pa = precision(program, plan.a.operand), pb = precision(program, plan.b.operand);
+  if (pa == ElementType::kFloat16 && pb == ElementType::kFloat16)
+    plan.type = GemmType::kF16;
+  else if (pa == ElementType::kBFloat16 && pb == ElementType::kBFloat16)
+    plan.type = GemmType::kBF16;
+  else if (program.scalars.at(c.lhs).type == ElementType::kFloat32 &&
+           program.scalars.at(c.rhs).type == ElementType::kFloat32 && f32 != F32Products::kIEEE)
+    plan.type = f32 == F32Products::kTF32 ? GemmType::kTF32 : GemmType::kThreeTF32;
+  else
+    return std::nullopt;
+  const bool half = element_bytes(plan.type) == 2;
+  for (Side *side : {&plan.a, &plan.b})
+    if (side->operand.load.valid() &&
+        side->operand.stored != (plan.type == GemmType::kF16    ? ElementType::kFloat16
+                                 : plan.type == GemmType::kBF16 ? ElementType::kBFloat16
+                                                                : ElementType::kFloat32)) {
+      if (half) return std::nullopt;
+      side->operand.load = ScalarId();  // mixed types: computed as f32
+    }
+
+  // Output contiguous along m (NCHW): exchange the sides, so that neighbouring accumulators are neighbours in memory.
+  for (const Stage *after : plan.after)
+    for (const StageOutput &o : after->outputs) {
+      if (plan.a.outer.empty() || plan.b.outer.empty()) break;
+      Dim offset = root_offset(program, o.buffer, o.index);
+      auto along_m = affine_in(offset, plan.a.outer.back().index),
+           along_n = affine_in(offset, plan.b.outer.back().index);
+      if (along_m && along_m->coefficient.is(1) && !(along_n && along_n->coefficient.is(1))) {
+        std::swap(plan.a, plan.b);
+        goto oriented;
+      }
+      goto oriented;
+    }
+oriented:
+  // The last k loop is the one that most operands walk with stride 1.
+  const unsigned size = element_bytes(plan.type);
+  size_t inner = plan.k.size() - 1;
+  int best = -1;
+  for (size_t i = 0; i < plan.k.size(); ++i) {
+    int score = 0;
+    for (const Side *side : {&plan.a, &plan.b})
+      if (side->operand.load.valid()) score += together(program, side->operand, plan.k[i], size);
+    if (score > best || (score == best && i == plan.k.size() - 1)) {
+      best = score;
+      inner = i;
+    }
+  }
+  std::rotate(plan.k.begin() + static_cast<std::ptrdiff_t>(inner),
+              plan.k.begin() + static_cast<std::ptrdiff_t>(inner) + 1, plan.k.end());
+  choose_access(program, plan.a, plan.k.back(), size);
+  choose_access(program, plan.b, plan.k.back(), size);
+  plan.tile = choose_tile(plan.type, product(plan.a.outer), product(plan.b.outer), product(plan.k), product(plan.batch),
+                          plan.a.chunk_bytes == 0 || plan.b.chunk_bytes == 0);
+  return plan;
+}
+
+// The operand's callbacks. `base` has the batch's counters.
+GemmOperand operand_of(KernelContext &k, const Scope &base, const Plan &plan, const Side &side) {
+  GemmOperand out;
+  out.k_contiguous = side.k_contiguous;
+  out.chunk_bytes = side.chunk_bytes;
+  auto place = [&plan, &side](Scope &scope, Value outer, Value inner) {
+    delinearize(scope, side.outer, side.k_contiguous ? outer : inner);
+    delinearize(scope, plan.k, side.k_contiguous ? inner : outer);
+  };
+  out.chunk = [&k, &base, &side, place](Value outer, Value inner) {
+    Scope scope = base;
+    place(scope, outer, inner);
+    GemmOperand::Chunk chunk{nullptr, nullptr};
+    for (ScalarId c : side.operand.conditions) {
+      Value v = chunk.valid ? scope.guarded(c, c, chunk.valid) : scope.scalar(c);
+      chunk.valid = chunk.valid ? k.b.both(chunk.valid, v) : v;
+    }
+    const Scalar &load = k.program.scalars.at(side.operand.load);
+    chunk.pointer = scope.address(load.buffer, load.index);
+    return chunk;
+  };
+  out.element = [&k, &base, &plan, &side, place](Value outer, Value inner) -> Value {
+    Scope scope = base;
+    place(scope, outer, inner);
+    if (element_bytes(plan.type) == 4) return scope.scalar(side.operand.whole);
+    // the value that is rounded to 16 bits, before the cast to f32 that the sum is written with
+    ScalarId id = side.operand.whole;
+    Value v = scope.scalar(id);
+    llvm::Type *type = plan.type == GemmType::kF16 ? static_cast<llvm::Type *>(k.b.ir.getHalfTy()) : k.b.t_f32();
+    if (plan.type == GemmType::kF16) return k.b.ir.CreateFPTrunc(v, type);  // exact
+    return k.b.ir.CreateTrunc(k.b.ir.CreateLShr(k.b.ir.CreateBitCast(v, k.b.t_i32()), k.b.i32(16)),
+                              k.b.ir.getInt16Ty());
+  };
+  return out;
+}
+
+void emit_epilogue(KernelContext &k, const Scope &base, const Plan &plan, Value row, Value column, Value first,
+                   Value second, Value pair) {
+  Builder &b = k.b;
+  const bool even = !plan.b.outer.empty() && divisible_by(plan.b.outer.back().extent, 2);
+  auto one = [&](Value at, const Values &sums) {
+    Scope scope = base;
+    delinearize(scope, plan.a.outer, row);
+    delinearize(scope, plan.b.outer, at);
+    if (sums.size() == 2) scope.vectorize(plan.b.outer.back().index, 2);
+    scope.read_local = [&plan, &sums, &k](Scope &reader, const Scalar &, int lane) {
+      Value v = sums[static_cast<size_t>(lane)];
+      return plan.initial.valid() ? k.b.ir.CreateFAdd(reader.scalar(plan.initial, lane), v) : v;
+    };
+    for (const Stage *stage : plan.after)
+      for (const StageOutput &output : stage->outputs) {
+        auto store = [&](Scope &at_scope) {
+          Values values;
+          for (int lane = 0; lane < at_scope.lanes(); ++lane) values.push_back(at_scope.scalar(output.value, lane));
+          at_scope.store(output.buffer, output.index, values);
+        };
+        if (!output.condition.valid()) {
+          store(scope);
+          continue;
+        }
+        for (size_t lane = 0; lane < sums.size(); ++lane)
+          b.when(scope.scalar(output.condition, static_cast<int>(lane)), [&] {
+            Scope inner = scope;
+            Value v = inner.scalar(output.value, static_cast<int>(lane));
+            const ElementType type = k.program.buffer(output.buffer).element();
+            b.store(to_storage(b, type, v), inner.address(output.buffer, output.index, static_cast<int>(lane)),
+                    storage_size(type));
+          });
+      }
+  };
+  if (even) {
+    one(column, {first, second});
+  } else {
+    one(column, {first});
+    b.when(pair, [&] { one(b.add(column, 1), {second}); });
+  }
+}
+
+}  // namespace
+
+std::vector<Draft> draft_contraction(const Program &program, const Kernel &kernel, F32Products f32) {
+  const LoopNest &nest = *kernel.nest();
+  if (!nest.contraction) return {};
+  auto plan = make_plan(program, nest, f32);
+  if (!plan) return {};
+  const GemmTile tile = plan->tile;
+  static constexpr const char *kNames[] = {"f16", "bf16", "tf32", "3xtf32"};
+  Draft draft;
+  draft.form = "gemm." + std::string(kNames[static_cast<int>(plan->type)]) + " " + std::to_string(tile.m) + "x" +
+               std::to_string(tile.n) + "x" + std::to_string(tile.k) +
+               (tile.warps_k > 1 ? " k/" + std::to_string(tile.warps_k) : "") + " fetch " +
+               std::to_string(plan->a.chunk_bytes) + (plan->a.k_contiguous ? "k" : "m") + " " +
+               std::to_string(plan->b.chunk_bytes) + (plan->b.k_contiguous ? "k" : "n");
+  draft.threads = static_cast<unsigned>(tile.threads());
+  draft.grid[0] = ceil_div(product(plan->b.outer), tile.n);
+  draft.grid[1] = ceil_div(product(plan->a.outer), tile.m);
+  draft.grid[2] = product(plan->batch);
+  draft.body = [plan = *plan](KernelContext &k) {
+    Builder &b = k.b;
+    Scope base(k);
+    delinearize(base, plan.batch, b.block(2));
+    Gemm gemm;
+    gemm.type = plan.type;
+    gemm.tile = plan.tile;
+    gemm.m = base.index(product(plan.a.outer));
+    gemm.n = base.index(product(plan.b.outer));
+    gemm.k = base.index(product(plan.k));
+    gemm.row0 = b.mul(b.block(1), plan.tile.m);
+    gemm.column0 = b.mul(b.block(0), plan.tile.n);
+    gemm.k_begin = b.i32(0);
+    gemm.k_end = gemm.k;
+    gemm.a = operand_of(k, base, plan, plan.a);
+    gemm.b = operand_of(k, base, plan, plan.b);
+    gemm.epilogue = [&](Value row, Value column, Value first, Value second, Value pair) {
+      emit_epilogue(k, base, plan, row, column, first, second, pair);
+    };
+    emit_gemm(b, gemm);
+  };
+  return {draft};
+}
+
+}  // namespace optc::ptx

@@ -1,0 +1,34 @@
+#pragma once
+// A launch before it is code: its shape, and a function that writes its body.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "emit/ptx/scalars.h"
+
+namespace optc::ptx {
+
+struct Draft {
+  std::string form;
+  Dim grid[3] = {Dim(1), Dim(1), Dim(1)};
+  unsigned threads = 128;
+  unsigned min_blocks = 1;  // blocks a multiprocessor should hold: bounds the registers a thread
+  std::function<void(KernelContext &)> body;
+};
+
+enum class F32Products : uint8_t { kThreeTF32, kTF32, kIEEE };
+
+// Any loop nest: pointwise, rows and reductions, index kernels, scatters. `why` is set when it has no GPU form.
+std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std::string *why);
+// Matrix products and convolutions on tensor cores; empty when the nest does not have that form.
+std::vector<Draft> draft_contraction(const Program &program, const Kernel &kernel, F32Products f32);
+// Attention as one kernel; empty when the nest does not have that form.
+std::vector<Draft> draft_attention(const Program &program, const Kernel &kernel);
+
+// The values of loop counters from a flat index, the last loop fastest.
+void delinearize(Scope &scope, const std::vector<Loop> &loops, Value flat);
+Dim product(const std::vector<Loop> &loops);
+
+}  // namespace optc::ptx

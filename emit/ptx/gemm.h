@@ -1,0 +1,60 @@
+#pragma once
+// The tensor-core product as a template: D[m, n] = sum over k of A[m, k] * B[k, n], f32 accumulation, in blocks of
+// tile_m x tile_n x tile_k through a ring of shared memory filled by cp.async. What A and B are is said by callbacks,
+// so that matrix products of any strides, convolutions (an implicit gather) and operands with computed elements are one
+// main loop.
+//
+// Shared memory is swizzled (16-byte chunks xor row bits) so that ldmatrix and the scalar reads of transposed f32 tiles
+// are free of bank conflicts. f32 operands run as TF32: once, or three times (high*high + high*low + low*high) with the
+// accumulators added to a second set every 256 of k, because tensor cores truncate when they accumulate.
+
+#include <functional>
+
+#include "emit/ptx/builder.h"
+
+namespace optc::ptx {
+
+struct GemmOperand {
+  // Which index is contiguous in memory (and in the shared tile's rows): k, or m / n.
+  bool k_contiguous = true;
+  // Bytes fetched at once: 16, 8 or 4 by cp.async; 0: elements are computed one at a time.
+  unsigned chunk_bytes = 16;
+  // The address of the chunk whose first element is (outer, inner), and whether it may be read (i1 or null: always).
+  // `inner` is the contiguous index. Both are in range of the operand rounded up to chunks when `valid` is asked for.
+  struct Chunk {
+    Value pointer, valid;
+  };
+  std::function<Chunk(Value outer, Value inner)> chunk;
+  // chunk_bytes == 0: the element as it lies in shared memory (half or i16 for 16-bit types, float for f32).
+  std::function<Value(Value outer, Value inner)> element;
+};
+
+struct GemmTile {
+  int m = 128, n = 128, k = 32;               // of the block
+  int warps_m = 2, warps_n = 2, warps_k = 1;  // warps_k > 1: warps share a tile and split k
+  int stages = 4;
+  int warps() const { return warps_m * warps_n * warps_k; }
+  int threads() const { return 32 * warps(); }
+};
+
+enum class GemmType : uint8_t { kF16, kBF16, kTF32, kThreeTF32 };
+unsigned element_bytes(GemmType type);
+unsigned gemm_shared_bytes(GemmType type, const GemmTile &tile);
+
+struct Gemm {
+  GemmType type = GemmType::kF16;
+  GemmTile tile;
+  Value m = nullptr, n = nullptr, k = nullptr;  // sizes, i32
+  Value row0 = nullptr, column0 = nullptr;      // corner of this block's tile
+  Value k_begin = nullptr, k_end = nullptr;     // the part of k that this block sums, k_begin a multiple of tile.k
+  GemmOperand a, b;                             // a: outer/inner = (m, k) or (k, m); b: (n, k) or (k, n)
+  // Called with neighbouring accumulators of one row (columns column, column + 1), for which row < m and column < n
+  // hold; the second value is null where column + 1 == n is possible and the caller must not store it (then `pair` says
+  // at run time whether it exists).
+  std::function<void(Value row, Value column, Value first, Value second, Value pair)> epilogue;
+};
+
+// Emits the whole block: main loop and epilogue. Uses the builder's shared memory from its current end.
+void emit_gemm(Builder &b, const Gemm &gemm);
+
+}  // namespace optc::ptx

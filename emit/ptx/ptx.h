@@ -1,0 +1,68 @@
+#pragma once
+// emit/ptx: Program -> PTX text and a table of launches. No type of LLVM appears here: the implementation lives in a
+// module that is loaded when a GPU target is asked for (driver/), behind the factory at the end.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/program/program.h"
+#include "support/diagnostics.h"
+#include "support/result.h"
+
+namespace optc {
+
+// One argument of a launch: the address of a buffer (a root: aliases are resolved into the kernel's indices), or the
+// value of a symbol as a 32-bit integer.
+struct PtxArgument {
+  enum class Kind : uint8_t { kBuffer, kSymbol } kind = Kind::kBuffer;
+  BufferId buffer;
+  const DimSymbol *symbol = nullptr;
+};
+
+struct PtxLaunch {
+  std::string function;  // entry in the PTX; launches with equal code share one
+  Dim grid[3] = {Dim(1), Dim(1), Dim(1)};
+  unsigned threads = 0;
+  unsigned shared_bytes = 0;  // dynamic; above 48 KiB the runtime raises the function's limit
+  std::vector<PtxArgument> arguments;
+};
+
+// How one kernel of Program::order runs.
+struct PtxKernel {
+  KernelId kernel;
+  bool on_gpu = false;
+  std::string reason;  // why not, when it is not
+  std::vector<PtxLaunch> launches;
+  std::string form;  // "pointwise", "rows", "loops", "gemm.3xtf32 64x64x32", ...
+};
+
+struct PtxModule {
+  std::string target;  // "sm_90a"
+  std::string text;    // one PTX module with all kernels
+};
+
+struct PtxOutput {
+  std::vector<PtxModule> modules;  // parallel to the targets asked for; the same entries in each
+  std::vector<PtxKernel> kernels;  // parallel to Program::order
+  std::string llvm_version;
+};
+
+struct PtxOptions {
+  std::vector<std::string> targets;  // "sm_80", "sm_90a", ...
+  // How f32 products are computed: "3xtf32" (default; three tensor-core products, near f32 accuracy), "tf32" (one, 10
+  // bits), "ieee".
+  std::string f32 = "3xtf32";
+};
+
+class PtxEmitter {
+ public:
+  virtual ~PtxEmitter() = default;
+  virtual Result<PtxOutput> emit(const Program &program, const PtxOptions &options, Diagnostics &diagnostics) = 0;
+};
+
+}  // namespace optc
+
+// The factory; the caller owns the result. The loadable module optc-ptx.so exports it as `optc_ptx_emitter`, to be
+// looked up by name.
+extern "C" optc::PtxEmitter *optc_make_ptx_emitter();

@@ -1,0 +1,204 @@
+#pragma once
+// Small Programs for the tests of emit/ptx: one nest each, made with the scalar pool.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/program/program.h"
+
+namespace optc::testing {
+
+class NestProgram {
+ public:
+  NestProgram() {
+    program.dims = std::make_shared<DimTable>();
+    program.name = "test";
+  }
+  ScalarPool &pool() { return program.scalars; }
+  BufferId buffer(const std::string &name, BufferKind kind, ElementType type, Shape shape) {
+    Buffer b;
+    b.name = name;
+    b.kind = kind;
+    b.type = Type::tensor(type, std::move(shape));
+    BufferId id = program.add_buffer(std::move(b));
+    if (kind == BufferKind::kInput) program.inputs.push_back(id);
+    if (kind == BufferKind::kOutput) program.outputs.push_back(id);
+    return id;
+  }
+  BufferId input(const std::string &name, ElementType type, Shape shape) {
+    return buffer(name, BufferKind::kInput, type, std::move(shape));
+  }
+  BufferId output(const std::string &name, ElementType type, Shape shape) {
+    return buffer(name, BufferKind::kOutput, type, std::move(shape));
+  }
+  Dim loop(std::vector<Loop> &loops, const std::string &name, Dim extent) {
+    Dim d = program.dims->new_loop(name, extent);
+    loops.push_back({single_symbol(d), extent});
+    return d;
+  }
+  // The element in f32, whatever it is stored as.
+  ScalarId load(BufferId b, std::vector<Dim> index) {
+    ScalarId id = pool().load(b, program.buffer(b).element(), std::move(index));
+    const ElementType t = program.buffer(b).element();
+    return t == ElementType::kFloat16 || t == ElementType::kBFloat16 ? pool().cast(id, ElementType::kFloat32) : id;
+  }
+  StageOutput store(BufferId b, std::vector<Dim> index, ScalarId value) {
+    StageOutput o;
+    o.buffer = b;
+    o.index = std::move(index);
+    o.value = pool().cast(value, program.buffer(b).element());
+    return o;
+  }
+  LocalId local(LoopNest &nest, const std::string &name, ElementType type, Shape shape = {}) {
+    nest.locals.push_back({name, type, std::move(shape)});
+    return LocalId(nest.locals.size() - 1);
+  }
+  StageOutput reduce(LocalId local, Combine how, ScalarId value) {
+    StageOutput o;
+    o.local = local;
+    o.value = value;
+    o.combine = how;
+    return o;
+  }
+  void add(const std::string &name, LoopNest nest) {
+    Kernel kernel;
+    kernel.name = name;
+    kernel.body = std::move(nest);
+    program.order.push_back(program.add_kernel(std::move(kernel)));
+  }
+  // y[b, m, n] = sum over k of a[b, m, k] * w[b?, k, n] + bias[n], relu; w as [K, N] or, transposed, [N, K].
+  void matmul(ElementType type, int64_t batch, int64_t m, int64_t n, int64_t k, bool transposed_b, bool batched_b) {
+    BufferId a = input("a", type, {batch, m, k});
+    Shape ws = transposed_b ? Shape{n, k} : Shape{k, n};
+    if (batched_b) ws.insert(ws.begin(), batch);
+    BufferId w = input("w", type, ws), bias = input("bias", ElementType::kFloat32, {n}),
+             y = output("y", type, {batch, m, n});
+    LoopNest nest;
+    Dim ib = loop(nest.loops, "b", batch), im = loop(nest.loops, "m", m), in = loop(nest.loops, "n", n);
+    LocalId sum = local(nest, "sum", ElementType::kFloat32);
+    Stage products, finish;
+    Dim ik = loop(products.loops, "k", k);
+    std::vector<Dim> wi = transposed_b ? std::vector<Dim>{in, ik} : std::vector<Dim>{ik, in};
+    if (batched_b) wi.insert(wi.begin(), ib);
+    Contraction c;
+    c.lhs = load(a, {ib, im, ik});
+    c.rhs = load(w, wi);
+    c.batch = {single_symbol(ib)};
+    c.m = {single_symbol(im)};
+    c.n = {single_symbol(in)};
+    c.k = {single_symbol(ik)};
+    products.outputs.push_back(reduce(sum, Combine::kSum, pool().binary(ScalarOp::kMul, c.lhs, c.rhs)));
+    nest.contraction = c;
+    ScalarId v = pool().binary(ScalarOp::kAdd, pool().local(sum, ElementType::kFloat32, {}), load(bias, {in}));
+    v = pool().binary(ScalarOp::kMax, v, pool().constant(ElementType::kFloat32, 0));
+    finish.outputs.push_back(store(y, {ib, im, in}, v));
+    nest.stages = {products, finish};
+    add("matmul", std::move(nest));
+  }
+  // NHWC convolution, square kernel, weights [O, R, S, C], y = sum + x-independent bias.
+  void convolution(ElementType type, int64_t batch, int64_t size, int64_t channels, int64_t out, int64_t kernel,
+                   int64_t stride, int64_t pad) {
+    const int64_t q = (size + 2 * pad - kernel) / stride + 1;
+    BufferId x = input("x", type, {batch, size, size, channels}), w = input("w", type, {out, kernel, kernel, channels});
+    BufferId y = output("y", type, {batch, q, q, out});
+    LoopNest nest;
+    Dim in = loop(nest.loops, "n", batch), ip = loop(nest.loops, "p", q), iq = loop(nest.loops, "q", q),
+        io = loop(nest.loops, "o", out);
+    LocalId sum = local(nest, "sum", ElementType::kFloat32);
+    Stage products, finish;
+    Dim ic = loop(products.loops, "c", channels), ir = loop(products.loops, "r", kernel),
+        is = loop(products.loops, "s", kernel);
+    Dim h = ip * Dim(stride) + ir - Dim(pad), v = iq * Dim(stride) + is - Dim(pad);
+    ScalarId value = load(x, {in, h, v, ic});
+    if (pad > 0) {
+      auto inside = [&](Dim d) {
+        ScalarId low = pool().binary(ScalarOp::kLe, pool().constant_int(ElementType::kInt64, 0), pool().index(d));
+        ScalarId high = pool().binary(ScalarOp::kLt, pool().index(d), pool().constant_int(ElementType::kInt64, size));
+        return pool().binary(ScalarOp::kAnd, low, high);
+      };
+      value = pool().select(pool().binary(ScalarOp::kAnd, inside(h), inside(v)), value,
+                            pool().constant(ElementType::kFloat32, 0));
+    }
+    Contraction c;
+    c.kind = ContractionKind::kConvolution;
+    c.lhs = value;
+    c.rhs = load(w, {io, ir, is, ic});
+    c.batch = {single_symbol(in)};
+    c.m = {single_symbol(ip), single_symbol(iq)};
+    c.n = {single_symbol(io)};
+    c.k = {single_symbol(ic), single_symbol(ir), single_symbol(is)};
+    products.outputs.push_back(reduce(sum, Combine::kSum, pool().binary(ScalarOp::kMul, c.lhs, c.rhs)));
+    nest.contraction = c;
+    finish.outputs.push_back(store(y, {in, ip, iq, io}, pool().local(sum, ElementType::kFloat32, {})));
+    nest.stages = {products, finish};
+    add("convolution", std::move(nest));
+  }
+  // y = (x - mean) * rsqrt(variance + 1e-5) * g + b over rows, from x + z.
+  void layer_norm(ElementType type, Dim rows, int64_t width) {
+    BufferId x = input("x", type, {rows, width}), z = input("z", type, {rows, width}), g = input("g", type, {width}),
+             b = input("b", type, {width}), y = output("y", type, {rows, width});
+    LoopNest nest;
+    Dim row = loop(nest.loops, "row", rows);
+    LocalId total = local(nest, "total", ElementType::kFloat32),
+            squares = local(nest, "squares", ElementType::kFloat32);
+    const ElementType f = ElementType::kFloat32;
+    auto op = [&](ScalarOp o, ScalarId u, ScalarId v) { return pool().binary(o, u, v); };
+    auto element = [&](Dim d) { return op(ScalarOp::kAdd, load(x, {row, d}), load(z, {row, d})); };
+    ScalarId mean =
+        op(ScalarOp::kMul, pool().local(total, f, {}), pool().constant(f, 1.0 / static_cast<double>(width)));
+    Stage first, second, third;
+    Dim d0 = loop(first.loops, "d0", width), d1 = loop(second.loops, "d1", width), d2 = loop(third.loops, "d2", width);
+    first.outputs.push_back(reduce(total, Combine::kSum, element(d0)));
+    ScalarId away = op(ScalarOp::kSub, element(d1), mean);
+    second.outputs.push_back(reduce(squares, Combine::kSum, op(ScalarOp::kMul, away, away)));
+    ScalarId variance =
+        op(ScalarOp::kMul, pool().local(squares, f, {}), pool().constant(f, 1.0 / static_cast<double>(width)));
+    ScalarId scale = op(ScalarOp::kDiv, pool().constant(f, 1),
+                        pool().unary(ScalarOp::kSqrt, op(ScalarOp::kAdd, variance, pool().constant(f, 1e-5))));
+    ScalarId normal = op(ScalarOp::kMul, op(ScalarOp::kSub, element(d2), mean), scale);
+    third.outputs.push_back(
+        store(y, {row, d2}, op(ScalarOp::kAdd, op(ScalarOp::kMul, normal, load(g, {d2})), load(b, {d2}))));
+    nest.stages = {first, second, third};
+    add("layer_norm", std::move(nest));
+  }
+  // Softmax over rows with a row of scratch for the exponentials.
+  void softmax(ElementType type, Dim rows, int64_t width) {
+    BufferId x = input("x", type, {rows, width}), y = output("y", type, {rows, width});
+    LoopNest nest;
+    Dim row = loop(nest.loops, "row", rows);
+    const ElementType f = ElementType::kFloat32;
+    LocalId top = local(nest, "top", f), total = local(nest, "total", f), e = local(nest, "e", f, {width});
+    Stage first, second, third, fourth;
+    Dim d0 = loop(first.loops, "d0", width), d1 = loop(second.loops, "d1", width), d2 = loop(third.loops, "d2", width),
+        d3 = loop(fourth.loops, "d3", width);
+    first.outputs.push_back(reduce(top, Combine::kMax, load(x, {row, d0})));
+    StageOutput keep;
+    keep.local = e;
+    keep.index = {d1};
+    keep.value =
+        pool().unary(ScalarOp::kExp, pool().binary(ScalarOp::kSub, load(x, {row, d1}), pool().local(top, f, {})));
+    second.outputs.push_back(keep);
+    third.outputs.push_back(reduce(total, Combine::kSum, pool().local(e, f, {d2})));
+    fourth.outputs.push_back(
+        store(y, {row, d3}, pool().binary(ScalarOp::kDiv, pool().local(e, f, {d3}), pool().local(total, f, {}))));
+    nest.stages = {first, second, third, fourth};
+    add("softmax", std::move(nest));
+  }
+  // y = f(x) elementwise over a shape, in f32.
+  template <typename F>
+  void pointwise(ElementType type, ElementType to, Shape shape, F f) {
+    BufferId x = input("x", type, shape), y = output("y", to, shape);
+    LoopNest nest;
+    std::vector<Dim> index;
+    for (size_t i = 0; i < shape.size(); ++i) index.push_back(loop(nest.loops, "i" + std::to_string(i), shape[i]));
+    Stage stage;
+    stage.outputs.push_back(store(y, index, f(pool(), load(x, index))));
+    nest.stages = {stage};
+    add("pointwise", std::move(nest));
+  }
+  Program program;
+};
+
+}  // namespace optc::testing
