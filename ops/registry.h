@@ -1,8 +1,9 @@
 #pragma once
-// The registry of operators: all that optc knows of an operator stands in one file of this folder, as an OpDef. Shape inference,
-// folding, the verifier, lowering, import and export (version steps) and the operator table in docs read it.
+// The registry of operators: all that optc knows of an operator stands in one file of this folder, as an OpDef. Shape
+// inference, folding, the verifier, lowering, import and export (version steps) and the operator table in docs read it.
 //
-// To add an operator: write its OpDef in the file of its family (or a new file), and if the file is new add one line to ops/list.h.
+// To add an operator: write its OpDef in the file of its family (or a new file), and if the file is new add one line to
+// ops/list.h.
 
 #include <cstdint>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "ir/graph/graph.h"
 #include "ir/graph/rewriter.h"
+#include "ir/program/program.h"
 #include "support/diagnostics.h"
 #include "support/result.h"
 
@@ -25,9 +27,10 @@ class BuildContext;
 enum class OpForm : uint8_t { kPointwise, kIndex, kReduction, kContraction, kExpansion, kLibrary, kControlFlow };
 std::string_view to_string(OpForm form);
 
-// One change of an operator's definition between opset versions. `up` brings a node written for a version below `version` to the
-// form of `version` (attributes that became inputs, changed defaults); `down` is its inverse for export, or fails with kUnsupported when
-// the older version cannot say it. Both get a graph whose other nodes may still be of any version. Null: nothing to do.
+// One change of an operator's definition between opset versions. `up` brings a node written for a version below
+// `version` to the form of `version` (attributes that became inputs, changed defaults); `down` is its inverse for
+// export, or fails with kUnsupported when the older version cannot say it. Both get a graph whose other nodes may still
+// be of any version. Null: nothing to do.
 struct VersionStep {
   int version;
   Status (*up)(Graph &graph, NodeId node, Diagnostics &diagnostics);
@@ -37,14 +40,15 @@ struct VersionStep {
 struct OpDef {
   std::string_view name;  // as Node::op spells it
   OpForm form;
-  int version;            // the opset version (of its domain) at which this definition became what it says here
-  // Checks operand types and attributes as far as ONNX's schema does not, and gives the outputs' types (and their elements, where
-  // they compute shapes). Total: every wrong model that reaches it ends in one clear error.
+  int version;  // the opset version (of its domain) at which this definition became what it says here
+  // Checks operand types and attributes as far as ONNX's schema does not, and gives the outputs' types (and their
+  // elements, where they compute shapes). Total: every wrong model that reaches it ends in one clear error.
   Status (*infer)(InferContext &context);
   // Emits the kernels that compute the outputs.
   Status (*build)(BuildContext &context);
   std::span<const VersionStep> steps = {};  // ascending
-  bool pure = true;  // same inputs, same outputs, no state: may be folded, shared and dropped (random operators are not)
+  bool pure =
+      true;  // same inputs, same outputs, no state: may be folded, shared and dropped (random operators are not)
 };
 
 // Null when optc does not know the operator.
@@ -56,14 +60,21 @@ class OpInference : public TypeInference {
  public:
   Status infer(Graph &graph, NodeId node, Diagnostics &diagnostics) const override;
 };
-// Infers one node / every node in order. Called by the importer after version steps.
-Status infer_node(Graph &graph, NodeId node, Diagnostics &diagnostics);
+// Infers one node / every node of the main region in order (bodies: by the `infer` of the node that owns them, which
+// knows the types of their inputs). Called by the importer after version steps. What could not be proved and must be
+// checked at run time is appended to `constraints` when given.
+Status infer_node(Graph &graph, NodeId node, Diagnostics &diagnostics,
+                  std::vector<DimConstraint> *constraints = nullptr);
 Status infer_graph(Graph &graph, Diagnostics &diagnostics);
+
+inline constexpr int64_t kMaxElements = 64;
+// The elements of an integer or bool constant of rank 0 or 1 and at most kMaxElements elements, else null.
+std::shared_ptr<const std::vector<Dim>> constant_elements(const Constant &constant);
 
 // What an operator's `infer` sees and sets.
 class InferContext {
  public:
-  InferContext(Graph &graph, NodeId node, Diagnostics &diagnostics);
+  InferContext(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vector<DimConstraint> *constraints = nullptr);
 
   Graph &graph() { return graph_; }
   const Node &node() const { return graph_.node(node_); }
@@ -73,31 +84,38 @@ class InferContext {
   size_t output_count() const { return node().outputs.size(); }
   bool has_input(size_t i) const { return node().input(i).valid(); }
   bool has_output(size_t i) const { return node().output(i).valid(); }
-  const Type &input(size_t i) const;            // kNone when absent
+  const Type &input(size_t i) const;  // kNone when absent
   ElementType element(size_t i) const { return input(i).element; }
   bool has_shape(size_t i) const { return input(i).has_shape(); }
   const Shape &shape(size_t i) const { return *input(i).shape; }  // has_shape(i) only
   int rank(size_t i) const { return input(i).rank(); }
-  const Constant *constant(size_t i) const;     // null when absent or not constant
-  // The elements of an integer input as Dims: from a constant, or by value propagation. Null when not known.
+  const Constant *constant(size_t i) const;  // null when absent or not constant
+  // The elements of an integer (or bool: 0, 1) input as Dims: from a constant, or by value propagation. Null when not
+  // known.
   const std::vector<Dim> *elements(size_t i) const;
 
-  // The tensor input i must be there with a known rank; otherwise an error that says which node needs it and how to pin it.
+  // The tensor input i must be there with a known rank; otherwise an error that says which node needs it and how to pin
+  // it.
   Status require_shape(size_t i);
-  void set(size_t output, Type type);                             // ignored for absent outputs
+  void set(size_t output, Type type);  // ignored for absent outputs
   void set_tensor(size_t output, ElementType element, Shape shape);
-  void set_elements(size_t output, std::vector<Dim> elements);    // for integer outputs of rank 0 or 1, at most 64 elements
-  // A size that only the run decides: the symbol that output already has on that axis, or a new kData symbol named after the node.
+  void set_elements(size_t output,
+                    std::vector<Dim> elements);  // for integer outputs of rank 0 or 1, at most 64 elements
+  // A size that only the run decides: the symbol that output already has on that axis, or a new kData symbol named
+  // after the node.
   Dim run_time_size(size_t output, size_t axis, int64_t max = kDimOverflow);
 
   Failure invalid(std::string message, std::string help = {});
   Failure unsupported(std::string message, std::string help = {});
 
-  // NumPy broadcasting. Two dims that are not proved equal and neither is 1 give the larger when one is a constant > 1, else their max
-  // with a constraint that is checked at run time. Dims proved different are an error.
+  // NumPy broadcasting. Two dims that are not proved equal and neither is 1 give the larger when one is a constant > 1,
+  // else their max with a constraint that is checked at run time. Dims proved different are an error.
   Result<Shape> broadcast(const std::vector<Shape> &shapes);
-  // a and b must be equal: an error if they cannot be, nothing if they are, else a run-time constraint; returns the one to go on with.
+  // a and b must be equal: an error if they cannot be, nothing if they are, else a run-time constraint; returns the one
+  // to go on with.
   Result<Dim> same(Dim a, Dim b, std::string_view what);
+  // left == right (or right == 1) is checked when the Program runs.
+  void constrain(Dim left, Dim right, bool or_one = false);
   // Brings an axis in [-rank, rank) to [0, rank).
   Result<int64_t> axis(int64_t value, int64_t rank, std::string_view what = "axis");
 
@@ -105,6 +123,7 @@ class InferContext {
   Graph &graph_;
   NodeId node_;
   Diagnostics &diagnostics_;
+  std::vector<DimConstraint> *constraints_;
 };
 
 }  // namespace optc

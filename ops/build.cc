@@ -1,0 +1,462 @@
+#include "ops/build.h"
+
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ops/names.h"
+#include "ops/registry.h"
+
+namespace optc {
+namespace {
+
+// Integers as a constant of a type of whole bytes.
+Constant integers(ElementType type, std::vector<int64_t> dims, const std::vector<Dim> &values) {
+  const size_t width = static_cast<size_t>(bit_width(type)) / 8;
+  std::vector<uint8_t> bytes;
+  for (Dim d : values) {
+    const uint64_t v = static_cast<uint64_t>(d.value());
+    for (size_t b = 0; b < width; ++b) bytes.push_back(static_cast<uint8_t>(v >> (8 * b)));
+  }
+  return Constant::owned(type, std::move(dims), std::move(bytes));
+}
+
+bool all_constant(const std::vector<Dim> &dims) {
+  for (Dim d : dims)
+    if (!d.is_constant()) return false;
+  return true;
+}
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const Graph &graph, Diagnostics &diagnostics) : graph_(graph), diagnostics_(diagnostics) {
+    program_.dims = graph.dims();
+    program_.origins = graph.origins();
+    program_.info = graph.info();
+    program_.name = graph.info().name;
+    scopes_.emplace_back();
+    sequence_ = &program_.order;
+  }
+
+  Status add_input(ValueId v, Constant fallback) {
+    const Value &value = graph_.value(v);
+    OPTC_TRY(check_shape(v));
+    Buffer buffer;
+    buffer.name = value.name;
+    buffer.kind = BufferKind::kInput;
+    buffer.type = value.type;
+    const uint32_t position = static_cast<uint32_t>(program_.inputs.size());
+    bind(v, program_.add_buffer(std::move(buffer)));
+    program_.inputs.push_back(buffers_.at(v.index));
+    program_.input_names.push_back(value.name);
+    program_.input_defaults.push_back(std::move(fallback));
+    if (!value.type.is_tensor()) return {};
+    for (size_t axis = 0; axis < value.type.shape->size(); ++axis) {
+      const Dim d = (*value.type.shape)[axis];
+      const DimSymbol *symbol = single_symbol(d);
+      if (symbol && sourced_.insert(symbol).second) {
+        program_.sources.push_back({symbol, position, static_cast<uint32_t>(axis)});
+      } else {
+        program_.checks.push_back({position, static_cast<uint32_t>(axis), d});
+      }
+    }
+    return {};
+  }
+
+  // Which values the Program gives; to be called before the nodes are built, so that their kernels write the outputs'
+  // memory.
+  void declare_outputs(const std::vector<ValueId> &outputs) {
+    for (ValueId v : outputs) declared_.insert(v.index);
+  }
+
+  Status build_nodes(const std::vector<NodeId> &nodes) {
+    for (NodeId node : nodes) OPTC_TRY(build_node(node));
+    return {};
+  }
+  Status add_outputs(const std::vector<ValueId> &outputs);
+  Status collect_constraints(const std::vector<NodeId> &nodes);
+  Program take() { return std::move(program_); }
+
+  Result<BufferId> buffer_of(ValueId v);
+  Result<BufferId> make_output(ValueId v);
+  BufferId copy(NodeId node, BufferId from, BufferId to);
+  Status check_shape(ValueId v);
+  void bind(ValueId v, BufferId buffer) {
+    buffers_[v.index] = buffer;
+    scopes_.back().push_back(v);
+  }
+  bool is_object(const Type &type) const { return !type.is_tensor() || type.element == ElementType::kString; }
+  Result<std::pair<std::vector<KernelId>, std::vector<BufferId>>> body(RegionId region,
+                                                                       const std::vector<BufferId> &inputs);
+  void emit(Kernel kernel, KernelId *id, std::string_view name) {
+    kernel.name = kernel_names_.unique(name);
+    *id = program_.add_kernel(std::move(kernel));
+    sequence_->push_back(*id);
+  }
+  std::string buffer_name(std::string_view base) { return buffer_names_.unique(base); }
+
+  const Graph &graph_;
+  Diagnostics &diagnostics_;
+  Program program_;
+
+ private:
+  Status build_node(NodeId node);
+  BufferId store_elements(ValueId v);
+
+  std::unordered_map<uint32_t, BufferId> buffers_;
+  std::vector<std::vector<ValueId>> scopes_;  // values bound in the region under construction, innermost last
+  std::vector<KernelId> *sequence_ = nullptr;
+  std::unordered_set<uint32_t> declared_;
+  std::unordered_set<const DimSymbol *> sourced_;
+  UniqueNames kernel_names_, buffer_names_;
+};
+
+class NodeContext final : public BuildContext {
+ public:
+  NodeContext(ProgramBuilder &builder, NodeId id) : builder_(builder), id_(id) {}
+  const Graph &graph() const override { return builder_.graph_; }
+  NodeId id() const override { return id_; }
+  Program &program() override { return builder_.program_; }
+  BufferId input(size_t i) override { return resolve(node().input(i), false); }
+  BufferId output(size_t i) override { return resolve(node().output(i), true); }
+  const std::vector<Dim> *elements(size_t i) const override {
+    const ValueId v = node().input(i);
+    if (!v.valid()) return nullptr;
+    if (graph().value(v).elements) return graph().value(v).elements.get();
+    const Constant *c = graph().constant(v);
+    if (!c) return nullptr;
+    auto &slot = elements_[v.index];
+    if (!slot) slot = constant_elements(*c);
+    return slot.get();
+  }
+  BufferId temporary(std::string_view name, ElementType element, Shape shape) override {
+    Buffer buffer;
+    buffer.name = builder_.buffer_name(base_name() + "_" + std::string(name));
+    buffer.type = Type::tensor(element, std::move(shape));
+    return program().add_buffer(std::move(buffer));
+  }
+  BufferId constant_buffer(std::string_view name, Constant value) override {
+    Buffer buffer;
+    buffer.name = builder_.buffer_name(base_name() + "_" + std::string(name));
+    buffer.kind = BufferKind::kConstant;
+    buffer.type = Type::tensor(value.type(), value.shape());
+    buffer.constant = std::move(value);
+    return program().add_buffer(std::move(buffer));
+  }
+  void alias(size_t output, BufferId same_bytes) override;
+  KernelId add(Kernel kernel) override {
+    kernel.origin = node().origin;
+    KernelId id;
+    builder_.emit(std::move(kernel), &id, base_name());
+    return id;
+  }
+  KernelId library(std::string function, std::vector<BufferId> inputs, std::vector<BufferId> outputs,
+                   std::vector<std::pair<std::string, Attribute>> attributes,
+                   std::vector<const DimSymbol *> defines) override {
+    Kernel kernel;
+    kernel.note = node().op;
+    kernel.body = LibraryCall{std::move(function), std::move(inputs), std::move(outputs), std::move(attributes),
+                              std::move(defines)};
+    return add(std::move(kernel));
+  }
+  Result<std::pair<std::vector<KernelId>, std::vector<BufferId>>> body(RegionId region,
+                                                                       std::vector<BufferId> inputs) override {
+    return builder_.body(region, inputs);
+  }
+  Failure invalid(std::string message) override {
+    return builder_.diagnostics_.error(ErrorKind::kInvalid, std::move(message), graph().describe(id_));
+  }
+  Failure unsupported(std::string message) override {
+    return builder_.diagnostics_.error(ErrorKind::kUnsupported, std::move(message), graph().describe(id_));
+  }
+  std::optional<Failure> failure() const { return failure_; }
+
+ private:
+  std::string base_name() const { return node().name.empty() ? node().op : node().name; }
+  BufferId resolve(ValueId v, bool output) {
+    if (!v.valid()) return {};
+    auto buffer = output ? builder_.make_output(v) : builder_.buffer_of(v);
+    if (buffer) return *buffer;
+    if (!failure_) failure_ = buffer.failure();
+    // The build goes on with a buffer of no use, so that an operator need not check each one; its result is dropped.
+    Buffer broken;
+    broken.type = graph().value(v).type;
+    if (broken.type.is_tensor() && !broken.type.shape) broken.type.shape = Shape();
+    return program().add_buffer(std::move(broken));
+  }
+
+  ProgramBuilder &builder_;
+  NodeId id_;
+  std::optional<Failure> failure_;
+  mutable std::unordered_map<uint32_t, std::shared_ptr<const std::vector<Dim>>> elements_;
+};
+
+void NodeContext::alias(size_t output, BufferId same_bytes) {
+  const ValueId v = node().output(output);
+  if (!v.valid()) return;
+  const Buffer base = program().buffer(same_bytes);
+  const BufferId target = this->output(output);
+  if (program().buffer(target).kind == BufferKind::kOutput) {  // the caller's memory: a copy
+    builder_.copy(id_, same_bytes, target);
+    return;
+  }
+  Buffer &view = program().buffer(target);
+  if (base.kind == BufferKind::kConstant && !base.alias.valid() && view.type.shape && all_constant(*view.type.shape)) {
+    std::vector<int64_t> dims;
+    for (Dim d : *view.type.shape) dims.push_back(d.value());
+    view.kind = BufferKind::kConstant;
+    view.constant = base.constant.reshaped(std::move(dims));
+    return;
+  }
+  view.alias = base.alias.valid() ? base.alias : same_bytes;
+  view.alias_offset = base.alias_offset;
+}
+
+Status ProgramBuilder::check_shape(ValueId v) {
+  const Value &value = graph_.value(v);
+  if (!value.type.is_tensor() || value.type.shape) return {};
+  const std::string where = value.producer.valid() ? graph_.describe(value.producer) : "";
+  return diagnostics_.error(ErrorKind::kUnsupported,
+                            "the rank of '" + value.name + "' is not known before the model runs", where,
+                            "give the shape of the model's inputs with --shape or --dim");
+}
+
+Result<BufferId> ProgramBuilder::make_output(ValueId v) {
+  if (auto it = buffers_.find(v.index); it != buffers_.end()) return it->second;
+  OPTC_TRY(check_shape(v));
+  const Value &value = graph_.value(v);
+  Buffer buffer;
+  buffer.name = value.name;
+  buffer.type = value.type;
+  buffer.kind = declared_.count(v.index) ? BufferKind::kOutput
+                : is_object(value.type)  ? BufferKind::kObject
+                                         : BufferKind::kTemporary;
+  bind(v, program_.add_buffer(std::move(buffer)));
+  return buffers_.at(v.index);
+}
+
+Result<BufferId> ProgramBuilder::buffer_of(ValueId v) {
+  if (auto it = buffers_.find(v.index); it != buffers_.end()) return it->second;
+  const Value &value = graph_.value(v);
+  if (value.kind == ValueKind::kConstant) {
+    Buffer buffer;
+    buffer.name = value.name;
+    buffer.kind = BufferKind::kConstant;
+    buffer.type = value.type;
+    buffer.type.shape = value.constant.shape();
+    buffer.constant = value.constant;
+    buffers_[v.index] = program_.add_buffer(std::move(buffer));  // of no scope: no kernel makes it
+    return buffers_.at(v.index);
+  }
+  if (value.elements) {
+    OPTC_TRY(check_shape(v));
+    return store_elements(v);
+  }
+  return diagnostics_.error(ErrorKind::kInternal, "the value '" + value.name + "' is used before it is made");
+}
+
+// Shape arithmetic costs no kernels: what its Dims say is written where something reads it.
+BufferId ProgramBuilder::store_elements(ValueId v) {
+  const Value &value = graph_.value(v);
+  const std::vector<Dim> &elements = *value.elements;
+  Buffer buffer;
+  buffer.name = value.name;
+  buffer.type = value.type;
+  const bool output = declared_.count(v.index) != 0;
+  if (!output && all_constant(elements) && bit_width(value.type.element) >= 8) {
+    buffer.kind = BufferKind::kConstant;
+    std::vector<int64_t> dims;
+    if (value.type.rank() == 1) dims.push_back(static_cast<int64_t>(elements.size()));
+    buffer.type.shape = value.type.rank() == 1 ? Shape{Dim(static_cast<int64_t>(elements.size()))} : Shape{};
+    buffer.constant = integers(value.type.element, std::move(dims), elements);
+    buffers_[v.index] = program_.add_buffer(std::move(buffer));
+    return buffers_.at(v.index);
+  }
+  if (output) buffer.kind = BufferKind::kOutput;
+  const ElementType type = value.type.element;
+  const bool vector = value.type.rank() == 1;
+  const BufferId id = program_.add_buffer(std::move(buffer));
+  bind(v, id);
+  LoopNest nest;
+  nest.stages.emplace_back();
+  for (size_t i = 0; i < elements.size(); ++i) {
+    StageOutput out;
+    out.buffer = id;
+    if (vector) out.index.push_back(Dim(static_cast<int64_t>(i)));
+    out.value = elements[i].is_constant() ? program_.scalars.constant_int(type, elements[i].value())
+                                          : program_.scalars.index(elements[i]);
+    if (program_.scalars.at(out.value).type != type) out.value = program_.scalars.cast(out.value, type);
+    nest.stages[0].outputs.push_back(std::move(out));
+  }
+  if (elements.empty()) return id;
+  Kernel kernel;
+  kernel.body = std::move(nest);
+  kernel.note = "the elements of " + value.name;
+  if (value.producer.valid()) kernel.origin = graph_.node(value.producer).origin;
+  KernelId kernel_id;
+  emit(std::move(kernel), &kernel_id, value.name);
+  return id;
+}
+
+BufferId ProgramBuilder::copy(NodeId node, BufferId from, BufferId to) {
+  const Buffer source = program_.buffer(from), target = program_.buffer(to);
+  Kernel kernel;
+  kernel.note = "copy";
+  if (node.valid()) kernel.origin = graph_.node(node).origin;
+  if (is_object(target.type)) {
+    kernel.body = LibraryCall{"identity", {from}, {to}, {}, {}};
+  } else {
+    LoopNest nest;
+    std::vector<Dim> index;
+    for (size_t k = 0; k < target.shape().size(); ++k) {
+      const Dim extent = target.shape()[k];
+      if (extent.is(1)) {
+        index.push_back(0);
+        continue;
+      }
+      const Dim d = program_.dims->new_loop("i" + std::to_string(k), extent);
+      nest.loops.push_back({single_symbol(d), extent});
+      index.push_back(d);
+    }
+    std::vector<Dim> from_index = source.shape() == target.shape()
+                                      ? index
+                                      : unflatten_index(flatten_index(index, target.shape()), source.shape());
+    StageOutput out;
+    out.buffer = to;
+    out.index = index;
+    out.value = program_.scalars.load(from, source.element(), std::move(from_index));
+    nest.stages.emplace_back();
+    nest.stages[0].outputs.push_back(std::move(out));
+    kernel.body = std::move(nest);
+  }
+  KernelId id;
+  emit(std::move(kernel), &id, "copy_" + target.name);
+  return to;
+}
+
+Status ProgramBuilder::build_node(NodeId id) {
+  const Node &node = graph_.node(id);
+  const OpDef *op = find_op(node.op);
+  if (!op)
+    return diagnostics_.error(ErrorKind::kUnsupported, "operator " + node.op + " is not supported",
+                              graph_.describe(id));
+  bool known = op->pure && node.regions.empty();
+  for (ValueId v : node.outputs)
+    if (v.valid() && !graph_.value(v).elements) known = false;
+  if (known) return {};
+  NodeContext context(*this, id);
+  OPTC_TRY(op->build(context));
+  if (context.failure()) return *context.failure();
+  return {};
+}
+
+Result<std::pair<std::vector<KernelId>, std::vector<BufferId>>> ProgramBuilder::body(
+    RegionId region, const std::vector<BufferId> &inputs) {
+  std::vector<KernelId> kernels;
+  std::vector<KernelId> *outside = sequence_;
+  sequence_ = &kernels;
+  scopes_.emplace_back();
+  const Region &r = graph_.region(region);
+  for (size_t i = 0; i < r.inputs.size() && i < inputs.size(); ++i) bind(r.inputs[i], inputs[i]);
+  Status status = build_nodes(graph_.nodes(region));
+  std::vector<BufferId> results;
+  for (size_t i = 0; status && i < r.outputs.size(); ++i) {
+    auto buffer = buffer_of(r.outputs[i]);
+    if (buffer) {
+      results.push_back(*buffer);
+    } else {
+      status = buffer.failure();
+    }
+  }
+  for (ValueId v : scopes_.back()) buffers_.erase(v.index);
+  scopes_.pop_back();
+  sequence_ = outside;
+  OPTC_TRY(status);
+  return std::make_pair(std::move(kernels), std::move(results));
+}
+
+Status ProgramBuilder::add_outputs(const std::vector<ValueId> &outputs) {
+  for (ValueId v : outputs) {
+    OPTC_ASSIGN(BufferId buffer, buffer_of(v));
+    bool taken = program_.buffer(buffer).kind != BufferKind::kOutput;
+    for (BufferId other : program_.outputs) taken |= other == buffer;
+    if (taken) {  // an input, a constant, or a value that is given twice
+      Buffer target;
+      target.name = graph_.value(v).name;
+      target.kind = BufferKind::kOutput;
+      target.type = program_.buffer(buffer).type;
+      buffer = copy({}, buffer, program_.add_buffer(std::move(target)));
+    }
+    program_.outputs.push_back(buffer);
+    program_.output_names.push_back(graph_.value(v).name);
+  }
+  return {};
+}
+
+// Inference says again, on a copy, what it could not prove.
+Status ProgramBuilder::collect_constraints(const std::vector<NodeId> &nodes) {
+  Graph copy = graph_.clone();
+  std::vector<DimConstraint> found;
+  for (NodeId node : nodes) OPTC_TRY(infer_node(copy, node, diagnostics_, &found));
+  for (DimConstraint &c : found) {
+    bool again = false;
+    for (const DimConstraint &d : program_.constraints)
+      again |= c.left == d.left && c.right == d.right && (!d.or_one || c.or_one);
+    if (!again) program_.constraints.push_back(std::move(c));
+  }
+  return {};
+}
+
+bool has_symbols(const Graph &graph, NodeId id) {
+  auto symbolic = [&](ValueId v) {
+    return v.valid() && graph.value(v).type.has_shape() && !all_constant(*graph.value(v).type.shape);
+  };
+  const Node &node = graph.node(id);
+  for (ValueId v : node.inputs)
+    if (symbolic(v)) return true;
+  for (ValueId v : node.outputs)
+    if (symbolic(v)) return true;
+  return false;
+}
+
+}  // namespace
+
+Result<Program> build_program(const Graph &graph, Diagnostics &diagnostics) {
+  ProgramBuilder builder(graph, diagnostics);
+  const Region &main = graph.region(Graph::main());
+  for (size_t i = 0; i < main.inputs.size(); ++i)
+    OPTC_TRY(builder.add_input(main.inputs[i], i < graph.defaults().size() ? graph.defaults()[i] : Constant()));
+  builder.declare_outputs(main.outputs);
+  std::vector<NodeId> symbolic;
+  for (NodeId node : graph.all_nodes())
+    if (has_symbols(graph, node) && graph.node(node).regions.empty()) symbolic.push_back(node);
+  OPTC_TRY(builder.collect_constraints(symbolic));
+  OPTC_TRY(builder.build_nodes(graph.nodes(Graph::main())));
+  OPTC_TRY(builder.add_outputs(main.outputs));
+  return builder.take();
+}
+
+Result<Program> build_region(const Graph &graph, std::span<const NodeId> nodes, std::span<const ValueId> outputs,
+                             Diagnostics &diagnostics) {
+  ProgramBuilder builder(graph, diagnostics);
+  std::unordered_set<uint32_t> made, seen;
+  std::vector<ValueId> free;
+  auto use = [&](ValueId v) {
+    if (v.valid() && !made.count(v.index) && !graph.is_constant(v) && seen.insert(v.index).second) free.push_back(v);
+  };
+  for (NodeId node : nodes) {
+    for (ValueId v : graph.node(node).inputs) use(v);
+    for (const auto &region : graph.node(node).regions)
+      for (ValueId v : graph.captures(region.second)) use(v);
+    for (ValueId v : graph.node(node).outputs)
+      if (v.valid()) made.insert(v.index);
+  }
+  for (ValueId v : free) OPTC_TRY(builder.add_input(v, {}));
+  const std::vector<ValueId> results(outputs.begin(), outputs.end());
+  builder.declare_outputs(results);
+  OPTC_TRY(builder.build_nodes(std::vector<NodeId>(nodes.begin(), nodes.end())));
+  OPTC_TRY(builder.add_outputs(results));
+  return builder.take();
+}
+
+}  // namespace optc

@@ -1,0 +1,235 @@
+#include "ops/registry.h"
+
+#include <algorithm>
+
+#include "ops/list.h"
+
+namespace optc {
+
+#define OPTC_X(name) std::span<const OpDef> name##_ops();
+OPTC_OP_FILES(OPTC_X)
+#undef OPTC_X
+
+namespace {
+
+const std::vector<const OpDef *> &sorted_ops() {
+  static const std::vector<const OpDef *> ops = [] {
+    std::vector<const OpDef *> all;
+    [[maybe_unused]] auto append = [&](std::span<const OpDef> part) {
+      for (const OpDef &op : part) all.push_back(&op);
+    };
+#define OPTC_X(name) append(name##_ops());
+    OPTC_OP_FILES(OPTC_X)
+#undef OPTC_X
+    std::sort(all.begin(), all.end(), [](const OpDef *a, const OpDef *b) { return a->name < b->name; });
+    return all;
+  }();
+  return ops;
+}
+
+const Type &no_type() {
+  static const Type none;
+  return none;
+}
+
+}  // namespace
+
+std::string_view to_string(OpForm form) {
+  switch (form) {
+    case OpForm::kPointwise:
+      return "pointwise";
+    case OpForm::kIndex:
+      return "index";
+    case OpForm::kReduction:
+      return "reduction";
+    case OpForm::kContraction:
+      return "contraction";
+    case OpForm::kExpansion:
+      return "expansion";
+    case OpForm::kLibrary:
+      return "library";
+    case OpForm::kControlFlow:
+      return "control flow";
+  }
+  return "";
+}
+
+const OpDef *find_op(std::string_view name) {
+  const auto &ops = sorted_ops();
+  auto it =
+      std::lower_bound(ops.begin(), ops.end(), name, [](const OpDef *op, std::string_view n) { return op->name < n; });
+  return it != ops.end() && (*it)->name == name ? *it : nullptr;
+}
+
+std::vector<const OpDef *> all_ops() { return sorted_ops(); }
+
+Status infer_node(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vector<DimConstraint> *constraints) {
+  const OpDef *op = find_op(graph.node(node).op);
+  if (!op)
+    return diagnostics.error(ErrorKind::kUnsupported, "operator " + graph.node(node).op + " is not supported",
+                             graph.describe(node));
+  InferContext context(graph, node, diagnostics, constraints);
+  return op->infer(context);
+}
+
+Status infer_graph(Graph &graph, Diagnostics &diagnostics) {
+  for (NodeId node : graph.nodes(Graph::main())) OPTC_TRY(infer_node(graph, node, diagnostics));
+  return {};
+}
+
+Status OpInference::infer(Graph &graph, NodeId node, Diagnostics &diagnostics) const {
+  return infer_node(graph, node, diagnostics);
+}
+
+std::shared_ptr<const std::vector<Dim>> constant_elements(const Constant &constant) {
+  if (!constant.valid() || constant.rank() > 1 || constant.count() > kMaxElements) return nullptr;
+  if (!is_integer(constant.type()) && constant.type() != ElementType::kBool) return nullptr;
+  std::vector<Dim> dims;
+  for (int64_t i = 0; i < constant.count(); ++i) {
+    const int64_t v = constant.as_int64(i);
+    // A Dim saturates beyond these; such numbers are not sizes, except the "until the end" of Slice, which any huge
+    // number says.
+    dims.push_back(Dim(std::clamp(v, -kDimOverflow, kDimOverflow)));
+    if (v >= kDimOverflow || v <= -kDimOverflow) {
+      if (constant.type() == ElementType::kUInt64) return nullptr;
+    }
+  }
+  return std::make_shared<const std::vector<Dim>>(std::move(dims));
+}
+
+// --- InferContext
+// ------------------------------------------------------------------------------------------------------------------
+
+InferContext::InferContext(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vector<DimConstraint> *constraints)
+    : graph_(graph), node_(node), diagnostics_(diagnostics), constraints_(constraints) {}
+
+const Type &InferContext::input(size_t i) const {
+  const ValueId v = node().input(i);
+  return v.valid() ? graph_.value(v).type : no_type();
+}
+
+const Constant *InferContext::constant(size_t i) const { return graph_.constant(node().input(i)); }
+
+const std::vector<Dim> *InferContext::elements(size_t i) const {
+  const ValueId v = node().input(i);
+  if (!v.valid()) return nullptr;
+  if (!graph_.value(v).elements) {
+    const Constant *c = graph_.constant(v);
+    if (!c) return nullptr;
+    auto elements = constant_elements(*c);
+    if (!elements) return nullptr;
+    graph_.set_elements(v, std::move(elements));
+  }
+  return graph_.value(v).elements.get();
+}
+
+Status InferContext::require_shape(size_t i) {
+  const Type &type = input(i);
+  if (!type.is_tensor()) return invalid("input " + std::to_string(i) + " must be a tensor");
+  if (!type.shape)
+    return unsupported("the rank of input " + std::to_string(i) + " ('" + graph_.value(node().input(i)).name +
+                           "') is not known before the model runs",
+                       "give the shape of the model's inputs with --shape or --dim");
+  return {};
+}
+
+void InferContext::set(size_t output, Type type) {
+  const ValueId v = node().output(output);
+  if (!v.valid()) return;
+  graph_.set_type(v, std::move(type));
+  if (graph_.value(v).elements) graph_.set_elements(v, nullptr);
+}
+
+void InferContext::set_tensor(size_t output, ElementType element, Shape shape) {
+  set(output, Type::tensor(element, std::move(shape)));
+}
+
+void InferContext::set_elements(size_t output, std::vector<Dim> elements) {
+  const ValueId v = node().output(output);
+  if (!v.valid() || elements.size() > static_cast<size_t>(kMaxElements)) return;
+  for (Dim d : elements)  // a saturated expression is not the value that the model computes
+    if (d.is_constant() && (d.value() >= kDimOverflow || d.value() <= -kDimOverflow)) return;
+  graph_.set_elements(v, std::make_shared<const std::vector<Dim>>(std::move(elements)));
+}
+
+Dim InferContext::run_time_size(size_t output, size_t axis, int64_t max) {
+  const ValueId v = node().output(output);
+  std::string name = "size";
+  if (v.valid()) {
+    const Type &type = graph_.value(v).type;
+    if (type.has_shape() && axis < type.shape->size()) {
+      const DimSymbol *symbol = single_symbol((*type.shape)[axis]);
+      if (symbol && symbol->kind == SymbolKind::kData) {
+        if (max < symbol->max) dims().set_bounds(symbol, 0, max);
+        return (*type.shape)[axis];
+      }
+    }
+    name = graph_.value(v).name + "." + std::to_string(axis);
+  }
+  return dims().new_symbol(SymbolKind::kData, name, 0, max);
+}
+
+Failure InferContext::invalid(std::string message, std::string help) {
+  return diagnostics_.error(ErrorKind::kInvalid, std::move(message), graph_.describe(node_), std::move(help));
+}
+Failure InferContext::unsupported(std::string message, std::string help) {
+  return diagnostics_.error(ErrorKind::kUnsupported, std::move(message), graph_.describe(node_), std::move(help));
+}
+
+void InferContext::constrain(Dim left, Dim right, bool or_one) {
+  if (constraints_) constraints_->push_back({left, right, or_one, graph_.describe(node_)});
+}
+
+Result<Shape> InferContext::broadcast(const std::vector<Shape> &shapes) {
+  size_t rank = 0;
+  for (const Shape &s : shapes) rank = std::max(rank, s.size());
+  Shape result(rank, Dim(1));
+  for (size_t k = 0; k < rank; ++k) {
+    Dim d = 1;
+    std::vector<Dim> unsure;  // operands that may be 1 or must equal the result
+    for (const Shape &s : shapes) {
+      if (k + s.size() < rank) continue;
+      const Dim e = s[k + s.size() - rank];
+      if (e == d || e.is(1)) continue;
+      if (d.is(1)) {
+        d = e;
+        continue;
+      }
+      const bool d_not_one = lower_bound(d) > 1 || d.is(0), e_not_one = lower_bound(e) > 1 || e.is(0);
+      const bool differ = (d.is_constant() && e.is_constant()) || proved_less(d, e) || proved_less(e, d);
+      if (d_not_one && e_not_one && differ)
+        return invalid("the shapes of the inputs do not broadcast: " + d.str() + " against " + e.str());
+      if (d_not_one) {
+        unsure.push_back(e);
+      } else if (e_not_one) {
+        unsure.push_back(d);
+        d = e;
+      } else {
+        unsure.push_back(d);
+        unsure.push_back(e);
+        d = max(d, e);
+      }
+    }
+    for (Dim e : unsure)
+      if (e != d) constrain(d, e, lower_bound(e) <= 1);
+    result[k] = d;
+  }
+  return result;
+}
+
+Result<Dim> InferContext::same(Dim a, Dim b, std::string_view what) {
+  if (a == b) return a;
+  if ((a.is_constant() && b.is_constant()) || proved_less(a, b) || proved_less(b, a))
+    return invalid(std::string(what) + " must be equal: " + a.str() + " against " + b.str());
+  constrain(a, b, false);
+  return b.is_constant() ? b : a;
+}
+
+Result<int64_t> InferContext::axis(int64_t value, int64_t rank, std::string_view what) {
+  if (value < -rank || value >= rank)
+    return invalid(std::string(what) + " " + std::to_string(value) + " is out of range for rank " +
+                   std::to_string(rank));
+  return value < 0 ? value + rank : value;
+}
+
+}  // namespace optc
