@@ -1,13 +1,4 @@
 #pragma once
 // The files of operators: one line each, by name. A file defines `std::span<const OpDef> NAME_ops();`.
 
-#define OPTC_OP_FILES(X) \
-  X(conv) \
-  X(gather) \
-  X(index) \
-  X(pool) \
-  X(recurrent) \
-  X(resize) \
-  X(select) \
-  X(shape) \
-  X(slice)
+#define OPTC_OP_FILES(X)

@@ -1,0 +1,28 @@
+// The functions that a LibraryCall may name. To add one: include its header and write its name in the list.
+#include <cstring>
+#include <string_view>
+
+#include "evaluate/library.h"
+#include "runtime/cpu/lib.h"
+#include "runtime/cpu/lib_sizes.h"
+
+#define OPTC_LIBRARY_FUNCTIONS(X) \
+  X(reshape_sizes)                \
+  X(expand_sizes)                 \
+  X(value_sizes)                  \
+  X(tile_sizes)                   \
+  X(pad_sizes)                    \
+  X(slice_sizes)                  \
+  X(range_sizes)
+
+namespace optc::evaluate_detail {
+
+LibraryFunction find_library_function(std::string_view name) {
+#define OPTC_X(function) \
+  if (name == #function) return optc_lib_##function;
+  OPTC_LIBRARY_FUNCTIONS(OPTC_X)
+#undef OPTC_X
+  return nullptr;
+}
+
+}  // namespace optc::evaluate_detail

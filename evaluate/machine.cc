@@ -1,0 +1,574 @@
+#include "evaluate/machine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "evaluate/lanes.h"
+
+namespace optc::evaluate_detail {
+
+Machine::Machine(const Program &program, const EvaluateOptions &options, Diagnostics &diagnostics)
+    : program_(program), options_(options), diagnostics_(diagnostics) {
+  slots_.resize(program.buffers.size());
+  if (program.dims) symbols_.resize(program.dims->symbol_count());
+}
+
+std::string Machine::place(const Kernel &kernel) const {
+  if (kernel.origin.empty() || kernel.origin[0] >= program_.origins.size()) return {};
+  const Origin &o = program_.origins[kernel.origin[0]];
+  return "node '" + o.name + "' (" + o.op + " #" + std::to_string(o.index) + ")";
+}
+
+Failure Machine::fault(const std::string &message) {
+  return diagnostics_.error(ErrorKind::kFault, kernel_ ? "kernel '" + kernel_->name + "': " + message : message,
+                            kernel_ ? place(*kernel_) : std::string());
+}
+
+Failure Machine::internal(const std::string &message) {
+  return diagnostics_.error(ErrorKind::kInternal,
+                            "evaluator: " + (kernel_ ? "kernel '" + kernel_->name + "': " + message : message),
+                            kernel_ ? place(*kernel_) : std::string());
+}
+
+BufferId Machine::root(BufferId id) const {
+  while (program_.buffer(id).alias.valid()) id = program_.buffer(id).alias;
+  return id;
+}
+
+bool Machine::evaluate_dims(const Shape &shape, std::vector<int64_t> &out) const {
+  out.clear();
+  for (const Dim d : shape) {
+    const auto value = symbols_.evaluate(d);
+    if (!value) return false;
+    out.push_back(*value);
+  }
+  return true;
+}
+
+bool Machine::layout(const Buffer &buffer, Tensor &tensor) const {
+  if (!evaluate_dims(buffer.shape(), tensor.dims)) return false;
+  for (const int64_t d : tensor.dims)
+    if (d < 0) return false;
+  __int128 stored = 1;
+  if (buffer.order.empty() && buffer.padded.empty()) {
+    for (const int64_t d : tensor.dims) stored = d == 0 ? 0 : stored * d;
+    tensor.strides = row_major_strides(tensor.dims);
+  } else {
+    if (!evaluate_dims(storage_strides(buffer), tensor.strides)) return false;
+    const auto count = symbols_.evaluate(storage_count(buffer));
+    if (!count) return false;
+    stored = *count;
+  }
+  if (stored > options_.max_bytes) stored = options_.max_bytes + 1;  // refused by whoever allocates
+  tensor.stored = static_cast<int64_t>(stored);
+  tensor.type = buffer.element();
+  return true;
+}
+
+bool Machine::load_constant(BufferId id) {
+  const Buffer &buffer = program_.buffer(id);
+  if (!buffer.constant.valid()) return false;
+  Tensor tensor = from_constant(buffer.constant);
+  if (!buffer.order.empty() || !buffer.padded.empty()) {
+    Tensor logical;
+    if (!layout(buffer, logical) || logical.stored > tensor.stored) return false;
+    tensor.dims = logical.dims;
+    tensor.strides = logical.strides;
+  }
+  slots_[id.index].tensor = std::move(tensor);
+  return slots_[id.index].valid();
+}
+
+bool Machine::readable(BufferId id, Tensor &out) {
+  const BufferId base = root(id);
+  Slot &slot = slots_[base.index];
+  if (!slot.valid() && program_.buffer(base).kind == BufferKind::kConstant && !load_constant(base)) return false;
+  if (!slot.tensor.valid()) return false;
+  out = slot.tensor;
+  if (base == id) return true;
+  int64_t offset = out.offset;
+  for (BufferId b = id; b != base; b = program_.buffer(b).alias) {
+    const auto shift = symbols_.evaluate(program_.buffer(b).alias_offset);
+    if (!shift) return false;
+    offset += *shift;
+  }
+  Tensor view;
+  if (!layout(program_.buffer(id), view)) return false;
+  if (view.type != out.type && cell_bytes(view.type) != cell_bytes(out.type)) return false;
+  const int64_t end = slot.tensor.offset + slot.tensor.stored;
+  if (view.count() > 0 && (offset < 0 || offset + view.stored > end)) return false;
+  view.offset = offset;
+  view.block = out.block;
+  out = std::move(view);
+  return true;
+}
+
+bool Machine::writable(BufferId id, Tensor &out) {
+  const BufferId base = root(id);
+  const Buffer &buffer = program_.buffer(base);
+  Slot &slot = slots_[base.index];
+  if (std::find(prepared_.begin(), prepared_.end(), base.index) == prepared_.end()) {
+    prepared_.push_back(base.index);
+    Tensor wanted;
+    if (!layout(buffer, wanted)) {
+      said_ = internal("the size of '" + buffer.name + "' is not known or negative").kind;
+      return false;
+    }
+    const bool same = slot.tensor.valid() && slot.tensor.dims == wanted.dims && slot.tensor.type == wanted.type &&
+                      slot.tensor.strides == wanted.strides;
+    if (!same || slot.tensor.block.use_count() > 1 || slot.tensor.block->read_only) {
+      if (wanted.stored > options_.max_bytes / std::max<int64_t>(cell_bytes(wanted.type), 1)) {
+        said_ = fault("'" + buffer.name + "' is too large: " + std::to_string(wanted.stored) + " elements").kind;
+        return false;
+      }
+      wanted.block = make_block(wanted.type, wanted.stored);
+      if (!wanted.block) {
+        said_ = fault("there is not enough memory for '" + buffer.name + "'").kind;
+        return false;
+      }
+      if (same) {  // somebody else reads the old values: only this buffer changes
+        if (wanted.type == ElementType::kString)
+          std::copy_n(reinterpret_cast<const std::string *>(slot.tensor.data()), wanted.stored,
+                      reinterpret_cast<std::string *>(wanted.data()));
+        else
+          std::memcpy(wanted.data(), slot.tensor.data(), static_cast<size_t>(wanted.stored * cell_bytes(wanted.type)));
+      }
+      slot.tensor = std::move(wanted);
+      slot.is_object = false;
+    }
+  }
+  if (readable(id, out)) return true;
+  said_ = internal("'" + program_.buffer(id).name + "' does not lie inside '" + buffer.name + "'").kind;
+  return false;
+}
+
+// --- Inputs, constraints, life
+// -----------------------------------------------------------------------------------------
+
+Status Machine::set_input(size_t i, const RuntimeValue &value) {
+  const Buffer &buffer = program_.buffer(program_.inputs[i]);
+  const std::string name = i < program_.input_names.size() ? program_.input_names[i] : buffer.name;
+  Slot &slot = slots_[program_.inputs[i].index];
+  auto usage = [&](const std::string &message) {
+    return diagnostics_.error(ErrorKind::kUsage, "input '" + name + "' " + message);
+  };
+  if (value.kind == RuntimeValue::Kind::kAbsent) {
+    if (i < program_.input_defaults.size() && program_.input_defaults[i].valid()) {
+      slot.tensor = from_constant(program_.input_defaults[i]);
+      return {};
+    }
+    if (buffer.type.kind == Type::Kind::kOptional) {
+      slot.object.kind = RuntimeValue::Kind::kOptional;
+      slot.is_object = true;
+      return {};
+    }
+    return usage("is missing");
+  }
+  if (!buffer.type.is_tensor()) {
+    slot.object = value;
+    slot.is_object = true;
+    if (buffer.type.kind == Type::Kind::kOptional && value.kind != RuntimeValue::Kind::kOptional) {
+      slot.object = {};
+      slot.object.kind = RuntimeValue::Kind::kOptional;
+      slot.object.items.push_back(value);
+    }
+    return {};
+  }
+  if (value.kind != RuntimeValue::Kind::kTensor) return usage("must be a tensor");
+  if (value.tensor.type() != buffer.element()) {
+    return usage("has elements of type " + std::string(to_string(value.tensor.type())) + ", expected " +
+                 std::string(to_string(buffer.element())));
+  }
+  if (value.tensor.rank() != buffer.type.rank()) {
+    return usage("has " + std::to_string(value.tensor.rank()) + " dims, expected " + to_string(buffer.shape()));
+  }
+  slot.tensor = from_constant(value.tensor);
+  if (!slot.tensor.valid()) return usage("is too large for the memory");
+  return {};
+}
+
+Status Machine::set_inputs(const std::vector<RuntimeValue> &inputs) {
+  if (inputs.size() > program_.inputs.size()) {
+    return diagnostics_.error(ErrorKind::kUsage, std::to_string(inputs.size()) + " inputs were given, the model has " +
+                                                     std::to_string(program_.inputs.size()));
+  }
+  for (size_t i = 0; i < program_.inputs.size(); ++i)
+    OPTC_TRY(set_input(i, i < inputs.size() ? inputs[i] : RuntimeValue()));
+  auto input_dim = [this](uint32_t input, uint32_t axis) {
+    return slots_[program_.inputs[input].index].tensor.dims[axis];
+  };
+  for (const SymbolSource &source : program_.sources) {
+    const int64_t value = input_dim(source.input, source.axis);
+    if (value < source.symbol->min || value > source.symbol->max) {
+      return diagnostics_.error(ErrorKind::kUsage, "dim '" + source.symbol->name + "' is " + std::to_string(value) +
+                                                       ", outside of what the model was compiled for");
+    }
+    symbols_.set(*source.symbol, value);
+  }
+  auto expect = [&](uint32_t input, uint32_t axis, Dim expected) -> Status {
+    const auto value = symbols_.evaluate(expected);
+    const int64_t got = input_dim(input, axis);
+    if (!value || *value == got) return {};
+    return diagnostics_.error(ErrorKind::kUsage, "input '" + program_.buffer(program_.inputs[input]).name + "': dim " +
+                                                     std::to_string(axis) + " is " + std::to_string(got) +
+                                                     ", expected " + expected.str() +
+                                                     (expected.is_constant() ? "" : " = " + std::to_string(*value)));
+  };
+  for (const DimCheck &check : program_.checks) OPTC_TRY(expect(check.input, check.axis, check.expected));
+  for (size_t i = 0; i < program_.inputs.size(); ++i) {
+    const Type &type = program_.buffer(program_.inputs[i]).type;
+    if (!type.is_tensor()) continue;
+    for (size_t k = 0; k < type.shape->size(); ++k)
+      OPTC_TRY(expect(static_cast<uint32_t>(i), static_cast<uint32_t>(k), (*type.shape)[k]));
+  }
+  for (size_t i = 0; i < program_.constraints.size(); ++i) pending_constraints_.push_back(i);
+  return check_constraints();
+}
+
+Status Machine::check_constraints() {
+  std::vector<size_t> later;
+  for (const size_t i : pending_constraints_) {
+    const DimConstraint &c = program_.constraints[i];
+    const auto left = symbols_.evaluate(c.left), right = symbols_.evaluate(c.right);
+    if (!left || !right) {
+      later.push_back(i);
+      continue;
+    }
+    if (*left == *right || (c.or_one && (*left == 1 || *right == 1))) continue;
+    return diagnostics_.error(ErrorKind::kFault,
+                              "dims do not match: " + c.left.str() + " is " + std::to_string(*left) + ", " +
+                                  c.right.str() + " is " + std::to_string(*right),
+                              c.where);
+  }
+  pending_constraints_ = std::move(later);
+  return {};
+}
+
+void Machine::find_last_uses() {
+  last_use_.assign(program_.buffers.size(), std::numeric_limits<size_t>::max());
+  for (size_t i = 0; i < program_.order.size(); ++i) {
+    const Kernel &kernel = program_.kernel(program_.order[i]);
+    for (const BufferId b : reads(program_, kernel))
+      if (b.valid()) last_use_[root(b).index] = i;
+    for (const BufferId b : writes(program_, kernel))
+      if (b.valid()) last_use_[root(b).index] = i;
+  }
+  for (const BufferId b : program_.outputs) last_use_[root(b).index] = std::numeric_limits<size_t>::max();
+}
+
+Result<std::vector<RuntimeValue>> Machine::run(const std::vector<RuntimeValue> &inputs) {
+  OPTC_TRY(set_inputs(inputs));
+  find_last_uses();
+  OPTC_TRY(run_sequence(program_.order, true));
+  kernel_ = nullptr;
+  std::vector<RuntimeValue> outputs;
+  for (const BufferId id : program_.outputs) {
+    const Slot &slot = slots_[root(id).index];
+    if (slot.is_object) {
+      outputs.push_back(slot.object);
+      continue;
+    }
+    Tensor tensor;
+    if (!readable(id, tensor)) return internal("output '" + program_.buffer(id).name + "' has no value");
+    outputs.push_back(RuntimeValue::of(to_constant(tensor)));
+  }
+  return outputs;
+}
+
+Status Machine::run_sequence(const std::vector<KernelId> &order, bool main) {
+  std::vector<std::vector<uint32_t>> ends(main ? order.size() : 0);
+  for (size_t b = 0; main && b < last_use_.size(); ++b)
+    if (last_use_[b] < ends.size()) ends[last_use_[b]].push_back(static_cast<uint32_t>(b));
+  for (size_t i = 0; i < order.size(); ++i) {
+    OPTC_TRY(run_kernel(program_.kernel(order[i])));
+    if (!main) continue;
+    for (const uint32_t b : ends[i]) slots_[b] = Slot();
+  }
+  return {};
+}
+
+Status Machine::run_kernel(const Kernel &kernel) {
+  const Kernel *outer = kernel_;
+  kernel_ = &kernel;
+  prepared_.clear();
+  if (const LoopNest *nest = kernel.nest()) {
+    std::string error;
+    switch (run_nest(*this, *nest, options_.use_runtime_kernels, error)) {
+      case NestResult::kDone:
+        break;
+      case NestResult::kFault:
+        return fault(error);
+      case NestResult::kInternal:
+        return internal(error);
+      case NestResult::kSaid:
+        return Failure{said_};
+    }
+  } else if (const LibraryCall *call = kernel.library()) {
+    OPTC_TRY(run_library(kernel, *call));
+  } else if (const ControlFlow *control = kernel.control()) {
+    OPTC_TRY(control->kind == ControlFlow::Kind::kIf ? run_if(kernel, *control) : run_loop(kernel, *control));
+  }
+  kernel_ = outer;
+  return {};
+}
+
+// --- Library
+// -----------------------------------------------------------------------------------------------------------
+
+Status Machine::run_library(const Kernel &, const LibraryCall &call) {
+  const LibraryFunction function = find_library_function(call.function);
+  if (!function) return internal("there is no library function '" + call.function + "'");
+  std::vector<Slot> values;
+  values.reserve(call.inputs.size());
+  std::vector<const Slot *> inputs;
+  for (const BufferId id : call.inputs) {
+    if (!id.valid()) {
+      inputs.push_back(nullptr);
+      continue;
+    }
+    OPTC_ASSIGN(Slot slot, slot_of(id));
+    values.push_back(std::move(slot));
+    inputs.push_back(&values.back());
+  }
+  for (const DimSymbol *symbol : call.defines) symbols_.forget(*symbol);
+  std::vector<LibraryOutput> outputs(call.outputs.size());
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const BufferId id = call.outputs[i];
+    if (!id.valid()) continue;
+    const Buffer &buffer = program_.buffer(id);
+    outputs[i].wanted = true;
+    outputs[i].type = buffer.type;
+    outputs[i].is_object = !buffer.type.is_tensor();
+    std::vector<int64_t> dims;
+    if (outputs[i].is_object || !evaluate_dims(buffer.shape(), dims)) continue;
+    outputs[i].tensor = make_tensor(buffer.element(), dims);
+    if (!outputs[i].tensor.valid()) return fault("there is not enough memory for '" + buffer.name + "'");
+  }
+  std::vector<RuntimeValue> objects;
+  std::vector<int64_t> sizes;
+  std::string error;
+  const int status = call_library(function, call, inputs, outputs, objects, sizes, error);
+  if (status == 101) return internal(error);
+  if (status != 0) return fault(error);
+  for (size_t i = 0; i < call.defines.size(); ++i) {
+    if (sizes[i] < 0) return fault(call.function + " found a negative size");
+    symbols_.set(*call.defines[i], sizes[i]);
+  }
+  if (!call.defines.empty()) OPTC_TRY(check_constraints());
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    if (!outputs[i].wanted) continue;
+    Slot slot;
+    slot.is_object = outputs[i].is_object;
+    if (slot.is_object)
+      slot.object = std::move(objects[i]);
+    else
+      slot.tensor = std::move(outputs[i].tensor);
+    OPTC_TRY(assign(call.outputs[i], slot, &call.defines));
+  }
+  return {};
+}
+
+// --- Control flow
+// ------------------------------------------------------------------------------------------------------
+
+Result<Slot> Machine::slot_of(BufferId id) {
+  const Slot &base = slots_[root(id).index];
+  if (base.is_object) return base;
+  Slot slot;
+  if (!readable(id, slot.tensor)) return internal("'" + program_.buffer(id).name + "' is read before it is written");
+  return slot;
+}
+
+Result<int64_t> Machine::read_scalar(BufferId id) {
+  OPTC_ASSIGN(const Slot slot, slot_of(id));
+  if (slot.is_object || slot.tensor.count() != 1)
+    return internal("'" + program_.buffer(id).name + "' is not one element");
+  Register value;
+  load_lanes(slot.tensor.type, slot.tensor.data(), Offsets{}, 1, value);
+  return value.i64[0];
+}
+
+void Machine::set_scalar(BufferId id, int64_t value) {
+  if (!id.valid()) return;
+  std::vector<int64_t> dims;
+  evaluate_dims(program_.buffer(id).shape(), dims);
+  Slot slot;
+  slot.tensor = make_tensor(program_.buffer(id).element(), dims);
+  Register lane;
+  lane.poisoned = false;
+  lane.i64[0] = value;
+  store_lanes(slot.tensor.type, slot.tensor.data(), Offsets{}, 1, lane, nullptr);
+  slots_[id.index] = std::move(slot);
+}
+
+Status Machine::take_sizes(BufferId id, const std::vector<int64_t> &dims,
+                           const std::vector<const DimSymbol *> *defines) {
+  const Type &type = program_.buffer(id).type;
+  if (!type.has_shape()) return {};
+  if (type.shape->size() != dims.size())
+    return internal("'" + program_.buffer(id).name + "' got a value of another rank");
+  for (size_t k = 0; k < dims.size(); ++k) {
+    const DimSymbol *symbol = single_symbol((*type.shape)[k]);
+    if (!symbol || symbol->kind != SymbolKind::kData) continue;
+    if (!defines || std::find(defines->begin(), defines->end(), symbol) != defines->end())
+      symbols_.set(*symbol, dims[k]);
+  }
+  return {};
+}
+
+Status Machine::assign(BufferId id, const Slot &value, const std::vector<const DimSymbol *> *defines) {
+  const Buffer &buffer = program_.buffer(id);
+  if (value.is_object) {
+    slots_[root(id).index] = value;
+    return {};
+  }
+  OPTC_TRY(take_sizes(id, value.tensor.dims, defines));
+  Tensor wanted;
+  if (!layout(buffer, wanted)) return internal("the size of '" + buffer.name + "' is not known");
+  if (wanted.dims != value.tensor.dims) {
+    auto text = [](const std::vector<int64_t> &dims) {
+      std::string s = "[";
+      for (size_t k = 0; k < dims.size(); ++k) s += (k ? "," : "") + std::to_string(dims[k]);
+      return s + "]";
+    };
+    return fault("'" + buffer.name + "' is " + text(value.tensor.dims) + " where " + text(wanted.dims) +
+                 " was expected");
+  }
+  if (!buffer.alias.valid() && buffer.order.empty() && buffer.padded.empty()) {
+    slots_[id.index].tensor = dense(value.tensor);
+    slots_[id.index].is_object = false;
+    return {};
+  }
+  // Part of another buffer, or stored in another order: element by element.
+  prepared_.clear();
+  Tensor target;
+  if (!writable(id, target)) return Failure{said_};
+  const Tensor source = dense(value.tensor);
+  std::vector<int64_t> index(target.dims.size(), 0);
+  const int64_t count = source.count();
+  Register lane;
+  lane.poisoned = false;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t to = 0;
+    for (size_t k = 0; k < index.size(); ++k) to += index[k] * target.strides[k];
+    load_lanes(source.type, source.data(), Offsets{i, 0, nullptr}, 1, lane);
+    store_lanes(target.type, target.data(), Offsets{to, 0, nullptr}, 1, lane, nullptr);
+    for (size_t k = index.size(); k-- > 0;) {
+      if (++index[k] < target.dims[k]) break;
+      index[k] = 0;
+    }
+  }
+  return {};
+}
+
+Status Machine::run_if(const Kernel &kernel, const ControlFlow &control) {
+  OPTC_ASSIGN(const int64_t condition, read_scalar(control.condition));
+  const size_t branch = condition ? 0 : 1;
+  if (branch >= control.bodies.size()) return {};
+  OPTC_TRY(run_sequence(control.bodies[branch], false));
+  kernel_ = &kernel;
+  std::vector<Slot> results;
+  for (const BufferId id : control.results[branch]) {
+    OPTC_ASSIGN(Slot slot, slot_of(id));
+    results.push_back(std::move(slot));
+  }
+  for (size_t i = 0; i < results.size() && i < control.outputs.size(); ++i)
+    if (control.outputs[i].valid()) OPTC_TRY(assign(control.outputs[i], results[i], &control.defines));
+  return check_constraints();
+}
+
+Status Machine::finish_scan(const ControlFlow &control, size_t scan, BufferId output,
+                            const std::vector<Tensor> &slices) {
+  const Buffer &buffer = program_.buffer(output);
+  const size_t axis = scan < control.scan_axes.size() ? static_cast<size_t>(control.scan_axes[scan]) : 0;
+  const bool reverse = scan < control.scan_reverse.size() && control.scan_reverse[scan];
+  std::vector<int64_t> dims;
+  if (!slices.empty()) {
+    dims = slices[0].dims;
+    dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), static_cast<int64_t>(slices.size()));
+  } else {
+    for (size_t k = 0; k < buffer.shape().size(); ++k)
+      dims.push_back(k == axis ? 0 : symbols_.evaluate(buffer.shape()[k]).value_or(0));
+  }
+  Slot result;
+  result.tensor = make_tensor(buffer.element(), dims);
+  if (!result.tensor.valid()) return fault("there is not enough memory for '" + buffer.name + "'");
+  int64_t before = 1, after = 1;
+  for (size_t k = 0; k < dims.size(); ++k) (k < axis ? before : after) *= k == axis ? 1 : dims[k];
+  const int64_t cell = cell_bytes(buffer.element()), length = static_cast<int64_t>(slices.size());
+  for (int64_t s = 0; s < length; ++s) {
+    const Tensor slice = dense(slices[static_cast<size_t>(s)]);
+    if (slice.dims != slices[0].dims)
+      return fault("slices of '" + buffer.name + "' differ in size from one iteration to another");
+    const int64_t at = reverse ? length - 1 - s : s;
+    for (int64_t b = 0; b < before; ++b) {
+      if (buffer.element() == ElementType::kString) {
+        std::copy_n(reinterpret_cast<const std::string *>(slice.data()) + b * after, after,
+                    reinterpret_cast<std::string *>(result.tensor.data()) + (b * length + at) * after);
+      } else {
+        std::memcpy(result.tensor.data() + (b * length + at) * after * cell, slice.data() + b * after * cell,
+                    static_cast<size_t>(after * cell));
+      }
+    }
+  }
+  return assign(output, result, &control.defines);
+}
+
+Status Machine::run_loop(const Kernel &kernel, const ControlFlow &control) {
+  int64_t trips = std::numeric_limits<int64_t>::max();
+  bool condition = true;
+  if (control.trip_count.valid()) {
+    OPTC_ASSIGN(const int64_t count, read_scalar(control.trip_count));
+    trips = count;
+  }
+  if (control.condition.valid()) {
+    OPTC_ASSIGN(const int64_t first, read_scalar(control.condition));
+    condition = first != 0;
+  }
+  std::vector<Slot> carried;
+  for (const BufferId id : control.initial) {
+    OPTC_ASSIGN(Slot slot, slot_of(id));
+    carried.push_back(std::move(slot));
+  }
+  const std::vector<BufferId> &results = control.results[0];
+  const size_t scans = results.size() > 1 + control.carried ? results.size() - 1 - control.carried : 0;
+  std::vector<std::vector<Tensor>> slices(scans);
+  int64_t i = 0;
+  for (; i < trips && condition; ++i) {
+    set_scalar(control.iteration, i);
+    set_scalar(control.body_condition, condition);
+    for (size_t c = 0; c < carried.size() && c < control.body_inputs.size(); ++c)
+      OPTC_TRY(assign(control.body_inputs[c], carried[c], nullptr));
+    for (Slot &slot : carried) slot = Slot();  // so that the body may write in place what only it holds
+    OPTC_TRY(run_sequence(control.bodies[0], false));
+    kernel_ = &kernel;
+    if (!results.empty() && results[0].valid()) {
+      OPTC_ASSIGN(const int64_t next, read_scalar(results[0]));
+      condition = next != 0;
+    }
+    for (size_t c = 0; c < control.carried; ++c) {
+      OPTC_ASSIGN(Slot slot, slot_of(results[1 + c]));
+      carried[c] = std::move(slot);
+    }
+    for (size_t s = 0; s < scans; ++s) {
+      OPTC_ASSIGN(const Slot slot, slot_of(results[1 + control.carried + s]));
+      slices[s].push_back(slot.tensor);
+    }
+  }
+  for (const DimSymbol *symbol : control.defines) symbols_.forget(*symbol);
+  for (size_t c = 0; c < control.carried && c < control.outputs.size(); ++c)
+    if (control.outputs[c].valid()) OPTC_TRY(assign(control.outputs[c], carried[c], &control.defines));
+  for (const DimSymbol *symbol : control.defines)
+    if (!symbols_.known(*symbol) && scans == 0) symbols_.set(*symbol, i);
+  for (size_t s = 0; s < scans; ++s) {
+    const size_t o = control.carried + s;
+    if (o < control.outputs.size() && control.outputs[o].valid())
+      OPTC_TRY(finish_scan(control, s, control.outputs[o], slices[s]));
+  }
+  for (const DimSymbol *symbol : control.defines)
+    if (!symbols_.known(*symbol)) symbols_.set(*symbol, i);
+  return check_constraints();
+}
+
+}  // namespace optc::evaluate_detail
