@@ -1,0 +1,149 @@
+// winograd.h: 3x3 convolutions of stride 1 by Winograd's F(m x m, 3 x 3), m = 2 or 4 (conv_plan.h). Included inside an
+// instruction-set namespace (foreach_isa.h). Shape, s and the sink as in conv.h. An infinity or NaN reaches the whole
+// output tile.
+#ifndef OPTC_CPU_WINOGRAD_H
+#define OPTC_CPU_WINOGRAD_H
+#include "runtime/cpu/conv.h"
+
+// The one-dimensional transforms: o = B^T d of m + 2 inputs, o = A^T q to m outputs.
+template <int M>
+struct WinogradTransform;
+template <>
+struct WinogradTransform<2> {
+  OPTC_MEMBER static void input(const vf *d, vf *o) {
+    o[0] = d[0] - d[2];
+    o[1] = d[1] + d[2];
+    o[2] = d[2] - d[1];
+    o[3] = d[1] - d[3];
+  }
+  OPTC_MEMBER static void output(const vf *q, vf *o) {
+    o[0] = q[0] + q[1] + q[2];
+    o[1] = q[1] - q[2] - q[3];
+  }
+};
+template <>
+struct WinogradTransform<4> {
+  OPTC_MEMBER static void input(const vf *d, vf *o) {
+    const vf four = splat(4.0f), five = splat(5.0f), two = splat(2.0f);
+    o[0] = fma(four, d[0], fma(-five, d[2], d[4]));
+    const vf a = fma(-four, d[2], d[4]), b = fma(-four, d[1], d[3]);
+    o[1] = a + b;
+    o[2] = a - b;
+    const vf c = d[4] - d[2], e = two * (d[3] - d[1]);
+    o[3] = c + e;
+    o[4] = c - e;
+    o[5] = fma(four, d[1], fma(-five, d[3], d[5]));
+  }
+  OPTC_MEMBER static void output(const vf *q, vf *o) {
+    const vf a = q[1] + q[2], b = q[1] - q[2], c = q[3] + q[4], e = q[3] - q[4];
+    o[0] = q[0] + a + c;
+    o[1] = fma(splat(2.0f), e, b);
+    o[2] = fma(splat(4.0f), c, a);
+    o[3] = fma(splat(8.0f), e, b) + q[5];
+  }
+};
+
+// Inputs of one tile, OPTC_VW channels (n valid), to v[i * step] for the a * a products. (y, x): the tile's first
+// input, may lie outside.
+template <int M, bool Inside>
+OPTC_INLINE void winograd_input(const OptcConvShape &s, const ConvSource &src, const float *image, int64_t y, int64_t x,
+                                int64_t c, int n, float *v, int64_t step) {
+  constexpr int A = M + 2;
+  vf t[A][A];
+  OPTC_UNROLL for (int j = 0; j < A; ++j) {
+    vf d[A], o[A];
+    OPTC_UNROLL for (int i = 0; i < A; ++i) {
+      const bool inside = Inside || (y + i >= 0 && y + i < s.h && x + j >= 0 && x + j < s.w);
+      d[i] = inside ? load_n(image + (y + i) * src.row + (x + j) * src.pixel + c, n) : vf{};
+    }
+    WinogradTransform<M>::input(d, o);
+    OPTC_UNROLL for (int i = 0; i < A; ++i) t[i][j] = o[i];
+  }
+  OPTC_UNROLL for (int i = 0; i < A; ++i) {
+    vf o[A];
+    WinogradTransform<M>::input(t[i], o);
+    OPTC_UNROLL for (int j = 0; j < A; ++j) store_n(v + (i * A + j) * step, o[j], n);
+  }
+}
+
+template <int M>
+static OPTC_KERNEL void winograd_inputs(const OptcConvShape &s, const OptcWinograd &p, const ConvSource &src,
+                                        int64_t t0, int64_t t1, float *v) {
+  constexpr int A = M + 2;
+  const int64_t step = p.block * s.c, map = p.tile_rows * p.tile_cols;
+  for (int64_t t = t0; t < t1; ++t, v += s.c) {
+    const float *image = src.p + t / map * src.image;
+    const int64_t y = t % map / p.tile_cols * M - s.pad_top, x = t % p.tile_cols * M - s.pad_left;
+    const bool inside = y >= 0 && y + A <= s.h && x >= 0 && x + A <= s.w;
+    int64_t c = 0;
+    if (inside) {
+      for (; c + OPTC_VW <= s.c; c += OPTC_VW) winograd_input<M, true>(s, src, image, y, x, c, OPTC_VW, v + c, step);
+      if (c < s.c) winograd_input<M, true>(s, src, image, y, x, c, int(s.c - c), v + c, step);
+    } else {
+      for (; c < s.c; c += OPTC_VW)
+        winograd_input<M, false>(s, src, image, y, x, c, int(optc_clamp(s.c - c, 0, OPTC_VW)), v + c, step);
+    }
+  }
+}
+
+template <int M, class Sink>
+OPTC_INLINE void winograd_output(const float *q, int64_t step, int n, int64_t rows, int64_t cols, int64_t row,
+                                 int64_t ow, int64_t column, const Sink &sink) {
+  constexpr int A = M + 2;
+  vf t[M][A];
+  OPTC_UNROLL for (int j = 0; j < A; ++j) {
+    vf d[A], o[M];
+    OPTC_UNROLL for (int i = 0; i < A; ++i) d[i] = load_n(q + (i * A + j) * step, n);
+    WinogradTransform<M>::output(d, o);
+    OPTC_UNROLL for (int i = 0; i < M; ++i) t[i][j] = o[i];
+  }
+  float results[M][M][OPTC_VW];
+  OPTC_UNROLL for (int i = 0; i < M; ++i) {
+    vf o[M];
+    WinogradTransform<M>::output(t[i], o);
+    OPTC_UNROLL for (int j = 0; j < M; ++j) store(results[i][j], o[j]);
+  }
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j) sink(load(results[i][j]), row + i * ow + j, column, n);
+}
+
+// Task t of optc_winograd_plan(s, M). scratch: plan.scratch_floats floats of the running thread. Weights by
+// optc_winograd_pack.
+template <int M, class Shape, class Sink>
+static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, int64_t t, const ConvSource &src, const float *packed,
+                                      float *scratch, const Sink &sink) {
+  constexpr int A = M + 2;
+  constexpr OptcConvShape k = Shape::kShape;
+  constexpr OptcWinograd fixed = optc_winograd_plan(k, M);
+  constexpr int NR = fixed.nr;
+  constexpr bool kKnown = k.n > 0 && k.h > 0 && k.w > 0;
+  constexpr uint32_t kHeights = gemm_tile_heights(kKnown ? fixed.tiles : 0, fixed.block_tasks, NR);
+  constexpr bool kPrefetch = fixed.prefetch;
+  const OptcWinograd p = optc_winograd_plan(s, M);
+  const int64_t block = t / p.oc_tasks, part = t % p.oc_tasks, panels = optc_ceil_div(k.oc, NR);
+  const int64_t t0 = p.tiles * block / p.block_tasks, t1 = p.tiles * (block + 1) / p.block_tasks;
+  const int64_t n0 = panels * part / p.oc_tasks * NR, end = panels * (part + 1) / p.oc_tasks * NR,
+                n1 = end < k.oc ? end : k.oc;
+  float *v = (float *)(((uintptr_t)scratch + 63) / 64 * 64), *q = v + A * A * p.block * k.c;
+
+  winograd_inputs<M>(s, p, src, t0, t1, v);
+  for (int i = 0; i < A * A; ++i) {
+    const StridedRows rows = {v + i * p.block * k.c, k.c};
+    const StoreRows store_products = {q + i * p.block * k.oc, k.oc};
+    for (int64_t n = n0; n < n1; n += NR)
+      gemm_panel<NR, kHeights, kPrefetch>(rows, packed + (i * panels * NR + n) * k.c, 0, t1 - t0, n, n1, 0, k.c, true,
+                                          true, nullptr, 0, store_products);
+  }
+  const int64_t map = p.tile_rows * p.tile_cols;
+  for (int64_t tile = t0; tile < t1; ++tile) {
+    const int64_t y = tile % map / p.tile_cols * M, x = tile % p.tile_cols * M;
+    const int64_t rows = optc_clamp(p.oh - y, 0, M), cols = optc_clamp(p.ow - x, 0, M),
+                  row = (tile / map * p.oh + y) * p.ow + x;
+    const float *from = q + (tile - t0) * k.oc;
+    int64_t c = n0;
+    for (; c + OPTC_VW <= n1; c += OPTC_VW)
+      winograd_output<M>(from + c, p.block * k.oc, OPTC_VW, rows, cols, row, p.ow, c, sink);
+    if (c < n1) winograd_output<M>(from + c, p.block * k.oc, int(n1 - c), rows, cols, row, p.ow, c, sink);
+  }
+}
+#endif  // OPTC_CPU_WINOGRAD_H
