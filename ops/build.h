@@ -149,6 +149,8 @@ class BuildContext {
   virtual Failure invalid(std::string message) = 0;
   virtual Failure unsupported(std::string message) = 0;
 
+  // Input i at an output index that it broadcasts to, in compute type; a constant of one element is a number.
+  Expr operand(NestBuilder &nest, size_t i, const std::vector<Dim> &index, const Shape &shape);
   // The most common kernels. Inputs broadcast to the output's shape; `f` gets loads in compute type and its result is
   // cast.
   Status pointwise(const std::vector<size_t> &inputs, size_t output,

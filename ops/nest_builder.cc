@@ -159,11 +159,32 @@ Status BuildContext::pointwise_on(const std::vector<BufferId> &inputs, BufferId 
   return {};
 }
 
+Expr BuildContext::operand(NestBuilder &nest, size_t i, const std::vector<Dim> &index, const Shape &shape) {
+  const Constant *c = constant(i);
+  if (c && c->count() == 1 && c->type() != ElementType::kString && !is_complex(c->type())) {
+    ScalarPool &pool = program().scalars;
+    const ElementType type = c->type();
+    const ScalarId id = is_float(type) ? pool.constant(type, c->as_double(0)) : pool.constant_int(type, c->as_int64(0));
+    return cast(Expr(&pool, id), compute_type(type));
+  }
+  const BufferId buffer = input(i);
+  const Shape operand_shape = program().buffer(buffer).shape();
+  if (operand_shape.size() > index.size())
+    return nest.load(buffer, std::vector<Dim>(operand_shape.size()));  // one element
+  return nest.load(buffer, broadcast_index(index, operand_shape, shape));
+}
+
 Status BuildContext::pointwise(const std::vector<size_t> &inputs, size_t output,
                                const std::function<Expr(NestBuilder &, std::vector<Expr>)> &f) {
-  std::vector<BufferId> buffers;
-  for (size_t i : inputs) buffers.push_back(input(i));
-  return pointwise_on(buffers, this->output(output), f);
+  const BufferId target = this->output(output);
+  const Shape shape = program().buffer(target).shape();
+  NestBuilder nest(*this, node().op);
+  const std::vector<Dim> index = nest.outer(shape);
+  std::vector<Expr> values;
+  for (size_t i : inputs) values.push_back(operand(nest, i, index, shape));
+  nest.store(target, index, f(nest, std::move(values)));
+  nest.finish();
+  return {};
 }
 
 Status BuildContext::index_map(BufferId input, BufferId output,
