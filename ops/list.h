@@ -2,7 +2,16 @@
 // The files of operators: one line each, by name. A file defines `std::span<const OpDef> NAME_ops();`.
 
 #define OPTC_OP_FILES(X) \
-  X(activation)          \
-  X(binary)              \
-  X(cast)                \
+  X(activation) \
+  X(binary) \
+  X(cast) \
+  X(conv) \
+  X(gather) \
+  X(index) \
+  X(pool) \
+  X(recurrent) \
+  X(resize) \
+  X(select) \
+  X(shape) \
+  X(slice) \
   X(unary)

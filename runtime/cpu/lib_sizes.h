@@ -1,26 +1,7 @@
 // lib_sizes.h: library operators that find sizes from the values of small integer tensors: what Reshape, Expand, Slice, ... need when
 // their shape inputs are known only at run time. Input 0 is the data operand (its dims are read, never its elements).
 #pragma once
-#include "lib.h"
-
-static inline int64_t optc_lib_int_at(const OptcLibTensor *t, int64_t i) {
-  return t->type == 7 ? ((const int64_t *)t->data)[i] : (int64_t)((const int32_t *)t->data)[i];
-}
-static inline int64_t optc_lib_count(const OptcLibTensor *t) {
-  int64_t n = 1;
-  for (int32_t k = 0; k < t->rank; ++k) n *= t->dims[k];
-  return n;
-}
-static inline int optc_lib_fault(OptcLibCall *call, const char *text) {
-  size_t k = 0;
-  for (; text[k] && k + 1 < sizeof call->error; ++k) call->error[k] = text[k];
-  call->error[k] = 0;
-  return 3;  // OPTC_MODEL_FAULT
-}
-static inline int64_t optc_lib_int_attribute(const OptcLibCall *call, const char *name, int64_t fallback) {
-  const OptcLibAttribute *a = optc_lib_attribute(call, name);
-  return a ? a->i : fallback;
-}
+#include "lib_util.h"
 
 // inputs: data, shape (i64[n]); attribute allowzero. Sizes: the n dims of the result, with 0 copied and -1 found.
 static inline int optc_lib_reshape_sizes(OptcLibCall *call) {

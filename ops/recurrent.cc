@@ -1,0 +1,81 @@
+// LSTM, GRU, RNN: library functions (runtime/cpu/lib_rnn.h).
+
+#include "ops/build.h"
+#include "ops/registry.h"
+#include "ops/util.h"
+
+namespace optc {
+namespace {
+
+int64_t gates_of(const Node &node) { return node.op == "LSTM" ? 4 : node.op == "GRU" ? 3 : 1; }
+
+Status infer_recurrent(InferContext &c) {
+  for (size_t i = 0; i < 3; ++i) {
+    OPTC_TRY(c.require_shape(i));
+    if (c.rank(i) != 3) return c.invalid("input " + std::to_string(i) + " must have rank 3, but has rank " + std::to_string(c.rank(i)));
+  }
+  const int64_t gates = gates_of(c.node()), layout = c.node().int_or("layout", 0);
+  const std::string direction(c.node().string_or("direction", "forward"));
+  if (direction != "forward" && direction != "reverse" && direction != "bidirectional") return c.invalid("direction '" + direction + "' is not known");
+  const int64_t directions = direction == "bidirectional" ? 2 : 1;
+  const Dim steps = c.shape(0)[layout ? 1 : 0], batch = c.shape(0)[layout ? 0 : 1], input = c.shape(0)[2];
+  OPTC_ASSIGN(Dim hidden, c.same(c.shape(2)[2], c.node().int_or("hidden_size", 0) > 0 ? Dim(c.node().int_or("hidden_size", 0)) : c.shape(2)[2], "hidden_size"));
+  OPTC_TRY(c.same(c.shape(1)[0], directions, "the number of directions of W"));
+  OPTC_TRY(c.same(c.shape(2)[0], directions, "the number of directions of R"));
+  OPTC_TRY(c.same(c.shape(1)[1], hidden * gates, "the rows of W"));
+  OPTC_TRY(c.same(c.shape(2)[1], hidden * gates, "the rows of R"));
+  OPTC_TRY(c.same(c.shape(1)[2], input, "the input size"));
+  if (c.has_input(3)) {
+    OPTC_TRY(c.require_shape(3));
+    if (c.rank(3) != 2) return c.invalid("B must have rank 2");
+    OPTC_TRY(c.same(c.shape(3)[0], directions, "the number of directions of B"));
+    OPTC_TRY(c.same(c.shape(3)[1], hidden * (2 * gates), "the length of B"));
+  }
+  for (size_t i = 5; i <= 6; ++i) {
+    if (!c.has_input(i)) continue;
+    OPTC_TRY(c.require_shape(i));
+    if (c.rank(i) != 3) return c.invalid("an initial state must have rank 3");
+    OPTC_TRY(c.same(c.shape(i)[layout ? 1 : 0], directions, "the directions of an initial state"));
+    OPTC_TRY(c.same(c.shape(i)[layout ? 0 : 1], batch, "the batch of an initial state"));
+    OPTC_TRY(c.same(c.shape(i)[2], hidden, "the size of an initial state"));
+  }
+  if (c.has_input(4)) {
+    OPTC_TRY(c.require_shape(4));
+    if (c.rank(4) != 1) return c.invalid("sequence_lens must be a vector");
+    OPTC_TRY(c.same(c.shape(4)[0], batch, "the length of sequence_lens"));
+  }
+  if (c.has_input(7)) {
+    OPTC_TRY(c.require_shape(7));
+    if (c.rank(7) != 2) return c.invalid("P must have rank 2");
+    OPTC_TRY(c.same(c.shape(7)[1], hidden * 3, "the length of P"));
+  }
+  c.set_tensor(0, c.element(0), layout ? Shape{batch, steps, directions, hidden} : Shape{steps, directions, batch, hidden});
+  const Shape state = layout ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
+  c.set_tensor(1, c.element(0), state);
+  c.set_tensor(2, c.element(0), state);
+  return {};
+}
+
+Status build_recurrent(BuildContext &c) {
+  const int64_t gates = gates_of(c.node());
+  std::vector<BufferId> inputs, outputs;
+  for (size_t i = 0; i < (gates == 4 ? 8u : 6u); ++i) inputs.push_back(c.has_input(i) ? c.input(i) : BufferId());
+  for (size_t i = 0; i < (gates == 4 ? 3u : 2u); ++i) outputs.push_back(c.has_output(i) ? c.output(i) : BufferId());
+  std::vector<std::pair<std::string, Attribute>> attributes = {{"gates", gates}};
+  for (const auto &attribute : c.node().attributes)
+    if (attribute.first != "hidden_size") attributes.push_back(attribute);
+  c.library("rnn", inputs, outputs, attributes);
+  return {};
+}
+
+const OpDef kOps[] = {
+    {"LSTM", OpForm::kLibrary, 22, infer_recurrent, build_recurrent},
+    {"GRU", OpForm::kLibrary, 22, infer_recurrent, build_recurrent},
+    {"RNN", OpForm::kLibrary, 22, infer_recurrent, build_recurrent},
+};
+
+}  // namespace
+
+std::span<const OpDef> recurrent_ops() { return kOps; }
+
+}  // namespace optc

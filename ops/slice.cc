@@ -1,0 +1,351 @@
+// Slice and Pad.
+
+#include "ops/build.h"
+#include "ops/registry.h"
+#include "ops/steps.h"
+#include "ops/util.h"
+
+namespace optc {
+namespace {
+
+using Dims = std::vector<Dim>;
+constexpr int64_t kFar = int64_t{1} << 40;  // an end beyond this means "to the end"
+
+// --- Slice ----------------------------------------------------------------------------------------------------------------------
+
+struct SliceAxis {
+  Dim start = 0;
+  int64_t step = 1;
+  Dim count;
+};
+
+// value + (value < 0 ? extent : 0), clamped to [low, extent + high_offset]; nullopt when its sign is not known.
+std::optional<Dim> bound(Dim value, Dim extent, int64_t low, int64_t high_offset) {
+  const Dim high = extent + high_offset;
+  if (value.is_constant() && value.value() >= kFar) return high;
+  if (value.is_constant() && value.value() <= -kFar) return Dim(low);
+  if (lower_bound(value) >= 0) return min(value, high);
+  if (upper_bound(value) < 0) return max(value + extent, low);
+  // A difference of an extent and something (N - k): its sign is open, but it cannot pass the end.
+  return std::nullopt;
+}
+
+// The slice of each dimension when starts, ends (expressions), axes and steps (numbers) are known; nullopt when only the run knows.
+std::optional<std::vector<SliceAxis>> resolve_slice(const Shape &in, const Dims *starts, const Dims *ends,
+                                                    const std::optional<std::vector<int64_t>> &axes,
+                                                    const std::optional<std::vector<int64_t>> &steps) {
+  if (!starts || !ends || !axes || !steps) return std::nullopt;
+  std::vector<SliceAxis> result(in.size());
+  for (size_t k = 0; k < in.size(); ++k) result[k].count = in[k];
+  for (size_t j = 0; j < axes->size(); ++j) {
+    const size_t k = static_cast<size_t>((*axes)[j]);
+    SliceAxis &slice = result[k];
+    slice.step = (*steps)[j];
+    const Dim extent = in[k];
+    if (slice.step > 0) {
+      auto start = bound((*starts)[j], extent, 0, 0), end = bound((*ends)[j], extent, 0, 0);
+      if (!start || !end) return std::nullopt;
+      slice.start = *start;
+      slice.count = max(ceil_div(*end - *start, slice.step), 0);
+    } else {
+      auto start = bound((*starts)[j], extent, -1, -1), end = bound((*ends)[j], extent, -1, -1);
+      if (!start || !end) return std::nullopt;
+      slice.start = *start;
+      slice.count = max(ceil_div(*start - *end, -slice.step), 0);
+    }
+  }
+  return result;
+}
+
+// Axes and steps as numbers, axes in [0, rank) and each once; nullopt when only the run knows them.
+template <typename Context>
+std::optional<std::vector<int64_t>> slice_axes(Context &c, int64_t rank, size_t count) {
+  if (!c.has_input(3)) {
+    std::vector<int64_t> axes;
+    for (size_t j = 0; j < count; ++j) axes.push_back(static_cast<int64_t>(j));
+    return axes;
+  }
+  auto axes = static_ints(c.elements(3));
+  if (!axes) axes = constant_ints(c.constant(3));
+  if (axes)
+    for (int64_t &axis : *axes) axis += axis < 0 ? rank : 0;
+  return axes;
+}
+template <typename Context>
+std::optional<std::vector<int64_t>> slice_steps(Context &c, size_t count) {
+  if (!c.has_input(4)) return std::vector<int64_t>(count, 1);
+  auto steps = static_ints(c.elements(4));
+  if (!steps) steps = constant_ints(c.constant(4));
+  return steps;
+}
+
+Status infer_slice(InferContext &c) {
+  OPTC_TRY(c.require_shape(0));
+  if (!c.has_input(1) || !c.has_input(2)) return c.invalid("Slice needs starts and ends");
+  const Shape in = c.shape(0);
+  OPTC_ASSIGN(int64_t length, input_length(c, 1));
+  const size_t count = static_cast<size_t>(length);
+  const Dims *starts = c.elements(1), *ends = c.elements(2);
+  auto axes = slice_axes(c, c.rank(0), count);
+  auto steps = slice_steps(c, count);
+  if (axes) {
+    if (axes->size() != count) return c.invalid("starts and axes differ in length");
+    std::vector<bool> seen(in.size(), false);
+    for (int64_t axis : *axes) {
+      if (axis < 0 || axis >= c.rank(0)) return c.invalid("an axis is out of range for rank " + std::to_string(in.size()));
+      if (seen[static_cast<size_t>(axis)]) return c.invalid("an axis is listed twice");
+      seen[static_cast<size_t>(axis)] = true;
+    }
+  }
+  if (steps) {
+    if (steps->size() != count) return c.invalid("starts and steps differ in length");
+    for (int64_t step : *steps)
+      if (step == 0) return c.invalid("a step is 0");
+  }
+  if (ends && ends->size() != count) return c.invalid("starts and ends differ in length");
+  auto slices = resolve_slice(in, starts, ends, axes, steps);
+  Shape out;
+  for (size_t k = 0; k < in.size(); ++k) {
+    bool touched = !axes;
+    if (axes)
+      for (int64_t axis : *axes) touched = touched || static_cast<size_t>(axis) == k;
+    out.push_back(slices ? (*slices)[k].count : touched ? c.run_time_size(0, k) : in[k]);
+  }
+  const Dims *elements = c.elements(0);
+  if (slices && elements && in.size() == 1 && out[0].is_constant() && (*slices)[0].start.is_constant()) {
+    Dims kept;
+    for (int64_t i = 0; i < out[0].value(); ++i)
+      kept.push_back((*elements)[static_cast<size_t>((*slices)[0].start.value() + i * (*slices)[0].step)]);
+    c.set_tensor(0, c.element(0), std::move(out));
+    c.set_elements(0, std::move(kept));
+    return {};
+  }
+  c.set_tensor(0, c.element(0), std::move(out));
+  return {};
+}
+
+Status build_slice(BuildContext &c) {
+  const Shape in = c.shape(0), out = c.output_shape(0);
+  const size_t count = c.shape(1).empty() ? 1 : static_cast<size_t>(c.shape(1)[0].value());
+  auto axes = slice_axes(c, static_cast<int64_t>(in.size()), count);
+  auto slices = resolve_slice(in, c.elements(1), c.elements(2), axes, slice_steps(c, count));
+  if (slices)
+    return c.index_map(c.input(0), c.output(0), [&](const Dims &i) {
+      Dims from = i;
+      for (size_t k = 0; k < i.size(); ++k) from[k] = (*slices)[k].start + i[k] * (*slices)[k].step;
+      return from;
+    });
+  const int64_t rank = static_cast<int64_t>(in.size());
+  BufferId plan = c.temporary("plan", ElementType::kInt64, {2 * rank});
+  std::vector<BufferId> inputs = {c.input(0), c.input(1), c.input(2), c.has_input(3) ? c.input(3) : BufferId(),
+                                  c.has_input(4) ? c.input(4) : BufferId()};
+  std::vector<const DimSymbol *> symbols;
+  for (size_t k = 0; k < out.size(); ++k) symbols.push_back(is_run_time_size(out[k]) && !(out[k] == in[k]) ? single_symbol(out[k]) : nullptr);
+  c.library("slice_sizes", inputs, {plan}, {}, symbols);
+  NestBuilder nest(c, "slice");
+  Dims i = nest.outer(out), from = i;
+  for (int64_t k = 0; k < rank; ++k) {
+    const size_t at = static_cast<size_t>(k);
+    if (out[at] == in[at]) continue;
+    from[at] = nest.as_index(nest.load(plan, {k}) + nest.index(i[at]) * nest.load(plan, {rank + k}), in[at]);
+  }
+  nest.store(c.output(0), i, nest.load_raw(c.input(0), from));
+  nest.finish();
+  return {};
+}
+
+Status slice_to_inputs(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  OPTC_TRY(attribute_to_input(graph, node, "starts", 1, diagnostics));
+  OPTC_TRY(attribute_to_input(graph, node, "ends", 2, diagnostics));
+  return attribute_to_input(graph, node, "axes", 3, diagnostics);
+}
+Status slice_to_attributes(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  if (const Constant *steps = graph.constant(graph.node(node).input(4))) {
+    for (int64_t i = 0; i < steps->count(); ++i)
+      if (steps->as_int64(i) != 1) return cannot_lower(graph, node, "a Slice with steps", 10, diagnostics);
+    graph.set_input(node, 4, ValueId());
+  } else if (graph.node(node).input(4).valid()) {
+    return cannot_lower(graph, node, "a Slice with steps", 10, diagnostics);
+  }
+  OPTC_TRY(input_to_attribute(graph, node, 3, "axes", diagnostics));
+  OPTC_TRY(input_to_attribute(graph, node, 2, "ends", diagnostics));
+  return input_to_attribute(graph, node, 1, "starts", diagnostics);
+}
+
+// --- Pad ------------------------------------------------------------------------------------------------------------------------
+
+struct PadPlan {
+  Dims begin, end;
+};
+
+// The pads of every dimension; nullopt when only the run knows them.
+template <typename Context>
+std::optional<PadPlan> resolve_pads(Context &c, size_t rank) {
+  const Dims *pads = c.elements(1);
+  if (!pads) return std::nullopt;
+  std::vector<int64_t> axes;
+  if (c.has_input(3)) {
+    auto given = static_ints(c.elements(3));
+    if (!given) given = constant_ints(c.constant(3));
+    if (!given) return std::nullopt;
+    axes = *given;
+  } else {
+    for (size_t k = 0; k < rank; ++k) axes.push_back(static_cast<int64_t>(k));
+  }
+  if (pads->size() != 2 * axes.size()) return std::nullopt;
+  PadPlan plan{Dims(rank, Dim(0)), Dims(rank, Dim(0))};
+  for (size_t j = 0; j < axes.size(); ++j) {
+    const int64_t axis = axes[j] < 0 ? axes[j] + static_cast<int64_t>(rank) : axes[j];
+    if (axis < 0 || axis >= static_cast<int64_t>(rank)) return std::nullopt;
+    plan.begin[static_cast<size_t>(axis)] = (*pads)[j];
+    plan.end[static_cast<size_t>(axis)] = (*pads)[axes.size() + j];
+  }
+  return plan;
+}
+
+Status infer_pad(InferContext &c) {
+  OPTC_TRY(c.require_shape(0));
+  const Shape in = c.shape(0);
+  const std::string mode(c.node().string_or("mode", "constant"));
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") return c.invalid("mode '" + mode + "' is not known");
+  auto plan = resolve_pads(c, in.size());
+  Shape out;
+  if (!plan) {
+    if (c.elements(1) && (!c.has_input(3) || c.elements(3) || c.constant(3))) return c.invalid("pads do not fit the axes");
+    for (size_t k = 0; k < in.size(); ++k) out.push_back(c.run_time_size(0, k));
+  } else {
+    for (size_t k = 0; k < in.size(); ++k) {
+      out.push_back(in[k] + plan->begin[k] + plan->end[k]);
+      if (mode == "reflect" && (proved_at_least(plan->begin[k], max(in[k], 1)) || proved_at_least(plan->end[k], max(in[k], 1))))
+        return c.invalid("reflect: a pad of dimension " + std::to_string(k) + " is not smaller than the dimension, " + in[k].str());
+      if (out[k].is_constant() && out[k].value() < 0) return c.invalid("dimension " + std::to_string(k) + " becomes negative");
+    }
+  }
+  c.set_tensor(0, c.element(0), std::move(out));
+  return {};
+}
+
+Status build_pad(BuildContext &c) {
+  const Shape in = c.shape(0), out = c.output_shape(0);
+  const std::string mode(c.node().string_or("mode", "constant"));
+  auto plan = resolve_pads(c, in.size());
+  BufferId begins;
+  if (!plan) {
+    begins = c.temporary("begins", ElementType::kInt64, {static_cast<int64_t>(in.size())});
+    c.library("pad_sizes", {c.input(0), c.input(1), c.has_input(3) ? c.input(3) : BufferId()}, {begins}, {}, output_symbols(c, 0));
+  }
+  NestBuilder nest(c, "pad");
+  Dims i = nest.outer(out), from = i;
+  Expr inside;
+  for (size_t k = 0; k < i.size(); ++k) {
+    const Dim extent = in[k];
+    Dim at;
+    if (plan) {
+      if (plan->begin[k].is(0) && plan->end[k].is(0)) continue;
+      at = i[k] - plan->begin[k];
+      if (proved_at_least(at, 0) && proved_less(at, extent)) {
+        from[k] = at;
+        continue;
+      }
+    } else {
+      // The symbol lies in [0, extent of the padded tensor + what is cut); shifted back below.
+      Expr moved = nest.index(i[k]) - nest.load(begins, {static_cast<int64_t>(k)});
+      Expr last = nest.index(extent - 1), zero = nest.index(0);
+      Expr period = nest.index(max(extent * 2 - 2, 1));
+      if (mode == "constant") {
+        inside = both(inside, both(less_equal(zero, moved), less_equal(moved, last)));
+      } else if (mode == "reflect") {
+        Expr m = apply(ScalarOp::kMod, moved, period);
+        moved = apply(ScalarOp::kMin, m, period - m);
+      } else if (mode == "wrap") {
+        moved = apply(ScalarOp::kMod, moved, nest.index(max(extent, 1)));
+      }
+      from[k] = nest.as_index(apply(ScalarOp::kMax, apply(ScalarOp::kMin, moved, last), zero), extent);
+      continue;
+    }
+    if (mode == "constant") {
+      inside = both(inside, in_range(nest, at, extent));
+      from[k] = clamp(at, 0, extent - 1);
+    } else if (mode == "reflect") {
+      Dim period = max(extent * 2 - 2, 1), m = mod(at, period);
+      from[k] = extent.is(1) ? Dim(0) : min(m, period - m);
+      if (!extent.is_constant()) from[k] = min(from[k], extent - 1);
+    } else if (mode == "wrap") {
+      from[k] = mod(at, extent);
+    } else {
+      from[k] = clamp(at, 0, extent - 1);
+    }
+  }
+  if (!inside.valid()) {
+    nest.store(c.output(0), i, nest.load_raw(c.input(0), from));
+    nest.finish();
+    return {};
+  }
+  // An empty input has no element to clamp to: only the fill remains.
+  bool empty = false;
+  for (Dim d : in) empty = empty || d.is(0);
+  const ElementType type = compute_type(c.input_type(0).element);
+  Expr fill_value = nest.constant(type, 0);
+  if (c.has_input(2)) fill_value = nest.load(c.input(2), c.shape(2).empty() ? Dims{} : Dims{0});
+  nest.store(c.output(0), i, empty ? fill_value : select(inside, nest.load(c.input(0), from), fill_value));
+  nest.finish();
+  return {};
+}
+
+Status paddings_renamed(Graph &graph, NodeId node, Diagnostics &) {  // Pad-1 spelled the attribute "paddings"
+  if (const Attribute *paddings = graph.node(node).attribute("paddings")) {
+    graph.set_attribute(node, "pads", Attribute(*paddings));
+    graph.remove_attribute(node, "paddings");
+  }
+  return {};
+}
+Status pads_to_input(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  OPTC_TRY(attribute_to_input(graph, node, "pads", 1, diagnostics));
+  return attribute_to_input(graph, node, "value", 2, diagnostics);
+}
+Status pads_to_attribute(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  if (const ValueId value = graph.node(node).input(2); value.valid()) {
+    const Constant *constant = graph.constant(value);
+    if (!constant) return cannot_lower(graph, node, "a Pad with a computed value", 11, diagnostics);
+    graph.set_attribute(node, "value", static_cast<float>(constant->as_double(0)));
+    graph.set_input(node, 2, ValueId());
+  }
+  return input_to_attribute(graph, node, 1, "pads", diagnostics);
+}
+Status no_pad_axes(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  const Node &n = graph.node(node);
+  if (!n.input(3).valid()) return {};
+  const Constant *axes = graph.constant(n.input(3)), *pads = graph.constant(n.input(1));
+  const Type &type = graph.value(n.input(0)).type;
+  if (!axes || !pads || !type.has_shape() || pads->count() != 2 * axes->count())
+    return cannot_lower(graph, node, "a Pad with axes", 18, diagnostics);
+  const int64_t rank = type.rank();
+  std::vector<int64_t> all(static_cast<size_t>(2 * rank), 0);
+  for (int64_t j = 0; j < axes->count(); ++j) {
+    const int64_t axis = axes->as_int64(j) < 0 ? axes->as_int64(j) + rank : axes->as_int64(j);
+    all[static_cast<size_t>(axis)] = pads->as_int64(j);
+    all[static_cast<size_t>(rank + axis)] = pads->as_int64(axes->count() + j);
+  }
+  graph.set_input(node, 3, ValueId());
+  graph.set_input(node, 1, graph.add_constant(graph.unique_name(n.name + "_pads"), Constant::int64s(all)));
+  return {};
+}
+Status no_wrap(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  if (graph.node(node).string_or("mode", "constant") == "wrap") return cannot_lower(graph, node, "mode wrap", 19, diagnostics);
+  return {};
+}
+
+const VersionStep kSliceSteps[] = {{10, slice_to_inputs, slice_to_attributes}};
+const VersionStep kPadSteps[] = {
+    {2, paddings_renamed, nullptr}, {11, pads_to_input, pads_to_attribute}, {18, nullptr, no_pad_axes}, {19, nullptr, no_wrap}};
+
+const OpDef kOps[] = {
+    {"Slice", OpForm::kIndex, 13, infer_slice, build_slice, kSliceSteps},
+    {"Pad", OpForm::kIndex, 25, infer_pad, build_pad, kPadSteps},
+};
+
+}  // namespace
+
+std::span<const OpDef> slice_ops() { return kOps; }
+
+}  // namespace optc

@@ -1,0 +1,63 @@
+#pragma once
+// Helpers shared by the files of operators.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/build.h"
+#include "ops/registry.h"
+
+namespace optc {
+
+// The elements of a constant as int64, in order; nullopt when there is no constant.
+std::optional<std::vector<int64_t>> constant_ints(const Constant *constant);
+// The same of known elements, when all are numbers.
+std::optional<std::vector<int64_t>> static_ints(const std::vector<Dim> *elements);
+// The int list of an attribute, or `count` times `fallback` when absent.
+std::vector<int64_t> ints_or(const Node &node, std::string_view name, size_t count, int64_t fallback);
+Dim product(const std::vector<Dim> &dims, size_t begin, size_t end);
+bool is_static(const Shape &shape);
+
+// A size of a shape-giving integer input: the static length of input i (rank 1), or a failure that says so.
+Result<int64_t> input_length(InferContext &context, size_t i);
+
+// Stores the known elements of output 0 (value propagation) as they are; for operators whose outputs usually need no kernel.
+Status build_elements(BuildContext &context);
+// out[f(i...)] = in[i...] for every index i of `in`.
+Status copy_into(BuildContext &context, std::string_view note, BufferId in, BufferId out,
+                 const std::function<std::vector<Dim>(const std::vector<Dim> &)> &f);
+Status fill(BuildContext &context, BufferId out, double value);
+// The output is input 0's bytes.
+Status build_view(BuildContext &context);
+
+Expr less(Expr a, Expr b);
+Expr less_equal(Expr a, Expr b);
+Expr equal(Expr a, Expr b);
+Expr both(Expr a, Expr b);  // `a` may be invalid: then b
+// An integer index that may be negative, as a Dim in [0, extent).
+Dim wrapped_index(NestBuilder &nest, Expr value, Dim extent);
+// 0 <= index < extent as a bool, leaving out what is proved; invalid when all is.
+Expr in_range(NestBuilder &nest, Dim index, Dim extent);
+Dim clamp(Dim value, Dim low, Dim high);
+// The symbols of output `output`'s dims, as a library call that finds them all defines them (null where a dim is no symbol of its own).
+std::vector<const DimSymbol *> output_symbols(BuildContext &context, size_t output);
+bool is_run_time_size(Dim dim);  // a kData symbol
+
+// The spatial attributes of convolutions and pools, with auto_pad resolved. Sizes are per spatial dimension.
+struct Window {
+  std::vector<Dim> kernel;
+  std::vector<int64_t> strides, dilations;
+  std::vector<Dim> pads_begin, pads_end, out;
+  bool padded = false;  // some pad is not 0
+  // The input coordinate that window position `k` of output coordinate `o` reads in spatial dimension i; may lie outside.
+  Dim at(size_t i, Dim o, Dim k) const { return o * strides[i] + k * dilations[i] - pads_begin[i]; }
+};
+// in: spatial dims of the input. ceil_mode: ONNX's, where a window that starts in the end padding is dropped.
+Result<Window> resolve_window(const Node &node, const std::vector<Dim> &in, std::vector<Dim> kernel, bool ceil_mode,
+                              std::string &error);
+
+}  // namespace optc

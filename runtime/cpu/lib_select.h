@@ -1,0 +1,285 @@
+// lib_select.h: NonZero, Compress, Unique, TopK, NonMaxSuppression.
+#pragma once
+#include "lib_util.h"
+
+static inline int optc_lib_is_set(const OptcLibTensor *t, int64_t i) {
+  if (t->type == 7 || t->type == 13) return ((const int64_t *)t->data)[i] != 0;
+  return optc_lib_double(t, i) != 0;
+}
+
+// inputs: X. Output 0: i64[rank, n], the indices of the elements that are not zero, in row-major order. Size: n.
+static inline int optc_lib_nonzero(OptcLibCall *call) {
+  const OptcLibTensor *x = &call->inputs[0];
+  const int64_t count = optc_lib_count(x), rank = x->rank;
+  int64_t n = 0;
+  for (int64_t i = 0; i < count; ++i) n += optc_lib_is_set(x, i);
+  call->sizes[0] = n;
+  const int64_t dims[2] = {rank, n};
+  if (!optc_lib_allocate(call, 0, 2, dims)) return optc_lib_out_of_memory(call);
+  int64_t *y = (int64_t *)call->outputs[0].data, at = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (!optc_lib_is_set(x, i)) continue;
+    int64_t rest = i;
+    for (int64_t k = rank - 1; k >= 0; --k) {
+      y[k * n + at] = rest % x->dims[k];
+      rest /= x->dims[k];
+    }
+    ++at;
+  }
+  return 0;
+}
+
+// inputs: X, condition (bool[m]); attribute axis (absent: X is flattened). Output 0: the chosen slices. Size: their number.
+static inline int optc_lib_compress(OptcLibCall *call) {
+  const OptcLibTensor *x = &call->inputs[0], *condition = &call->inputs[1];
+  const OptcLibAttribute *axis_attribute = optc_lib_attribute(call, "axis");
+  const int64_t axis = axis_attribute ? (axis_attribute->i < 0 ? axis_attribute->i + x->rank : axis_attribute->i) : 0;
+  int64_t outer = 1, extent = axis_attribute ? x->dims[axis] : optc_lib_count(x), inner = 1, n = 0, m = optc_lib_count(condition);
+  if (axis_attribute) {
+    for (int64_t k = 0; k < axis; ++k) outer *= x->dims[k];
+    for (int64_t k = axis + 1; k < x->rank; ++k) inner *= x->dims[k];
+  }
+  const uint8_t *keep = (const uint8_t *)condition->data;
+  for (int64_t i = 0; i < m; ++i) {
+    if (!keep[i]) continue;
+    if (i >= extent) return optc_lib_fault(call, "Compress: the condition is longer than the axis");
+    ++n;
+  }
+  call->sizes[0] = n;
+  int64_t dims[OPTC_LIB_MAX_RANK];
+  int32_t rank = axis_attribute ? x->rank : 1;
+  for (int32_t k = 0; k < rank; ++k) dims[k] = x->dims[k];
+  dims[axis] = n;
+  if (!optc_lib_allocate(call, 0, rank, dims)) return optc_lib_out_of_memory(call);
+  const size_t bytes = (size_t)inner * optc_lib_element_size(x->type);
+  const char *from = (const char *)x->data;
+  char *to = (char *)call->outputs[0].data;
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < m; ++i)
+      if (keep[i]) memcpy(to, from + (size_t)(o * extent + i) * bytes, bytes), to += bytes;
+  return 0;
+}
+
+struct OptcLibSlices {  // slices [outer, i, inner] of a tensor, compared lexicographically
+  const OptcLibTensor *x;
+  int64_t outer, extent, inner;
+};
+static inline int optc_lib_compare_slices(const OptcLibSlices *s, int64_t a, int64_t b) {
+  for (int64_t o = 0; o < s->outer; ++o)
+    for (int64_t i = 0; i < s->inner; ++i) {
+      const int c = optc_lib_compare(s->x, (o * s->extent + a) * s->inner + i, (o * s->extent + b) * s->inner + i);
+      if (c) return c;
+    }
+  return 0;
+}
+static inline int optc_lib_slice_before(const void *user, int64_t a, int64_t b) {
+  return optc_lib_compare_slices((const OptcLibSlices *)user, a, b) < 0;
+}
+static inline int optc_lib_first_before(const void *user, int64_t a, int64_t b) {
+  return ((const int64_t *)user)[a] < ((const int64_t *)user)[b];
+}
+
+// inputs: X; attributes axis (absent: flattened), sorted. Outputs: Y, indices of first occurrences, inverse indices, counts (i64).
+// Size: the number of unique slices.
+static inline int optc_lib_unique(OptcLibCall *call) {
+  const OptcLibTensor *x = &call->inputs[0];
+  const OptcLibAttribute *axis_attribute = optc_lib_attribute(call, "axis");
+  const int sorted = optc_lib_int_attribute(call, "sorted", 1) != 0;
+  int64_t axis = axis_attribute ? axis_attribute->i : 0;
+  if (axis < 0) axis += x->rank;
+  OptcLibSlices slices = {x, 1, optc_lib_count(x), 1};
+  if (axis_attribute) {
+    slices.extent = x->dims[axis];
+    for (int64_t k = 0; k < axis; ++k) slices.outer *= x->dims[k];
+    for (int64_t k = axis + 1; k < x->rank; ++k) slices.inner *= x->dims[k];
+  }
+  const int64_t n = slices.extent;
+  // order, scratch, group of each slice, first of each group, count of each group, rank of each group
+  int64_t *memory = (int64_t *)malloc((size_t)(6 * n + 1) * sizeof(int64_t));
+  if (!memory) return optc_lib_out_of_memory(call);
+  int64_t *order = memory, *scratch = order + n, *group = scratch + n, *first = group + n, *count = first + n, *place = count + n;
+  for (int64_t i = 0; i < n; ++i) order[i] = i;
+  optc_lib_sort(order, scratch, n, optc_lib_slice_before, &slices);
+  int64_t groups = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (i == 0 || optc_lib_compare_slices(&slices, order[i - 1], order[i]) != 0) {
+      first[groups] = order[i];
+      count[groups++] = 0;
+    }
+    group[order[i]] = groups - 1;
+    ++count[groups - 1];
+  }
+  for (int64_t g = 0; g < groups; ++g) order[g] = g;  // from here on: groups in the order of the result
+  if (!sorted) optc_lib_sort(order, scratch, groups, optc_lib_first_before, first);
+  for (int64_t g = 0; g < groups; ++g) place[order[g]] = g;
+  call->sizes[0] = groups;
+  int64_t dims[OPTC_LIB_MAX_RANK];
+  const int32_t rank = axis_attribute ? x->rank : 1;
+  for (int32_t k = 0; k < rank; ++k) dims[k] = x->dims[k];
+  dims[axis] = groups;
+  int ok = 1;
+  if (optc_lib_output(call, 0)) {
+    ok = optc_lib_allocate(call, 0, rank, dims);
+    const size_t bytes = (size_t)slices.inner * optc_lib_element_size(x->type);
+    for (int64_t o = 0; ok && o < slices.outer; ++o)
+      for (int64_t g = 0; g < groups; ++g)
+        memcpy((char *)call->outputs[0].data + (size_t)(o * groups + g) * bytes,
+               (const char *)x->data + (size_t)(o * n + first[order[g]]) * bytes, bytes);
+  }
+  if (ok && optc_lib_output(call, 1)) {
+    ok = optc_lib_allocate(call, 1, 1, &groups);
+    for (int64_t g = 0; ok && g < groups; ++g) ((int64_t *)call->outputs[1].data)[g] = first[order[g]];
+  }
+  if (ok && optc_lib_output(call, 2)) {
+    ok = optc_lib_allocate(call, 2, 1, &n);
+    for (int64_t i = 0; ok && i < n; ++i) ((int64_t *)call->outputs[2].data)[i] = place[group[i]];
+  }
+  if (ok && optc_lib_output(call, 3)) {
+    ok = optc_lib_allocate(call, 3, 1, &groups);
+    for (int64_t g = 0; ok && g < groups; ++g) ((int64_t *)call->outputs[3].data)[g] = count[order[g]];
+  }
+  free(memory);
+  return ok ? 0 : optc_lib_out_of_memory(call);
+}
+
+// inputs: X, K (i64[1]); attributes axis, largest, sorted. Outputs: values, indices (i64), of k along the axis. Size: k (wanted only where K
+// is not constant). The result is sorted always; of equal elements the one with the lower index comes first. Needs no memory: the
+// indices' place holds a heap of the k best so far, worst on top.
+static inline int optc_lib_topk(OptcLibCall *call) {
+  const OptcLibTensor *x = &call->inputs[0];
+  const int64_t k = optc_lib_int_at(&call->inputs[1], 0);
+  const int largest = optc_lib_int_attribute(call, "largest", 1) != 0;
+  int64_t axis = optc_lib_int_attribute(call, "axis", -1), outer = 1, inner = 1;
+  if (axis < 0) axis += x->rank;
+  const int64_t n = x->dims[axis];
+  if (k < 0 || k > n) return optc_lib_fault(call, "TopK: k is larger than the axis");
+  call->sizes[0] = k;
+  int64_t dims[OPTC_LIB_MAX_RANK];
+  for (int32_t d = 0; d < x->rank; ++d) {
+    dims[d] = x->dims[d];
+    if (d < axis) outer *= dims[d];
+    if (d > axis) inner *= dims[d];
+  }
+  dims[axis] = k;
+  int64_t *scratch = nullptr;
+  OptcLibTensor *values = optc_lib_output(call, 0), *indices = optc_lib_output(call, 1);
+  if (values && !optc_lib_allocate(call, 0, x->rank, dims)) return optc_lib_out_of_memory(call);
+  if (indices && !optc_lib_allocate(call, 1, x->rank, dims)) return optc_lib_out_of_memory(call);
+  if (!indices && !(scratch = (int64_t *)malloc((size_t)(k + 1) * sizeof(int64_t)))) return optc_lib_out_of_memory(call);
+  const size_t bytes = optc_lib_element_size(x->type);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) {
+      int64_t *heap = indices ? (int64_t *)indices->data + o * k * inner + i : scratch;
+      const int64_t step = indices ? inner : 1, base = o * n * inner + i;
+      // worse(a, b): a is kept after b.
+#define OPTC_LIB_WORSE(a, b)                                                                  \
+  (optc_lib_compare(x, base + (a) * inner, base + (b) * inner) == 0                           \
+       ? (a) > (b)                                                                            \
+       : (optc_lib_compare(x, base + (a) * inner, base + (b) * inner) < 0) == largest)
+      int64_t size = 0;
+      for (int64_t j = 0; j < n && k > 0; ++j) {
+        int64_t at;
+        if (size < k) {  // sift up
+          at = size++;
+          while (at > 0) {
+            const int64_t parent = (at - 1) / 2;
+            if (!OPTC_LIB_WORSE(j, heap[parent * step])) break;
+            heap[at * step] = heap[parent * step];
+            at = parent;
+          }
+          heap[at * step] = j;
+          continue;
+        }
+        if (!OPTC_LIB_WORSE(heap[0], j)) continue;
+        for (at = 0;;) {  // sift down
+          int64_t child = 2 * at + 1;
+          if (child >= size) break;
+          if (child + 1 < size && OPTC_LIB_WORSE(heap[(child + 1) * step], heap[child * step])) ++child;
+          if (!OPTC_LIB_WORSE(heap[child * step], j)) break;
+          heap[at * step] = heap[child * step];
+          at = child;
+        }
+        heap[at * step] = j;
+      }
+      while (size > 1) {  // take the worst off the top and put it at the end
+        const int64_t worst = heap[0], moved = heap[(size - 1) * step];
+        --size;
+        int64_t at = 0;
+        for (;;) {
+          int64_t child = 2 * at + 1;
+          if (child >= size) break;
+          if (child + 1 < size && OPTC_LIB_WORSE(heap[(child + 1) * step], heap[child * step])) ++child;
+          if (!OPTC_LIB_WORSE(heap[child * step], moved)) break;
+          heap[at * step] = heap[child * step];
+          at = child;
+        }
+        heap[at * step] = moved;
+        heap[size * step] = worst;
+      }
+#undef OPTC_LIB_WORSE
+      if (values)
+        for (int64_t j = 0; j < k; ++j)
+          memcpy((char *)values->data + (size_t)((o * k + j) * inner + i) * bytes, (const char *)x->data + (size_t)(base + heap[j * step] * inner) * bytes, bytes);
+    }
+  free(scratch);
+  return 0;
+}
+
+static inline void optc_lib_box(const float *b, int center, float *corners) {
+  if (center) {
+    corners[0] = b[1] - b[3] / 2, corners[1] = b[0] - b[2] / 2, corners[2] = b[1] + b[3] / 2, corners[3] = b[0] + b[2] / 2;
+  } else {  // any two opposite corners, y first
+    corners[0] = b[0] < b[2] ? b[0] : b[2], corners[1] = b[1] < b[3] ? b[1] : b[3];
+    corners[2] = b[0] < b[2] ? b[2] : b[0], corners[3] = b[1] < b[3] ? b[3] : b[1];
+  }
+}
+static inline int optc_lib_overlap(const float *a, const float *b, int center, float threshold) {
+  float p[4], q[4];
+  optc_lib_box(a, center, p);
+  optc_lib_box(b, center, q);
+  const float h = (p[2] < q[2] ? p[2] : q[2]) - (p[0] > q[0] ? p[0] : q[0]), w = (p[3] < q[3] ? p[3] : q[3]) - (p[1] > q[1] ? p[1] : q[1]);
+  if (h <= 0 || w <= 0) return 0;
+  const float area_p = (p[2] - p[0]) * (p[3] - p[1]), area_q = (q[2] - q[0]) * (q[3] - q[1]);
+  if (area_p <= 0 || area_q <= 0) return 0;
+  return h * w / (area_p + area_q - h * w) > threshold;
+}
+static inline int optc_lib_score_before(const void *user, int64_t a, int64_t b) {
+  return ((const float *)user)[a] > ((const float *)user)[b];
+}
+
+// inputs: boxes f32[batch, n, 4], scores f32[batch, classes, n], max_output_boxes_per_class, iou_threshold, score_threshold (optional
+// scalars); attribute center_point_box. Output: i64[selected, 3] of (batch, class, box). Size: selected.
+static inline int optc_lib_nms(OptcLibCall *call) {
+  const OptcLibTensor *boxes = &call->inputs[0], *scores = &call->inputs[1];
+  const OptcLibTensor *max_tensor = optc_lib_input(call, 2), *iou = optc_lib_input(call, 3), *low = optc_lib_input(call, 4);
+  const int center = optc_lib_int_attribute(call, "center_point_box", 0) != 0;
+  int64_t most = max_tensor ? optc_lib_int_at(max_tensor, 0) : 0;
+  const float threshold = iou ? (float)optc_lib_double(iou, 0) : 0;
+  const int64_t batches = scores->dims[0], classes = scores->dims[1], n = scores->dims[2];
+  if (most < 0) most = 0;
+  if (most > n) most = n;
+  int64_t *order = (int64_t *)malloc((size_t)(2 * n + batches * classes * most * 3 + 1) * sizeof(int64_t));
+  if (!order) return optc_lib_out_of_memory(call);
+  int64_t *scratch = order + n, *found = scratch + n, total = 0;
+  for (int64_t b = 0; b < batches; ++b)
+    for (int64_t c = 0; c < classes; ++c) {
+      const float *score = (const float *)scores->data + (b * classes + c) * n, *box = (const float *)boxes->data + b * n * 4;
+      int64_t candidates = 0;
+      for (int64_t i = 0; i < n; ++i)
+        if (!low || score[i] > (float)optc_lib_double(low, 0)) order[candidates++] = i;
+      optc_lib_sort(order, scratch, candidates, optc_lib_score_before, score);
+      const int64_t start = total;
+      for (int64_t j = 0; j < candidates && total - start < most; ++j) {
+        int keep = 1;
+        for (int64_t s = start; keep && s < total; ++s)
+          keep = !optc_lib_overlap(box + 4 * found[3 * s + 2], box + 4 * order[j], center, threshold);
+        if (keep) found[3 * total] = b, found[3 * total + 1] = c, found[3 * total + 2] = order[j], ++total;
+      }
+    }
+  call->sizes[0] = total;
+  const int64_t dims[2] = {total, 3};
+  const int ok = optc_lib_allocate(call, 0, 2, dims);
+  if (ok) memcpy(call->outputs[0].data, found, (size_t)total * 3 * sizeof(int64_t));
+  free(order);
+  return ok ? 0 : optc_lib_out_of_memory(call);
+}
