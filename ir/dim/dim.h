@@ -103,6 +103,7 @@ class DimTable {
   Dim scalar_symbol(uint32_t scalar, Dim extent);  // one symbol a scalar and extent
   DimSymbol *find(std::string_view name);          // null when there is none
   DimSymbol *symbol(uint32_t id) { return &symbols_[id]; }
+  Dim symbol_value(const DimSymbol *symbol) { return of_atom(symbol_atoms_[symbol->id]); }  // the Dim that is just this symbol
   // Narrows the bounds of a symbol (for --dim and for facts that operators prove). Interned expressions stay as they are.
   void set_bounds(const DimSymbol *symbol, int64_t min, int64_t max);
 

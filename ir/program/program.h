@@ -103,6 +103,7 @@ struct Contraction {
   bool causal = false;
   Dim causal_offset;      // key j is visible to query i when j <= i + causal_offset
   float softcap = 0;      // 0: none
+  bool zero_masked_rows = false;  // a row whose every key is excluded gives 0, not NaN
 };
 
 struct LoopNest {

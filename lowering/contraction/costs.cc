@@ -1,0 +1,49 @@
+#include <unordered_set>
+
+#include "ir/program/contraction_view.h"
+#include "lowering/contraction/strategies.h"
+
+namespace optc {
+namespace {
+
+int64_t operations(const Program &program, ScalarId id, std::unordered_set<uint32_t> &seen) {
+  if (!id.valid() || !seen.insert(id.index).second) return 0;
+  const Scalar &s = program.scalars.at(id);
+  int64_t count = arity(s.op) == 0 || s.op == ScalarOp::kCast || s.op == ScalarOp::kBitcast ? 0 : is_transcendental(s.op) ? 20 : 1;
+  for (int i = 0; i < arity(s.op); ++i) count += operations(program, s.args[i], seen);
+  return count;
+}
+
+Dim bytes(const Buffer &b) {
+  if (!b.type.is_tensor()) return 0;
+  const int bits = bit_width(b.element());
+  return bits >= 8 ? element_count(b.shape()) * Dim(bits / 8) : ceil_div(element_count(b.shape()) * Dim(bits), 8);
+}
+
+}  // namespace
+
+void estimate_costs(Program &program) {
+  for (Kernel &kernel : program.kernels) {
+    if (!kernel.alive) continue;
+    KernelCost cost;
+    cost.bytes_read = cost.bytes_written = cost.flops = 0;
+    for (BufferId b : reads(program, kernel))
+      if (program.buffer(b).kind != BufferKind::kScratch) cost.bytes_read += bytes(program.buffer(b));
+    for (BufferId b : writes(program, kernel))
+      if (program.buffer(b).kind != BufferKind::kScratch) cost.bytes_written += bytes(program.buffer(b));
+    if (const LoopNest *nest = kernel.nest()) {
+      for (const Stage &stage : nest->stages) {
+        std::unordered_set<uint32_t> seen;
+        int64_t per_iteration = 0;
+        for (const StageOutput &o : stage.outputs) {
+          per_iteration += operations(program, o.value, seen);
+          if (o.combine != Combine::kStore) ++per_iteration;
+        }
+        cost.flops += total_extent(nest->loops) * total_extent(stage.loops) * Dim(per_iteration);
+      }
+    }
+    kernel.cost = cost;
+  }
+}
+
+}  // namespace optc

@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/program/contraction_view.h"
+#include "lowering/fusion/fusion.h"
+#include "ops/build.h"
+
+namespace optc {
+namespace {
+
+class EpilogueFuser {
+ public:
+  explicit EpilogueFuser(Program &program) : program_(program), uses_(program) {}
+
+  int64_t run() {
+    sequence(program_.order);
+    for (size_t i = 0; i < program_.kernels.size(); ++i) {
+      if (!program_.kernels[i].alive || !program_.kernels[i].control()) continue;
+      const size_t bodies = program_.kernels[i].control()->bodies.size();
+      for (size_t b = 0; b < bodies; ++b) {
+        std::vector<KernelId> body = program_.kernels[i].control()->bodies[b];
+        sequence(body);
+        std::get<ControlFlow>(program_.kernels[i].body).bodies[b] = std::move(body);
+      }
+    }
+    return count_;
+  }
+
+ private:
+  void sequence(std::vector<KernelId> &order) {
+    std::unordered_set<uint32_t> members;
+    for (KernelId k : order) members.insert(k.index);
+    for (size_t at = 0; at < order.size(); ++at) {
+      // Readers in order: when one was merged, its own reader is looked at later with the merged kernel as producer.
+      const KernelId reader = order[at];
+      if (!program_.kernel(reader).alive || !is_map(program_.kernel(reader))) continue;
+      // The latest producer first: the kernel runs at the reader's place, and the nearer one moves least.
+      std::vector<KernelId> producers;
+      for (BufferId b : reads(program_, program_.kernel(reader))) {
+        for (BufferId root = b; root.valid(); root = program_.buffer(root).alias)
+          for (KernelId w : uses_.writers[root.index])
+            if (members.count(w.index) && program_.kernel(w).alive && w != reader &&
+                std::find(producers.begin(), producers.end(), w) == producers.end())
+              producers.push_back(w);
+      }
+      std::sort(producers.begin(), producers.end(), [&](KernelId a, KernelId b) {
+        return std::find(order.begin(), order.end(), a) > std::find(order.begin(), order.end(), b);
+      });
+      for (KernelId producer : producers) {
+        if (!merge(producer, reader)) continue;
+        // The merged kernel lives under the producer's id, at the reader's place.
+        program_.kernel(reader).alive = false;
+        order[at] = producer;
+        for (size_t i = 0; i < at; ++i)
+          if (order[i] == producer) {
+            order.erase(order.begin() + static_cast<long>(i));
+            --at;
+            break;
+          }
+        ++count_;
+        break;
+      }
+    }
+    std::erase_if(order, [&](KernelId k) { return !program_.kernel(k).alive; });
+  }
+
+  static bool finishes(const LoopNest &nest) {
+    if (nest.sequential || nest.stages.size() < 2) return false;
+    for (size_t s = 0; s + 1 < nest.stages.size(); ++s)
+      for (const StageOutput &o : nest.stages[s].outputs)
+        if (o.buffer.valid()) return false;
+    for (const StageOutput &o : nest.stages.back().outputs)
+      if (!o.buffer.valid() || o.combine != Combine::kStore || o.condition.valid()) return false;
+    return true;
+  }
+
+  bool merge(KernelId producer_id, KernelId reader_id) {
+    const Kernel &producer = program_.kernel(producer_id);
+    const LoopNest *source = producer.nest();
+    if (!reads_stable_values(program_, producer, uses_)) return false;
+    if (!source || !finishes(*source) || source->stages.back().outputs.size() != 1) return false;
+    const StageOutput result = source->stages.back().outputs[0];
+    const BufferId buffer = result.buffer;
+    if (program_.buffer(buffer).kind != BufferKind::kTemporary || uses_.is_model_output(buffer)) return false;
+    // Its only reader, directly or through views, is this one.
+    std::vector<BufferId> names{buffer};
+    for (size_t i = 0; i < program_.buffers.size(); ++i)
+      for (BufferId a = program_.buffers[i].alias; a.valid(); a = program_.buffer(a).alias)
+        if (a == buffer) {
+          if (uses_.is_model_output(BufferId(i))) return false;
+          names.push_back(BufferId(i));
+        }
+    for (BufferId b : names)
+      for (KernelId r : uses_.readers[b.index])
+        if (r != reader_id && program_.kernel(r).alive) return false;
+
+    const LoopNest reader = *program_.kernel(reader_id).nest();
+    const Stage &map = reader.stages[0];
+    const std::vector<Loop> map_loops = all_loops(reader, map);
+    // Every load of the result has the same index.
+    std::vector<ScalarId> loads, relevant;
+    for (const StageOutput &o : map.outputs) collect_loads(program_, o.value, loads);
+    for (ScalarId l : loads)
+      if (std::find(names.begin(), names.end(), program_.scalars.at(l).buffer) != names.end()) relevant.push_back(l);
+    if (relevant.size() != 1) return false;
+    const Scalar load = program_.scalars.at(relevant[0]);
+    const Shape view_shape = program_.buffer(load.buffer).shape(), shape = program_.buffer(buffer).shape();
+    std::vector<Dim> stored = result.index;
+    if (load.buffer != buffer) {
+      if (!program_.buffer(load.buffer).alias_offset.is(0)) return false;
+      stored = unflatten_index(flatten_index(result.index, shape), view_shape);
+    }
+    auto inverse = invert_store(map_loops, load.index, stored, view_shape);
+    if (!inverse) {
+      // The same elements in the same order under another shape.
+      Shape extents;
+      std::vector<Dim> counters;
+      for (const Loop &l : map_loops) {
+        extents.push_back(l.extent);
+        const auto counter = symbol_dim(l.index);
+        counters.push_back(counter);
+      }
+      if (!(flatten_index(load.index, view_shape) == flatten_index(counters, extents)) ||
+          !(element_count(view_shape) == element_count(extents)))
+        return false;
+      inverse = invert_store(map_loops, counters, unflatten_index(flatten_index(stored, view_shape), extents), extents);
+      if (!inverse) return false;
+    }
+    ScalarSubstitution substitution;
+    substitution.symbols = *inverse;
+    substitution.on_load = [&](const Scalar &l) { return l.buffer == load.buffer ? result.value : ScalarId(); };
+    LoopNest merged = *source;
+    Stage &last = merged.stages.back();
+    last.outputs.clear();
+    for (const StageOutput &o : map.outputs) {
+      StageOutput moved = o;
+      moved.value = substitute(program_, o.value, substitution);
+      for (Dim &d : moved.index) d = substitute_index(program_, d, substitution);
+      last.outputs.push_back(std::move(moved));
+    }
+    Kernel trial = producer;
+    trial.body = merged;
+    if (merged.contraction) {
+      const Contraction &c = *merged.contraction;
+      if (c.kind == ContractionKind::kMatMul && !c.n.empty() && !epilogue_is_row_wise(program_, trial, c.n.back())) return false;
+      if (c.kind == ContractionKind::kAttention) return false;
+    } else if (!row_wise(source->stages.back(), last)) {
+      return false;
+    }
+    const Kernel &reader_kernel = program_.kernel(reader_id);
+    trial.origin.insert(trial.origin.end(), reader_kernel.origin.begin(), reader_kernel.origin.end());
+    std::sort(trial.origin.begin(), trial.origin.end());
+    trial.origin.erase(std::unique(trial.origin.begin(), trial.origin.end()), trial.origin.end());
+    trial.rules.insert(trial.rules.end(), reader_kernel.rules.begin(), reader_kernel.rules.end());
+    if (!reader_kernel.note.empty()) trial.note += " + " + reader_kernel.note;
+    program_.kernel(producer_id) = std::move(trial);
+    // Bookkeeping: readers and writers of what moved.
+    for (auto &list : uses_.readers) {
+      std::erase(list, producer_id);
+      std::erase(list, reader_id);
+    }
+    for (auto &list : uses_.writers) {
+      std::erase(list, producer_id);
+      std::erase(list, reader_id);
+    }
+    for (BufferId b : reads(program_, program_.kernel(producer_id))) uses_.readers[b.index].push_back(producer_id);
+    for (BufferId b : writes(program_, program_.kernel(producer_id))) uses_.writers[b.index].push_back(producer_id);
+    return true;
+  }
+
+  // A store along the row must stay a store along the row.
+  bool row_wise(const Stage &before, const Stage &after) {
+    if (before.loops.empty()) return true;
+    const DimSymbol *inner = before.loops.back().index;
+    for (const StageOutput &o : after.outputs) {
+      const auto part = affine_in(linear_offset(program_.buffer(o.buffer), o.index), inner);
+      if (!part || !part->coefficient.is(1)) return false;
+    }
+    return true;
+  }
+
+  Dim symbol_dim(const DimSymbol *symbol) { return program_.dims->symbol_value(symbol); }
+
+  Program &program_;
+  Uses uses_;
+  int64_t count_ = 0;
+};
+
+}  // namespace
+
+int64_t fuse_epilogues(Program &program, const LoweringOptions &) { return EpilogueFuser(program).run(); }
+
+}  // namespace optc

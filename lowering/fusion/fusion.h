@@ -1,0 +1,48 @@
+#pragma once
+// Fusion by substitution of index expressions.
+//
+// inline_producers: a kernel that only maps (each element of its result is an expression of loads) disappears into its readers: where a
+// reader loads result[index], the expression stands instead, its loop counters replaced by `index`. Views, casts, broadcasts and
+// pointwise chains then cost no memory traffic. It never fuses where the model says that it loses:
+//   * into a contraction's operands only views whose address stays affine (strategies walk operands by strides);
+//   * arithmetic is not computed twice: one reader, one stage of it, and no more evaluations there than elements
+//     (except a few cheap operations that are broadcast);
+//   * nothing that gathers goes into the inner loop of a reduction.
+// fuse_epilogues: a map whose only link is the result of a contraction, reduction or row kernel runs on the accumulator instead:
+// bias, activation, residual. The fused kernel takes the place of the reader, where all its other inputs exist.
+
+#include "ir/program/program.h"
+#include "lowering/lower.h"
+
+namespace optc {
+
+void tidy(Program &program);                                   // loops of extent 1, views
+int64_t inline_producers(Program &program, const LoweringOptions &options);  // number of producers that disappeared
+int64_t fuse_epilogues(Program &program, const LoweringOptions &options);    // number of maps merged
+void remove_dead_kernels(Program &program);                    // whose results nobody reads
+
+// --- shared by the two --------------------------------------------------------------------------------------------------------
+
+// A kernel whose iterations each store expressions of loads: one stage, no locals, no combination, no condition, not sequential.
+bool is_map(const Kernel &kernel);
+// Who reads and writes each buffer over the whole Program (bodies of control flow included).
+struct Uses {
+  explicit Uses(const Program &program);
+  std::vector<std::vector<KernelId>> readers, writers;
+  bool is_model_output(BufferId id) const { return output[id.index]; }
+  std::vector<bool> output;   // Program::outputs and results of control flow: must exist in memory
+  std::vector<bool> aliased;  // another buffer is a view of it
+  // Its value is the same at every later place of the sequence: nobody scatters into it once more.
+  bool is_stable(BufferId id) const { return writers[id.index].size() <= 1; }
+};
+// Whether all that a kernel reads is stable, so that the kernel may run at a later place.
+bool reads_stable_values(const Program &program, const Kernel &kernel, const Uses &uses);
+// The scalar result of a map for output `o` at `index` of its buffer; nullopt when the store's index cannot be inverted.
+std::optional<DimSubstitution> invert_store(const std::vector<Loop> &loops, const std::vector<Dim> &store_index,
+                                            const std::vector<Dim> &index, const Shape &shape);
+std::vector<Loop> all_loops(const LoopNest &nest, const Stage &stage);
+bool has_quotient(Dim d);  // a division or remainder survives in it
+// Replaces every scalar and index of a nest (contraction remark included).
+void substitute_nest(Program &program, LoopNest &nest, const ScalarSubstitution &substitution);
+
+}  // namespace optc

@@ -1,0 +1,285 @@
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/program/contraction_view.h"
+#include "lowering/fusion/fusion.h"
+#include "ops/build.h"
+
+namespace optc {
+namespace {
+
+struct Body {
+  int operations = 0;      // arithmetic, casts that only move aside
+  int transcendental = 0;
+  int loads = 0;
+  bool gathers = false;    // an index computed from data
+  int nodes = 0;
+};
+
+void measure(const Program &program, ScalarId id, std::unordered_set<uint32_t> &seen, Body &body) {
+  if (!id.valid() || !seen.insert(id.index).second) return;
+  const Scalar &s = program.scalars.at(id);
+  ++body.nodes;
+  for (int i = 0; i < arity(s.op); ++i) measure(program, s.args[i], seen, body);
+  auto dims = [&](Dim d) {
+    std::vector<const DimSymbol *> symbols;
+    collect_symbols(d, symbols);
+    for (const DimSymbol *symbol : symbols)
+      if (symbol->kind == SymbolKind::kScalar) {
+        body.gathers = true;
+        measure(program, ScalarId(size_t{symbol->scalar}), seen, body);
+      }
+  };
+  if (s.op == ScalarOp::kLoad) {
+    ++body.loads;
+    for (Dim d : s.index) dims(d);
+  } else if (s.op == ScalarOp::kIndex) {
+    dims(s.index_value);
+  } else if (is_transcendental(s.op)) {
+    ++body.transcendental;
+  } else if (arity(s.op) > 0 && s.op != ScalarOp::kCast) {
+    ++body.operations;
+  } else if (s.op == ScalarOp::kCast && (is_float(s.type) != is_float(program.scalars.at(s.args[0]).type) ||
+                                         bit_width(s.type) < bit_width(program.scalars.at(s.args[0]).type))) {
+    ++body.operations;  // a conversion that changes values
+  }
+}
+
+Dim evaluations(const LoopNest &nest, const Stage &stage) {
+  Dim count = 1;
+  for (const Loop &l : nest.loops) count = count * l.extent;
+  for (const Loop &l : stage.loops) count = count * l.extent;
+  return count;
+}
+
+bool reduces(const Stage &stage) {
+  for (const StageOutput &o : stage.outputs)
+    if (o.combine != Combine::kStore) return true;
+  return false;
+}
+
+bool stage_loads(const Program &program, const Stage &stage, BufferId buffer) {
+  std::vector<ScalarId> loads;
+  for (const StageOutput &o : stage.outputs) {
+    collect_loads(program, o.value, loads);
+    if (o.initial.valid()) collect_loads(program, o.initial, loads);
+    if (o.condition.valid()) collect_loads(program, o.condition, loads);
+    for (Dim d : o.index) {
+      std::vector<const DimSymbol *> symbols;
+      collect_symbols(d, symbols);
+      for (const DimSymbol *symbol : symbols)
+        if (symbol->kind == SymbolKind::kScalar) collect_loads(program, ScalarId(size_t{symbol->scalar}), loads);
+    }
+  }
+  return std::any_of(loads.begin(), loads.end(), [&](ScalarId l) { return program.scalars.at(l).buffer == buffer; });
+}
+
+class Inliner {
+ public:
+  Inliner(Program &program, const LoweringOptions &options) : program_(program), options_(options), uses_(program) {}
+
+  int64_t run() {
+    sequence(program_.order);
+    for (size_t i = 0; i < program_.kernels.size(); ++i) {
+      if (!program_.kernels[i].alive || !program_.kernels[i].control()) continue;
+      const size_t bodies = program_.kernels[i].control()->bodies.size();
+      for (size_t b = 0; b < bodies; ++b) {
+        std::vector<KernelId> body = program_.kernels[i].control()->bodies[b];
+        sequence(body);
+        std::get<ControlFlow>(program_.kernels[i].body).bodies[b] = std::move(body);
+      }
+    }
+    return count_;
+  }
+
+ private:
+  void sequence(std::vector<KernelId> &order) {
+    std::unordered_set<uint32_t> members;
+    for (KernelId k : order) members.insert(k.index);
+    for (size_t at = 0; at < order.size(); ++at) {
+      const KernelId p = order[at];
+      if (!program_.kernel(p).alive || !is_map(program_.kernel(p))) continue;
+      if (inline_kernel(p, members)) {
+        program_.kernel(p).alive = false;
+        ++count_;
+      }
+    }
+    std::erase_if(order, [&](KernelId k) { return !program_.kernel(k).alive; });
+  }
+
+  // All outputs of p into all their readers, or none of it.
+  bool inline_kernel(KernelId p, const std::unordered_set<uint32_t> &members) {
+    if (!reads_stable_values(program_, program_.kernel(p), uses_)) return false;
+    const LoopNest nest = *program_.kernel(p).nest();
+    const Stage &stage = nest.stages[0];
+    const std::vector<Loop> loops = all_loops(nest, stage);
+    struct Change {
+      KernelId reader;
+      LoopNest nest;
+    };
+    std::vector<Change> changes;
+    auto current = [&](KernelId k) -> const LoopNest & {
+      for (const Change &c : changes)
+        if (c.reader == k) return c.nest;
+      return *program_.kernel(k).nest();
+    };
+    for (const StageOutput &o : stage.outputs) {
+      const Buffer &buffer = program_.buffer(o.buffer);
+      if (buffer.kind != BufferKind::kTemporary || uses_.is_model_output(o.buffer) ||
+          buffer.alias.valid() || uses_.writers[o.buffer.index].size() != 1)
+        return false;
+      // The result under all its names: views of it are read as it.
+      std::vector<BufferId> names;
+      std::vector<KernelId> readers;
+      if (!names_of(o.buffer, names, readers) || readers.empty()) return false;
+      Body body;
+      std::unordered_set<uint32_t> seen;
+      measure(program_, o.value, seen, body);
+      const bool view = body.operations == 0 && body.transcendental == 0 && body.loads <= 1;
+      const bool no_traffic = body.loads == 0 && body.transcendental == 0;
+      if (body.nodes > 160 || body.loads > 10) return false;
+      if (!view && !no_traffic && readers.size() > 1) return false;
+      // A map behind a contraction belongs into its epilogue; if it were inlined into a second contraction's side or a multi-use
+      // place, the sum would have to be stored unfinished. Views are read through either way.
+      for (KernelId r : readers) {
+        if (!members.count(r.index) || !program_.kernel(r).nest()) return false;
+        LoopNest changed = current(r);
+        if (changed.sequential && body.gathers) return false;
+        if (!substitute_reader(r, changed, o, names, loops, body, view, no_traffic)) return false;
+        bool replaced = false;
+        for (Change &c : changes)
+          if (c.reader == r) {
+            c.nest = changed;
+            replaced = true;
+          }
+        if (!replaced) changes.push_back({r, std::move(changed)});
+      }
+    }
+    for (Change &c : changes) {
+      Kernel &reader = program_.kernel(c.reader);
+      reader.body = std::move(c.nest);
+      const Kernel &producer = program_.kernel(p);
+      reader.origin.insert(reader.origin.end(), producer.origin.begin(), producer.origin.end());
+      std::sort(reader.origin.begin(), reader.origin.end());
+      reader.origin.erase(std::unique(reader.origin.begin(), reader.origin.end()), reader.origin.end());
+      reader.rules.insert(reader.rules.end(), producer.rules.begin(), producer.rules.end());
+      update_readers(c.reader);
+    }
+    for (auto &list : uses_.readers) std::erase(list, p);
+    return true;
+  }
+
+  // Whole views of `buffer`, itself first, and everybody who reads one of them. False when a view must exist by itself.
+  bool names_of(BufferId buffer, std::vector<BufferId> &names, std::vector<KernelId> &readers) const {
+    names.push_back(buffer);
+    for (size_t i = 0; i < names.size(); ++i) {
+      for (size_t b = 0; b < program_.buffers.size() && uses_.aliased[names[i].index]; ++b) {
+        const Buffer &view = program_.buffers[b];
+        if (view.alias != names[i]) continue;
+        const BufferId id(b);
+        if (uses_.is_model_output(id)) return false;
+        if (uses_.readers[b].empty() && !uses_.aliased[b]) continue;
+        if (!view.alias_offset.is(0) || !view.order.empty() || !uses_.writers[b].empty()) return false;
+        names.push_back(id);
+      }
+    }
+    for (BufferId n : names)
+      for (KernelId r : uses_.readers[n.index])
+        if (std::find(readers.begin(), readers.end(), r) == readers.end()) readers.push_back(r);
+    return true;
+  }
+
+  // Loads whose address needs a division: a view that is better stored.
+  int quotient_loads(const LoopNest &nest, const std::vector<BufferId> &except) const {
+    std::vector<ScalarId> loads;
+    for (const Stage &stage : nest.stages)
+      for (const StageOutput &out : stage.outputs) {
+        collect_loads(program_, out.value, loads);
+        if (out.initial.valid()) collect_loads(program_, out.initial, loads);
+        if (out.condition.valid()) collect_loads(program_, out.condition, loads);
+      }
+    int count = 0;
+    for (ScalarId id : loads) {
+      const Scalar &load = program_.scalars.at(id);
+      if (std::find(except.begin(), except.end(), load.buffer) != except.end()) continue;
+      count += has_quotient(linear_offset(program_.buffer(load.buffer), load.index));
+    }
+    return count;
+  }
+
+  bool substitute_reader(KernelId reader, LoopNest &nest, const StageOutput &o, const std::vector<BufferId> &names,
+                         const std::vector<Loop> &loops, const Body &body, bool view, bool no_traffic) {
+    const Shape shape = program_.buffer(o.buffer).shape();
+    const int quotients_before = quotient_loads(nest, names);
+    int stages_that_load = 0;
+    for (const Stage &stage : nest.stages) {
+      if (std::none_of(names.begin(), names.end(), [&](BufferId b) { return stage_loads(program_, stage, b); })) continue;
+      ++stages_that_load;
+      if (body.gathers && reduces(stage)) return false;
+      if (view || no_traffic) continue;
+      const Dim times = evaluations(nest, stage), elements = element_count(shape);
+      const bool once = times == elements || proved_at_least(elements, times);
+      const bool cheap = body.transcendental == 0 && body.operations <= 3 && body.loads <= 2;
+      if (!once && !cheap) return false;
+      if (!once && reduces(stage)) return false;
+    }
+    if (stages_that_load > 1 && !view && !no_traffic) return false;
+    // A combining store reads its own target: that is no load that could be replaced.
+    for (const Stage &stage : nest.stages)
+      for (const StageOutput &out : stage.outputs)
+        if (std::find(names.begin(), names.end(), out.buffer) != names.end()) return false;
+    bool invertible = true;
+    ScalarSubstitution substitution;
+    substitution.on_load = [&](const Scalar &load) -> ScalarId {
+      if (std::find(names.begin(), names.end(), load.buffer) == names.end()) return ScalarId();
+      std::vector<Dim> at = load.index;
+      if (load.buffer != o.buffer) at = unflatten_index(flatten_index(at, program_.buffer(load.buffer).shape()), shape);
+      const auto inverse = invert_store(loops, o.index, at, shape);
+      if (!inverse) {
+        invertible = false;
+        return ScalarId();
+      }
+      ScalarSubstitution inner;
+      inner.symbols = *inverse;
+      return substitute(program_, o.value, inner);
+    };
+    const std::optional<Contraction> before = nest.contraction;
+    substitute_nest(program_, nest, substitution);
+    if (!invertible || quotient_loads(nest, {}) > quotients_before) return false;
+    if (before && !contraction_allows(reader, nest, *before, view)) return false;
+    return true;
+  }
+
+  // Operands of contractions take views only, and only while their addresses stay affine.
+  bool contraction_allows(KernelId reader, const LoopNest &nest, const Contraction &before, bool view) {
+    const Contraction &now = *nest.contraction;
+    const bool operand = now.lhs != before.lhs || now.rhs != before.rhs || now.query != before.query ||
+                         now.key != before.key || now.value != before.value || now.mask != before.mask;
+    if (!operand) return true;
+    if (now.scale != before.scale || !view) return false;
+    if (now.kind == ContractionKind::kConvolution) return false;
+    Kernel trial = program_.kernel(reader);
+    trial.body = nest;
+    if (now.kind == ContractionKind::kMatMul) return gemm_view(program_, trial).has_value();
+    std::vector<Loop> loops = nest.loops;
+    for (const Stage &s : nest.stages) loops.insert(loops.end(), s.loops.begin(), s.loops.end());
+    auto affine = [&](ScalarId id) { return !id.valid() || affine_operand(program_, id, loops).has_value(); };
+    return affine(now.query) && affine(now.key) && affine(now.value) && affine(now.mask);
+  }
+
+  void update_readers(KernelId k) {
+    for (auto &list : uses_.readers) std::erase(list, k);
+    for (BufferId b : reads(program_, program_.kernel(k))) uses_.readers[b.index].push_back(k);
+  }
+
+  Program &program_;
+  [[maybe_unused]] const LoweringOptions &options_;
+  Uses uses_;
+  int64_t count_ = 0;
+};
+
+}  // namespace
+
+int64_t inline_producers(Program &program, const LoweringOptions &options) { return Inliner(program, options).run(); }
+
+}  // namespace optc

@@ -1,0 +1,12 @@
+#pragma once
+// Storage order of spatial tensors: channels last (NHWC, NDHWC, NWC) for the temporaries that convolutions and poolings read and write,
+// and for what maps connect with them. Logical indices do not change, only Buffer::order does; a conversion of the caller's row-major
+// input or output is a copy kernel, made only where a convolution would otherwise walk a row-major tensor.
+
+#include "ir/program/program.h"
+
+namespace optc {
+
+void choose_layout(Program &program);
+
+}  // namespace optc

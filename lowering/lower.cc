@@ -1,0 +1,42 @@
+#include "lowering/lower.h"
+
+#include "lowering/buffers/buffers.h"
+#include "lowering/contraction/strategies.h"
+#include "lowering/fusion/fusion.h"
+#include "lowering/layout/layout.h"
+#include "ops/build.h"
+
+namespace optc {
+
+Result<Program> lower(const Graph &graph, const LoweringOptions &options, LoweringReport &report, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(Program program, build_program(graph, diagnostics));
+  OPTC_TRY(lower_program(program, options, report, diagnostics));
+  return program;
+}
+
+Status lower_program(Program &program, const LoweringOptions &options, LoweringReport &report, Diagnostics &diagnostics) {
+  report.kernels_before = static_cast<int64_t>(program.order.size());
+  tidy(program);
+  if (options.fuse) {
+    // Each round can open the way for the next: an epilogue makes the merged kernel's reader a candidate. Every merge removes a
+    // kernel, so this ends.
+    for (;;) {
+      const int64_t inlined = inline_producers(program, options), merged = fuse_epilogues(program, options);
+      report.inlined += inlined;
+      report.epilogues += merged;
+      if (inlined + merged == 0) break;
+    }
+  }
+  remove_dead_kernels(program);
+  OPTC_TRY(verify(program, diagnostics));
+  if (options.channels_last) choose_layout(program);
+  choose_strategies(program, options);
+  remove_dead_kernels(program);
+  place_buffers(program);
+  estimate_costs(program);
+  OPTC_TRY(verify(program, diagnostics));
+  report.kernels_after = static_cast<int64_t>(program.order.size());
+  return {};
+}
+
+}  // namespace optc

@@ -1,0 +1,36 @@
+#pragma once
+// lowering/: Graph -> Program that is ready to be emitted. Starts from the unfused Program of ops/build and
+//   1. tidies: loops of extent 1 vanish, views are read through                       (fusion/tidy.cc)
+//   2. fuses producers into consumers, and consumers into epilogues                   (fusion/)
+//   3. chooses the storage order of spatial tensors: channels last                    (layout/)
+//   4. chooses a strategy for each kernel and lays out constants for it               (contraction/)
+//   5. places temporaries in one arena                                                (buffers/)
+// There is one lowered Program for each target.
+
+#include <cstdint>
+#include <string>
+
+#include "ir/graph/graph.h"
+#include "ir/program/program.h"
+#include "support/diagnostics.h"
+#include "support/result.h"
+
+namespace optc {
+
+struct LoweringOptions {
+  enum class Target : uint8_t { kCpu, kGpu } target = Target::kCpu;
+  bool fuse = true;
+  bool channels_last = true;
+  enum class Winograd : uint8_t { kAuto, kOff, kStrict } winograd = Winograd::kAuto;
+};
+
+struct LoweringReport {
+  int64_t kernels_before = 0, kernels_after = 0;
+  int64_t inlined = 0, epilogues = 0;  // fusions made
+};
+
+Result<Program> lower(const Graph &graph, const LoweringOptions &options, LoweringReport &report, Diagnostics &diagnostics);
+// The stages after ops/build, on a Program made elsewhere (tests, goldens).
+Status lower_program(Program &program, const LoweringOptions &options, LoweringReport &report, Diagnostics &diagnostics);
+
+}  // namespace optc

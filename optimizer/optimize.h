@@ -1,0 +1,42 @@
+#pragma once
+// optimizer/: Graph -> smaller Graph by named rules, each with a numerics class, a precondition and goldens (testdata/rules). The ordered
+// table of passes, with reasons, stands in pipeline.cc. Every change goes through the Rewriter, so the report says what was done and,
+// for rules whose head matched but whose precondition did not, what was not done and why.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/graph/graph.h"
+#include "ir/graph/rewriter.h"
+#include "support/diagnostics.h"
+#include "support/result.h"
+
+namespace optc {
+
+struct OptimizeOptions {
+  std::vector<std::string> disabled;      // names of passes or rules; "norm" disables norm.* too
+  std::vector<std::string> only;          // when not empty: run these rules alone (goldens)
+  int64_t max_rewrites = INT64_MAX;       // bisection: stop after so many
+  int64_t max_folded_bytes = 64 << 20;    // a folded constant may not be larger than this and than four times its inputs
+  bool verify_each = true;                // run the verifier after each pass that changed something
+};
+
+struct OptimizeReport {
+  size_t nodes_before = 0, nodes_after = 0;
+  std::vector<RewriteRecord> rewrites;
+  std::vector<MissedRewrite> missed;
+};
+
+Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Diagnostics &diagnostics);
+
+// What `optc explain` and --list-passes show.
+struct RuleInfo {
+  std::string name, pass;
+  NumericsClass numerics = NumericsClass::kExact;
+  std::string summary;       // pattern -> result
+  std::string precondition;  // "always", or what must hold
+};
+std::vector<RuleInfo> list_rules();
+
+}  // namespace optc

@@ -1,0 +1,106 @@
+// The ordered table of passes. A pass is a list of rules that run together, node by node, until none of them fires; the whole table is
+// run again while something changed, because a fold can complete a pattern and a pattern can leave something to fold.
+#include <algorithm>
+#include <unordered_map>
+
+#include "ir/graph/verifier.h"
+#include "ops/registry.h"
+#include "optimizer/optimize.h"
+#include "optimizer/passes/passes.h"
+#include "optimizer/rule.h"
+
+namespace optc {
+namespace {
+
+struct PassRow {
+  std::string_view name;
+  std::span<const Rule> (*rules)();  // null: a pass of its own (passes.h)
+  Status (*run)(RuleContext &context, bool &changed);
+};
+
+constexpr PassRow kPasses[] = {
+    {"fold", fold_rules, nullptr},              // constants and shape arithmetic first: patterns want plain numbers
+    {"identity", identity_rules, nullptr},      // what does nothing hides patterns
+    {"dead", nullptr, remove_dead_nodes},       // so that use counts are true
+    {"cse", nullptr, share_equal_nodes},        // one mask, one transpose: attention patterns see the same value
+    {"convolution", convolution_rules, nullptr},
+    {"attention", attention_rules, nullptr},    // last: needs transposes and scales in their settled form
+};
+
+bool disabled(const OptimizeOptions &options, std::string_view pass, std::string_view rule) {
+  auto hits = [&](const std::string &name) {
+    return name == pass || name == rule || (rule.size() > name.size() && rule.substr(0, name.size()) == name && rule[name.size()] == '.');
+  };
+  if (!options.only.empty() && std::none_of(options.only.begin(), options.only.end(), hits)) return true;
+  return std::any_of(options.disabled.begin(), options.disabled.end(), hits);
+}
+
+bool anchors_on(const Rule &rule, std::string_view op) {
+  if (rule.ops == "*") return true;
+  for (size_t at = 0; (at = rule.ops.find(op, at)) != std::string_view::npos; at += op.size()) {
+    const size_t end = at + op.size();
+    if ((at == 0 || rule.ops[at - 1] == ' ') && (end == rule.ops.size() || rule.ops[end] == ' ')) return true;
+  }
+  return false;
+}
+
+Status run_rules(const PassRow &pass, RuleContext &context, bool &changed) {
+  for (bool again = true; again;) {
+    again = false;
+    for (NodeId n : context.graph().all_nodes()) {
+      for (const Rule &rule : pass.rules()) {
+        if (!context.node(n).alive) break;
+        if (!anchors_on(rule, context.node(n).op) || disabled(context.options(), pass.name, rule.name)) continue;
+        if (!context.rewriter().allowed(rule.name)) return {};
+        OPTC_ASSIGN(const bool fired, rule.apply(context, n));
+        again |= fired;
+      }
+    }
+    changed |= again;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Diagnostics &diagnostics) {
+  OpInference inference;
+  Rewriter rewriter(graph, inference, diagnostics);
+  rewriter.set_gate([&](size_t count, std::string_view) { return static_cast<int64_t>(count) < options.max_rewrites; });
+  RuleContext context(rewriter, options, diagnostics);
+  report.nodes_before = graph.live_node_count();
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const PassRow &pass : kPasses) {
+      rewriter.set_pass(pass.name);
+      bool pass_changed = false;
+      if (pass.rules)
+        OPTC_TRY(run_rules(pass, context, pass_changed));
+      else if (!disabled(options, pass.name, pass.name))
+        OPTC_TRY(pass.run(context, pass_changed));
+      if (pass_changed && options.verify_each) OPTC_TRY(verify(graph, diagnostics));
+      changed |= pass_changed;
+    }
+    if (static_cast<int64_t>(rewriter.records().size()) >= options.max_rewrites) break;
+  }
+  report.nodes_after = graph.live_node_count();
+  report.rewrites = rewriter.records();
+  report.missed = rewriter.missed_rewrites();
+  return {};
+}
+
+std::vector<RuleInfo> list_rules() {
+  std::vector<RuleInfo> list;
+  for (const PassRow &pass : kPasses) {
+    if (!pass.rules) continue;
+    for (const Rule &rule : pass.rules())
+      list.push_back({std::string(rule.name), std::string(pass.name), rule.numerics, std::string(rule.summary),
+                      std::string(rule.precondition)});
+  }
+  list.push_back({"dead.node", "dead", NumericsClass::kExact, "a node whose results nobody reads -> nothing", "the operator has no effect"});
+  list.push_back({"cse.node", "cse", NumericsClass::kExact, "two nodes of one operator, operands and attributes -> one", "the operator is pure"});
+  list.push_back({"cse.constant", "cse", NumericsClass::kExact, "two constants of one type and content -> one", "always"});
+  return list;
+}
+
+}  // namespace optc

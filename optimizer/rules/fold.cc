@@ -1,0 +1,134 @@
+// fold.*: what is known at compile time is computed at compile time.
+#include "evaluate/evaluate.h"
+#include "ops/registry.h"
+#include "optimizer/rule.h"
+
+namespace optc {
+namespace {
+
+// Every output a constant: the node goes.
+Result<bool> replace_with_constants(RuleContext &context, NodeId n, std::string_view rule, std::vector<Constant> values) {
+  auto change = context.rewriter().begin(rule, RewriteKind::kFold, n);
+  const Node node = context.node(n);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (!node.outputs[i].valid()) continue;
+    const ValueId c = change.constant(context.graph().value(node.outputs[i]).name + ":value", values[i]);
+    change.replace(node.outputs[i], c);
+  }
+  change.erase(n);
+  OPTC_TRY(change.commit());
+  return true;
+}
+
+bool is_graph_output(const Graph &graph, ValueId v) {
+  for (const Use &use : graph.value(v).uses)
+    if (use.kind == UseKind::kRegionOutput && use.region == Graph::main()) return true;
+  return false;
+}
+
+Result<bool> fold_constant(RuleContext &context, NodeId n) {
+  const Graph &graph = context.graph();
+  const Node &node = graph.node(n);
+  const OpDef *op = find_op(node.op);
+  if (!op || !op->pure || !op->build || !node.regions.empty() || node.outputs.empty()) return false;
+  int64_t input_bytes = 0;
+  for (ValueId v : node.inputs) {
+    if (!v.valid()) continue;
+    const Constant *c = graph.constant(v);
+    if (!c) return false;
+    input_bytes += static_cast<int64_t>(c->size());
+  }
+  for (ValueId v : node.outputs) {
+    if (!v.valid()) continue;
+    if (is_graph_output(graph, v)) return false;  // an output is written by a kernel all the same
+    const Type &type = graph.value(v).type;
+    if (!type.has_shape() || type.element == ElementType::kString) return false;
+    const Dim count = element_count(*type.shape);
+    if (!count.is_constant()) return false;
+    const auto bytes = storage_bytes(type.element, count.value());
+    // A small seed that blows up (ConstantOfShape, Expand, Tile) costs more as a weight than as code.
+    if (!bytes || *bytes > context.options().max_folded_bytes || (*bytes > 4096 && *bytes > 4 * input_bytes)) return false;
+  }
+  Diagnostics quiet;
+  Result<std::vector<RuntimeValue>> values = evaluate_node(graph, n, quiet);
+  if (!values.ok()) {
+    context.rewriter().missed("fold.constant", n, quiet.all().empty() ? "evaluation failed" : quiet.all().front().message);
+    return false;
+  }
+  std::vector<Constant> constants;
+  for (const RuntimeValue &v : *values) {
+    if (v.kind != RuntimeValue::Kind::kTensor && v.kind != RuntimeValue::Kind::kAbsent) return false;
+    constants.push_back(v.tensor);
+  }
+  constants.resize(node.outputs.size());
+  for (size_t i = 0; i < constants.size(); ++i)
+    if (node.outputs[i].valid() && !constants[i].valid()) return false;
+  return replace_with_constants(context, n, "fold.constant", std::move(constants));
+}
+
+// The elements of all outputs are numbers although the inputs are not constants: Shape of static dims and what is computed of it.
+Result<bool> fold_shape(RuleContext &context, NodeId n) {
+  const Graph &graph = context.graph();
+  const Node &node = graph.node(n);
+  const OpDef *op = find_op(node.op);
+  if (!op || !op->pure || node.outputs.empty() || !node.regions.empty()) return false;
+  std::vector<Constant> constants;
+  for (ValueId v : node.outputs) {
+    constants.emplace_back();
+    if (!v.valid()) continue;
+    const Value &value = graph.value(v);
+    if (is_graph_output(graph, v) || !value.elements || !value.type.has_shape() || value.type.rank() > 1) return false;
+    std::vector<int64_t> numbers;
+    for (const Dim &d : *value.elements) {
+      if (!d.is_constant()) return false;
+      numbers.push_back(d.value());
+    }
+    std::vector<int64_t> dims;
+    if (value.type.rank() == 1) dims.push_back(static_cast<int64_t>(numbers.size()));
+    std::vector<uint8_t> bytes;
+    for (int64_t number : numbers) {
+      const int width = bit_width(value.type.element) / 8;
+      if (width == 0) return false;
+      for (int b = 0; b < width; ++b) bytes.push_back(static_cast<uint8_t>(static_cast<uint64_t>(number) >> (8 * b)));
+    }
+    constants.back() = Constant::owned(value.type.element, std::move(dims), std::move(bytes));
+  }
+  return replace_with_constants(context, n, "fold.shape", std::move(constants));
+}
+
+// If with a constant condition: the branch's nodes move out.
+Result<bool> fold_if(RuleContext &context, NodeId n) {
+  const Graph &graph = context.graph();
+  const auto condition = context.scalar(context.input(n, 0));
+  if (!condition) return false;
+  const RegionId taken = graph.node(n).region_named(*condition != 0 ? "then_branch" : "else_branch");
+  if (!taken.valid()) return false;
+  auto change = context.rewriter().begin("fold.if", RewriteKind::kFold, n);
+  Graph &g = context.rewriter().mutable_graph_for_construction();
+  for (NodeId inner : g.nodes(taken)) g.move_before(inner, n);
+  const std::vector<ValueId> results = g.region(taken).outputs, outputs = g.node(n).outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].valid()) continue;
+    ValueId result = results[i];
+    if (is_graph_output(g, outputs[i])) result = change.output(change.create("Identity", {result}));  // keeps the interface's name
+    change.replace(outputs[i], result);
+  }
+  change.erase(n);
+  OPTC_TRY(change.commit());
+  return true;
+}
+
+constexpr Rule kRules[] = {
+    {"fold.constant", NumericsClass::kExact, "*", "a node whose operands are all constants -> its value",
+     "pure, and the value is no larger than 4 KiB or four times its operands", fold_constant},
+    {"fold.shape", NumericsClass::kExact, "*", "a node whose results are numbers by shape inference -> their value",
+     "every element is known at compile time", fold_shape},
+    {"fold.if", NumericsClass::kExact, "If", "If with a constant condition -> the branch that it takes", "the condition is a constant",
+     fold_if},
+};
+
+}  // namespace
+
+std::span<const Rule> fold_rules() { return kRules; }
+
+}  // namespace optc

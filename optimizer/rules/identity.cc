@@ -1,0 +1,173 @@
+// identity.*: nodes that change nothing, and chains of views that are one view.
+#include <cmath>
+#include <numeric>
+
+#include "optimizer/rule.h"
+
+namespace optc {
+namespace {
+
+Result<bool> forward(RuleContext &context, NodeId n, std::string_view rule, ValueId value) {
+  const ValueId out = context.output(n);
+  // A model output that would become an input or a constant, or a second name of one value, keeps its Identity.
+  for (const Use &use : context.graph().value(out).uses)
+    if (use.kind == UseKind::kRegionOutput) {
+      if (context.graph().value(value).kind != ValueKind::kNodeOutput) return false;
+      for (const Use &other : context.graph().value(value).uses)
+        if (other.kind == UseKind::kRegionOutput) return false;
+      if (use.region != Graph::main()) return false;
+      if (context.node(context.graph().value(value).producer).region != context.node(n).region) return false;
+    }
+  if (context.node(n).op == "Identity") {
+    bool output = false;
+    for (const Use &use : context.graph().value(out).uses) output |= use.kind == UseKind::kRegionOutput;
+    if (output) return false;
+  }
+  bool is_output = false;
+  for (const Use &use : context.graph().value(out).uses) is_output |= use.kind == UseKind::kRegionOutput;
+  auto change = context.rewriter().begin(rule, RewriteKind::kRemove, n);
+  if (is_output) {
+    // The interface keeps its name: an Identity stands where the node stood (it costs one copy, or nothing when a kernel fuses it).
+    const NodeId copy = change.create("Identity", {value});
+    change.replace(out, change.output(copy));
+  } else {
+    change.replace(out, value);
+  }
+  change.erase(n);
+  OPTC_TRY(change.commit());
+  return true;
+}
+
+bool same_type(const RuleContext &context, ValueId a, ValueId b) {
+  return context.type(a).has_shape() && context.type(a) == context.type(b);
+}
+
+bool others_unused(const RuleContext &context, NodeId n) {
+  for (size_t i = 1; i < context.node(n).outputs.size(); ++i)
+    if (context.node(n).outputs[i].valid() && !context.graph().value(context.node(n).outputs[i]).uses.empty()) return false;
+  return true;
+}
+
+Result<bool> identity(RuleContext &context, NodeId n) {
+  return forward(context, n, "identity.identity", context.input(n, 0));
+}
+
+Result<bool> dropout(RuleContext &context, NodeId n) {
+  if (!others_unused(context, n)) return false;
+  const ValueId training = context.input(n, 2);
+  const auto ratio = context.scalar(context.input(n, 1));
+  if (training.valid() && !context.is_scalar(training, 0) && !(ratio && *ratio == 0)) return false;
+  return forward(context, n, "identity.dropout", context.input(n, 0));
+}
+
+// Operators that do nothing when the result has the operand's type: the same elements in the same order.
+Result<bool> same(RuleContext &context, NodeId n) {
+  const Node &node = context.node(n);
+  const ValueId x = context.input(n, 0);
+  if (node.outputs.size() != 1 || !x.valid() || !same_type(context, x, context.output(n))) return false;
+  // Slice and Pad of equal shape could still reverse or shift.
+  if (node.op == "Slice") {
+    const Constant *steps = context.constant(context.input(n, 4));
+    if (context.input(n, 4).valid() && !steps) return false;
+    for (int64_t i = 0; steps && i < steps->count(); ++i)
+      if (steps->as_int64(i) < 0) return false;
+  }
+  if (node.op == "Pad") {
+    const Constant *pads = context.constant(context.input(n, 1));
+    if (!pads) return false;
+    for (int64_t i = 0; i < pads->count(); ++i)
+      if (pads->as_int64(i) != 0) return false;
+  }
+  return forward(context, n, "identity.same", x);
+}
+
+Result<bool> one_operand(RuleContext &context, NodeId n) {
+  if (context.node(n).inputs.size() != 1 || !same_type(context, context.input(n, 0), context.output(n))) return false;
+  return forward(context, n, "identity.one_operand", context.input(n, 0));
+}
+
+bool all_equal(const Constant &c, double value, bool negative_zero) {
+  for (int64_t i = 0; i < c.count(); ++i)
+    if (c.as_double(i) != value || (value == 0 && is_float(c.type()) && std::signbit(c.as_double(i)) != negative_zero)) return false;
+  return c.count() > 0;
+}
+
+// x - 0, x + (-0), x * 1, x / 1; x + 0 for integers. (For floats -0 + 0 is +0.)
+Result<bool> neutral(RuleContext &context, NodeId n) {
+  const std::string &op = context.node(n).op;
+  const bool commutes = op == "Add" || op == "Mul";
+  for (size_t side = 0; side < (commutes ? 2u : 1u); ++side) {
+    const ValueId x = context.input(n, side), c = context.input(n, 1 - side);
+    const Constant *value = context.constant(c);
+    if (!value || is_complex(value->type()) || value->type() == ElementType::kString || value->count() > 65536 ||
+        !same_type(context, x, context.output(n)))
+      continue;
+    const bool integer = !is_float(value->type());
+    const bool neutral_value = op == "Add"   ? (integer ? all_equal(*value, 0, false) : all_equal(*value, 0, true))
+                               : op == "Sub" ? all_equal(*value, 0, false)
+                                             : all_equal(*value, 1, false);
+    if (neutral_value) return forward(context, n, "identity.neutral", x);
+  }
+  return false;
+}
+
+Result<bool> transpose_pair(RuleContext &context, NodeId n) {
+  const NodeId inner = context.producer(context.input(n, 0), "Transpose");
+  if (!inner.valid()) return false;
+  const auto *outer_perm = context.node(n).ints("perm"), *inner_perm = context.node(inner).ints("perm");
+  if (!outer_perm || !inner_perm || outer_perm->size() != inner_perm->size()) return false;
+  std::vector<int64_t> perm;
+  for (int64_t p : *outer_perm) perm.push_back((*inner_perm)[static_cast<size_t>(p)]);
+  auto change = context.rewriter().begin("identity.transpose_pair", RewriteKind::kFuse, n);
+  const NodeId made = change.create("Transpose", {context.input(inner, 0)}, {{"perm", perm}});
+  change.replace(context.output(n), change.output(made));
+  change.erase(n);
+  if (context.used_only_by(context.output(inner), std::span<const NodeId>(&n, 1))) change.erase(inner);
+  OPTC_TRY(change.commit());
+  return true;
+}
+
+Result<bool> transpose_nothing(RuleContext &context, NodeId n) {
+  const auto *perm = context.node(n).ints("perm");
+  if (!perm) return false;
+  for (size_t i = 0; i < perm->size(); ++i)
+    if ((*perm)[i] != static_cast<int64_t>(i)) return false;
+  return forward(context, n, "identity.transpose_nothing", context.input(n, 0));
+}
+
+// A float Cast to a wider type and back is the identity.
+Result<bool> cast_pair(RuleContext &context, NodeId n) {
+  const NodeId inner = context.producer(context.input(n, 0), "Cast");
+  if (!inner.valid()) return false;
+  const ElementType from = context.type(context.input(inner, 0)).element, middle = context.type(context.output(inner)).element,
+                    to = context.type(context.output(n)).element;
+  const bool widens = (is_float(from) && bit_width(from) <= 16 && (middle == ElementType::kFloat32 || middle == ElementType::kFloat64)) ||
+                      (from == ElementType::kFloat32 && middle == ElementType::kFloat64) ||
+                      (is_integer(from) && is_integer(middle) && is_signed_integer(middle) && bit_width(middle) > bit_width(from)) ||
+                      (from == ElementType::kBool && (is_integer(middle) || is_float(middle)));
+  if (from != to || !widens) return false;
+  return forward(context, n, "identity.cast_pair", context.input(inner, 0));
+}
+
+constexpr Rule kRules[] = {
+    {"identity.identity", NumericsClass::kExact, "Identity", "Identity(x) -> x", "x is not both an input and the model's output", identity},
+    {"identity.dropout", NumericsClass::kExact, "Dropout", "Dropout(x) -> x", "inference: no training_mode, mask unused", dropout},
+    {"identity.same", NumericsClass::kExact, "Cast CastLike Reshape Flatten Squeeze Unsqueeze Expand Tile Slice Pad Concat",
+     "a view or cast whose result has the operand's type and shape -> the operand",
+     "the element order is kept: no negative step, no padding; dims equal for every value of the symbols", same},
+    {"identity.one_operand", NumericsClass::kExact, "Concat Sum Max Min Mean", "Concat(x), Sum(x), Max(x), Min(x), Mean(x) -> x",
+     "one operand", one_operand},
+    {"identity.neutral", NumericsClass::kExact, "Add Sub Mul Div", "x - 0, x * 1, x / 1, x + (-0), integer x + 0 -> x",
+     "the constant does not broadcast x to a larger shape; a float x + (+0) stays, since -0 + 0 is +0", neutral},
+    {"identity.transpose_nothing", NumericsClass::kExact, "Transpose", "Transpose with the identity permutation -> the operand", "always",
+     transpose_nothing},
+    {"identity.transpose_pair", NumericsClass::kExact, "Transpose", "Transpose(Transpose(x)) -> one Transpose", "always", transpose_pair},
+    {"identity.cast_pair", NumericsClass::kExact, "Cast", "Cast to a wider type and back -> x", "the middle type holds every value exactly",
+     cast_pair},
+};
+
+}  // namespace
+
+std::span<const Rule> identity_rules() { return kRules; }
+
+}  // namespace optc
