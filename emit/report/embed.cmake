@@ -1,0 +1,11 @@
+# Writes the page as a C++ string. String literals are limited in length, so it becomes several that the compiler joins.
+file(READ ${INPUT} text)
+string(LENGTH "${text}" length)
+set(parts "")
+set(at 0)
+while(at LESS length)
+  string(SUBSTRING "${text}" ${at} 8000 part)
+  string(APPEND parts "R\"optc(${part})optc\"\n")
+  math(EXPR at "${at} + 8000")
+endwhile()
+file(WRITE ${OUTPUT} "#pragma once\nnamespace optc {\ninline constexpr char kDiffPage[] =\n${parts};\n}  // namespace optc\n")
