@@ -6,6 +6,7 @@
   X(binary) \
   X(cast) \
   X(conv) \
+  X(fused_attention) \
   X(gather) \
   X(index) \
   X(pool) \
