@@ -146,7 +146,8 @@ TEST(RuntimeConv, SelectionFollowsTheShape) {
   };
   EXPECT_EQ(algorithm(56, 64, 3, 1, 1, false), OPTC_CONV_WINOGRAD4);
   EXPECT_EQ(algorithm(56, 64, 3, 1, 1, true), OPTC_CONV_WINOGRAD2);
-  EXPECT_EQ(algorithm(14, 256, 3, 1, 1, false), OPTC_CONV_WINOGRAD4);
+  EXPECT_EQ(algorithm(28, 128, 3, 1, 1, false), OPTC_CONV_WINOGRAD4);
+  EXPECT_EQ(algorithm(14, 256, 3, 1, 1, false), OPTC_CONV_WINOGRAD2);
   EXPECT_EQ(algorithm(7, 512, 3, 1, 1, false), OPTC_CONV_WINOGRAD2);
   EXPECT_EQ(algorithm(56, 64, 3, 2, 1, false), OPTC_CONV_DIRECT);
   EXPECT_EQ(algorithm(56, 64, 1, 1, 1, false), OPTC_CONV_GEMM);

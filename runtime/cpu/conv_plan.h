@@ -47,7 +47,7 @@ constexpr OptcConvAlgorithm optc_conv_algorithm(const OptcConvShape &s, bool str
                         s.c >= 32 && s.oc >= 32;
   if (!winograd) return OPTC_CONV_DIRECT;
   const int64_t oh = optc_conv_oh(s), ow = optc_conv_ow(s);
-  if (!strict && 36 * 4 * s.c * s.oc <= 10000000 && (s.h == 0 || (oh >= 12 && ow >= 8))) return OPTC_CONV_WINOGRAD4;
+  if (!strict && 36 * 4 * s.c * s.oc <= 6000000 && (s.h == 0 || (oh >= 12 && ow >= 8))) return OPTC_CONV_WINOGRAD4;
   return s.h == 0 || (oh >= 4 && ow >= 4) ? OPTC_CONV_WINOGRAD2 : OPTC_CONV_DIRECT;
 }
 
@@ -145,7 +145,7 @@ constexpr OptcWinograd optc_winograd_plan(const OptcConvShape &s, int64_t m) {
   p.block = optc_ceil_div(p.tiles, p.block_tasks);
   // Few blocks: columns are divided too, though each part transforms the inputs again.
   p.oc_tasks = p.block_tasks >= 4 ? 1 : optc_clamp(s.oc / 128, 1, 4 / p.block_tasks);
-  p.scratch_floats = p.a * p.a * p.block * (s.c + s.oc) + 64;
+  p.scratch_floats = p.a * p.a * p.block * (optc_round_up(s.c, 16) + optc_round_up(s.oc, 16)) + 64;
   p.prefetch = p.a * p.a * s.c * s.oc * 4 > 1000000;
   return p;
 }

@@ -30,7 +30,7 @@ OPTC_INLINE void depthwise_pixels(const float *in, int64_t in_row, int64_t pixel
 }
 
 // One output row, the channels from `column` on (n of them).
-template <class Shape, class Sink>
+template <bool Full, class Shape, class Sink>
 OPTC_INLINE void depthwise_row(const OptcConvShape &s, const float *image, const ConvSource &x, int64_t y,
                                const float *packed, int64_t row, int64_t column, int n, const Sink &sink) {
   constexpr OptcConvShape k = Shape::kShape;
@@ -61,12 +61,9 @@ OPTC_INLINE void depthwise_row(const OptcConvShape &s, const float *image, const
   int64_t ox = x0;
   constexpr int T = OPTC_VW == 16 ? 8 : 4;
   for (; ox + T <= x1; ox += T)
-    depthwise_pixels<T, KW>(in + (ox * k.sw - k.pad_left) * x.pixel, in_row, x.pixel, k.sw, k.dw, rows, k.kw, weights,
-                            s.c, row + ox, column, n, sink);
-  for (; ox < x1; ++ox)
-    depthwise_pixels<1, KW>(in + (ox * k.sw - k.pad_left) * x.pixel, in_row, x.pixel, k.sw, k.dw, rows, k.kw, weights,
-                            s.c, row + ox, column, n, sink);
-  for (ox = x1; ox < ow; ++ox) edge(ox);
+    depthwise_pixels<T, Full ? KW : 0>(in + (ox * k.sw - k.pad_left) * x.pixel, in_row, x.pixel, k.sw, k.dw, rows, k.kw,
+                                       weights, s.c, row + ox, column, n, sink);
+  for (; ox < ow; ++ox) edge(ox);
 }
 
 // Task t of optc_depthwise_tasks(s). x must be NHWC (channel stride 1); weights by optc_depthwise_pack.
@@ -79,8 +76,8 @@ static OPTC_KERNEL void conv_depthwise(const OptcConvShape &s, int64_t t, const 
   for (int64_t y = oh * band / row_tasks; y < oh * (band + 1) / row_tasks; ++y) {
     const int64_t row = (image * oh + y) * ow;
     int64_t c = 0;
-    for (; c + OPTC_VW <= s.c; c += OPTC_VW) depthwise_row<Shape>(s, in, x, y, packed, row, c, OPTC_VW, sink);
-    if (c < s.c) depthwise_row<Shape>(s, in, x, y, packed, row, c, int(s.c - c), sink);
+    for (; c + OPTC_VW <= s.c; c += OPTC_VW) depthwise_row<true, Shape>(s, in, x, y, packed, row, c, OPTC_VW, sink);
+    if (c < s.c) depthwise_row<false, Shape>(s, in, x, y, packed, row, c, int(s.c - c), sink);
   }
 }
 #endif  // OPTC_CPU_DEPTHWISE_H

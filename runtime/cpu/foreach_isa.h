@@ -15,6 +15,7 @@
 #endif
 #define OPTC_FOREACH_ISA_H
 
+#include "runtime/cpu/attention_plan.h"
 #include "runtime/cpu/conv_plan.h"
 #include "runtime/cpu/gemm_plan.h"  // plans and layouts: outside the namespaces, the same for all of them
 #include "runtime/cpu/isa.h"

@@ -231,9 +231,9 @@ OPTC_INLINE vf pow(vf x, vf y) {
 OPTC_INLINE float pow(float x, float y) { return pow(splat(x), splat(y))[0]; }
 
 OPTC_SCALAR1(exp)
-OPTC_SCALAR1(expm1) OPTC_SCALAR1(log) OPTC_SCALAR1(log1p) OPTC_SCALAR1(tanh) OPTC_SCALAR1(sigmoid) OPTC_SCALAR1(erf)
-    OPTC_SCALAR1(softplus) OPTC_SCALAR1(silu) OPTC_SCALAR1(gelu) OPTC_SCALAR1(gelu_tanh) OPTC_SCALAR1(sin)
-        OPTC_SCALAR1(cos)
+OPTC_SCALAR1(expm1)
+OPTC_SCALAR1(log) OPTC_SCALAR1(log1p) OPTC_SCALAR1(tanh) OPTC_SCALAR1(sigmoid) OPTC_SCALAR1(erf) OPTC_SCALAR1(softplus)
+    OPTC_SCALAR1(silu) OPTC_SCALAR1(gelu) OPTC_SCALAR1(gelu_tanh) OPTC_SCALAR1(sin) OPTC_SCALAR1(cos)
 #undef OPTC_SCALAR1
 
 #define OPTC_LIBM(name)                                    \
@@ -241,17 +241,17 @@ OPTC_SCALAR1(expm1) OPTC_SCALAR1(log) OPTC_SCALAR1(log1p) OPTC_SCALAR1(tanh) OPT
   OPTC_INLINE float name(float x) { return ::name##f(x); } \
   OPTC_INLINE vd name(vd x) { return map<::name>(x); }     \
   OPTC_INLINE double name(double x) { return ::name(x); }
-            OPTC_LIBM(tan) OPTC_LIBM(asin) OPTC_LIBM(acos) OPTC_LIBM(atan) OPTC_LIBM(sinh) OPTC_LIBM(cosh)
-                OPTC_LIBM(asinh) OPTC_LIBM(acosh) OPTC_LIBM(atanh)
+        OPTC_LIBM(tan) OPTC_LIBM(asin) OPTC_LIBM(acos) OPTC_LIBM(atan) OPTC_LIBM(sinh) OPTC_LIBM(cosh) OPTC_LIBM(asinh)
+            OPTC_LIBM(acosh) OPTC_LIBM(atanh)
 #undef OPTC_LIBM
 #define OPTC_LIBM_DOUBLE(name)                         \
   OPTC_INLINE vd name(vd x) { return map<::name>(x); } \
   OPTC_INLINE double name(double x) { return ::name(x); }
-                    OPTC_LIBM_DOUBLE(exp) OPTC_LIBM_DOUBLE(expm1) OPTC_LIBM_DOUBLE(log) OPTC_LIBM_DOUBLE(log1p)
-                        OPTC_LIBM_DOUBLE(tanh) OPTC_LIBM_DOUBLE(erf) OPTC_LIBM_DOUBLE(sin) OPTC_LIBM_DOUBLE(cos)
-                            OPTC_LIBM_DOUBLE(floor) OPTC_LIBM_DOUBLE(ceil) OPTC_LIBM_DOUBLE(trunc)
+                OPTC_LIBM_DOUBLE(exp) OPTC_LIBM_DOUBLE(expm1) OPTC_LIBM_DOUBLE(log) OPTC_LIBM_DOUBLE(log1p)
+                    OPTC_LIBM_DOUBLE(tanh) OPTC_LIBM_DOUBLE(erf) OPTC_LIBM_DOUBLE(sin) OPTC_LIBM_DOUBLE(cos)
+                        OPTC_LIBM_DOUBLE(floor) OPTC_LIBM_DOUBLE(ceil) OPTC_LIBM_DOUBLE(trunc)
 #undef OPTC_LIBM_DOUBLE
-                                OPTC_INLINE double round_even(double x) {
+                            OPTC_INLINE double round_even(double x) {
   return ::nearbyint(x);
 }
 OPTC_INLINE vd round_even(vd x) { return map<::nearbyint>(x); }

@@ -43,57 +43,61 @@ struct WinogradTransform<4> {
   }
 };
 
-// Inputs of one tile, OPTC_VW channels (n valid), to v[i * step] for the a * a products. (y, x): the tile's first
-// input, may lie outside.
-template <int M, bool Inside>
-OPTC_INLINE void winograd_input(const OptcConvShape &s, const ConvSource &src, const float *image, int64_t y, int64_t x,
-                                int64_t c, int n, float *v, int64_t step) {
+// OPTC_VW channels of one tile: in[i * row_step + j * column_step] to v[(i * a + j) * step].
+template <int M>
+static OPTC_KERNEL void winograd_input(const float *in, int64_t row_step, int64_t column_step, float *v, int64_t step) {
   constexpr int A = M + 2;
   vf t[A][A];
   OPTC_UNROLL for (int j = 0; j < A; ++j) {
     vf d[A], o[A];
-    OPTC_UNROLL for (int i = 0; i < A; ++i) {
-      const bool inside = Inside || (y + i >= 0 && y + i < s.h && x + j >= 0 && x + j < s.w);
-      d[i] = inside ? load_n(image + (y + i) * src.row + (x + j) * src.pixel + c, n) : vf{};
-    }
+    OPTC_UNROLL for (int i = 0; i < A; ++i) d[i] = load(in + i * row_step + j * column_step);
     WinogradTransform<M>::input(d, o);
     OPTC_UNROLL for (int i = 0; i < A; ++i) t[i][j] = o[i];
   }
   OPTC_UNROLL for (int i = 0; i < A; ++i) {
     vf o[A];
     WinogradTransform<M>::input(t[i], o);
-    OPTC_UNROLL for (int j = 0; j < A; ++j) store_n(v + (i * A + j) * step, o[j], n);
+    OPTC_UNROLL for (int j = 0; j < A; ++j) store(v + (i * A + j) * step, o[j]);
   }
 }
 
+// The inputs of tiles [t0, t1). Rows of v are `ldv` floats, a multiple of OPTC_VW: what lies beyond c is written and
+// never read.
 template <int M>
 static OPTC_KERNEL void winograd_inputs(const OptcConvShape &s, const OptcWinograd &p, const ConvSource &src,
-                                        int64_t t0, int64_t t1, float *v) {
+                                        int64_t t0, int64_t t1, float *v, int64_t ldv) {
   constexpr int A = M + 2;
-  const int64_t step = p.block * s.c, map = p.tile_rows * p.tile_cols;
-  for (int64_t t = t0; t < t1; ++t, v += s.c) {
-    const float *image = src.p + t / map * src.image;
+  const int64_t step = p.block * ldv, map = p.tile_rows * p.tile_cols;
+  for (int64_t t = t0; t < t1; ++t, v += ldv) {
     const int64_t y = t % map / p.tile_cols * M - s.pad_top, x = t % p.tile_cols * M - s.pad_left;
+    const float *in = src.p + t / map * src.image + y * src.row + x * src.pixel;
     const bool inside = y >= 0 && y + A <= s.h && x >= 0 && x + A <= s.w;
-    int64_t c = 0;
-    if (inside) {
-      for (; c + OPTC_VW <= s.c; c += OPTC_VW) winograd_input<M, true>(s, src, image, y, x, c, OPTC_VW, v + c, step);
-      if (c < s.c) winograd_input<M, true>(s, src, image, y, x, c, int(s.c - c), v + c, step);
-    } else {
-      for (; c < s.c; c += OPTC_VW)
-        winograd_input<M, false>(s, src, image, y, x, c, int(optc_clamp(s.c - c, 0, OPTC_VW)), v + c, step);
+    for (int64_t c = 0; c < s.c; c += OPTC_VW) {
+      if (inside && c + OPTC_VW <= s.c) {
+        winograd_input<M>(in + c, src.row, src.pixel, v + c, step);
+        continue;
+      }
+      float patch[A * A * OPTC_VW];
+      const int n = int(optc_clamp(s.c - c, 0, OPTC_VW));
+      for (int i = 0; i < A; ++i)
+        for (int j = 0; j < A; ++j) {
+          const bool present = y + i >= 0 && y + i < s.h && x + j >= 0 && x + j < s.w;
+          store(patch + (i * A + j) * OPTC_VW, present ? load_n(in + i * src.row + j * src.pixel + c, n) : vf{});
+        }
+      winograd_input<M>(patch, A * OPTC_VW, OPTC_VW, v + c, step);
     }
   }
 }
 
+// Outputs of one tile, n of OPTC_VW channels, from q[i * step]; `rows` x `cols` of them lie in the image.
 template <int M, class Sink>
-OPTC_INLINE void winograd_output(const float *q, int64_t step, int n, int64_t rows, int64_t cols, int64_t row,
-                                 int64_t ow, int64_t column, const Sink &sink) {
+static OPTC_KERNEL void winograd_output(const float *q, int64_t step, int n, int64_t rows, int64_t cols, int64_t row,
+                                        int64_t ow, int64_t column, const Sink &sink) {
   constexpr int A = M + 2;
   vf t[M][A];
   OPTC_UNROLL for (int j = 0; j < A; ++j) {
     vf d[A], o[M];
-    OPTC_UNROLL for (int i = 0; i < A; ++i) d[i] = load_n(q + (i * A + j) * step, n);
+    OPTC_UNROLL for (int i = 0; i < A; ++i) d[i] = load(q + (i * A + j) * step);
     WinogradTransform<M>::output(d, o);
     OPTC_UNROLL for (int i = 0; i < M; ++i) t[i][j] = o[i];
   }
@@ -104,7 +108,12 @@ OPTC_INLINE void winograd_output(const float *q, int64_t step, int n, int64_t ro
     OPTC_UNROLL for (int j = 0; j < M; ++j) store(results[i][j], o[j]);
   }
   for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < cols; ++j) sink(load(results[i][j]), row + i * ow + j, column, n);
+    for (int64_t j = 0; j < cols; ++j) {
+      if (n == OPTC_VW)
+        sink(load(results[i][j]), row + i * ow + j, column, OPTC_VW);
+      else
+        sink(load(results[i][j]), row + i * ow + j, column, n);
+    }
 }
 
 // Task t of optc_winograd_plan(s, M). scratch: plan.scratch_floats floats of the running thread. Weights by
@@ -119,17 +128,18 @@ static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, int64_t t, const C
   constexpr bool kKnown = k.n > 0 && k.h > 0 && k.w > 0;
   constexpr uint32_t kHeights = gemm_tile_heights(kKnown ? fixed.tiles : 0, fixed.block_tasks, NR);
   constexpr bool kPrefetch = fixed.prefetch;
+  constexpr int64_t kLdv = optc_round_up(k.c, 16), kLdq = optc_round_up(k.oc, 16);
   const OptcWinograd p = optc_winograd_plan(s, M);
   const int64_t block = t / p.oc_tasks, part = t % p.oc_tasks, panels = optc_ceil_div(k.oc, NR);
   const int64_t t0 = p.tiles * block / p.block_tasks, t1 = p.tiles * (block + 1) / p.block_tasks;
   const int64_t n0 = panels * part / p.oc_tasks * NR, end = panels * (part + 1) / p.oc_tasks * NR,
                 n1 = end < k.oc ? end : k.oc;
-  float *v = (float *)(((uintptr_t)scratch + 63) / 64 * 64), *q = v + A * A * p.block * k.c;
+  float *v = (float *)(((uintptr_t)scratch + 63) / 64 * 64), *q = v + A * A * p.block * kLdv;
 
-  winograd_inputs<M>(s, p, src, t0, t1, v);
+  winograd_inputs<M>(s, p, src, t0, t1, v, kLdv);
   for (int i = 0; i < A * A; ++i) {
-    const StridedRows rows = {v + i * p.block * k.c, k.c};
-    const StoreRows store_products = {q + i * p.block * k.oc, k.oc};
+    const StridedRows rows = {v + i * p.block * kLdv, kLdv};
+    const StoreRows store_products = {q + i * p.block * kLdq, kLdq};
     for (int64_t n = n0; n < n1; n += NR)
       gemm_panel<NR, kHeights, kPrefetch>(rows, packed + (i * panels * NR + n) * k.c, 0, t1 - t0, n, n1, 0, k.c, true,
                                           true, nullptr, 0, store_products);
@@ -139,11 +149,9 @@ static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, int64_t t, const C
     const int64_t y = tile % map / p.tile_cols * M, x = tile % p.tile_cols * M;
     const int64_t rows = optc_clamp(p.oh - y, 0, M), cols = optc_clamp(p.ow - x, 0, M),
                   row = (tile / map * p.oh + y) * p.ow + x;
-    const float *from = q + (tile - t0) * k.oc;
-    int64_t c = n0;
-    for (; c + OPTC_VW <= n1; c += OPTC_VW)
-      winograd_output<M>(from + c, p.block * k.oc, OPTC_VW, rows, cols, row, p.ow, c, sink);
-    if (c < n1) winograd_output<M>(from + c, p.block * k.oc, int(n1 - c), rows, cols, row, p.ow, c, sink);
+    const float *from = q + (tile - t0) * kLdq;
+    for (int64_t c = n0; c < n1; c += OPTC_VW)
+      winograd_output<M>(from + c, p.block * kLdq, int(optc_clamp(n1 - c, 0, OPTC_VW)), rows, cols, row, p.ow, c, sink);
   }
 }
 #endif  // OPTC_CPU_WINOGRAD_H
