@@ -9,10 +9,14 @@
   X(fused_attention) \
   X(gather) \
   X(index) \
+  X(matmul) \
   X(pool) \
+  X(quantize) \
   X(recurrent) \
+  X(reduce) \
   X(resize) \
   X(select) \
   X(shape) \
   X(slice) \
+  X(softmax) \
   X(unary)

@@ -1,0 +1,154 @@
+// QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
+
+#include <cmath>
+
+#include "ops/pointwise.h"
+#include "ops/quantized.h"
+#include "ops/rows.h"
+
+namespace optc {
+
+Expr quantize_rounded(Expr rounded, Expr zero_point, ElementType to, bool saturate) {
+  if (!is_integer(to))
+    return cast(zero_point.valid() ? rounded + cast(zero_point, rounded.type()) : rounded, to, saturate);
+  const int width = bit_width(to);
+  const bool is_signed = is_signed_integer(to);
+  const double low = is_signed ? -std::pow(2.0, width - 1) : 0, high = std::pow(2.0, is_signed ? width - 1 : width) - 1;
+  if (zero_point.valid()) rounded = rounded + cast(zero_point, rounded.type());
+  rounded = minimum(maximum(rounded, rounded.constant(low)), rounded.constant(high));
+  return cast(rounded, ElementType::kInt32);
+}
+
+namespace {
+
+// Where the scale (or zero point) of an element lies: one for all, one an index of the axis, or one a block along the
+// axis.
+Expr of_element(BuildContext &c, NestBuilder &nest, size_t input, const std::vector<Dim> &at) {
+  const Shape shape = c.shape(input);
+  const int64_t rank = static_cast<int64_t>(at.size());
+  int64_t axis = c.node().int_or("axis", 1);
+  if (axis < 0) axis += rank;
+  if (shape.empty() || (shape.size() == 1 && shape[0].is(1))) {
+    if (c.constant(input)) return c.operand(nest, input, at, Shape());
+    return nest.load(c.input(input), std::vector<Dim>(shape.size()));
+  }
+  if (shape.size() == 1 && at.size() != 1) return nest.load(c.input(input), {at[static_cast<size_t>(axis)]});
+  const int64_t block = c.node().int_or("block_size", 0);
+  if (block > 0) {
+    std::vector<Dim> index = at;
+    index[static_cast<size_t>(axis)] = floor_div(index[static_cast<size_t>(axis)], block);
+    return nest.load(c.input(input), index);
+  }
+  return nest.load(c.input(input), {at[static_cast<size_t>(axis)]});
+}
+
+Status check_parameters(InferContext &c) {
+  if (!c.has_shape(0) || !c.has_shape(1)) return {};
+  const Shape &x = c.shape(0), &scale = c.shape(1);
+  const int64_t block = c.node().int_or("block_size", 0);
+  if (scale.empty() || (scale.size() == 1 && scale[0].is(1) && block == 0)) return {};
+  OPTC_ASSIGN(const int64_t axis, c.axis(c.node().int_or("axis", 1), c.rank(0)));
+  const size_t a = static_cast<size_t>(axis);
+  if (block > 0) {
+    if (scale.size() != x.size()) return c.invalid("the scale of blocks must have the rank of the input");
+    for (size_t k = 0; k < x.size(); ++k) {
+      OPTC_ASSIGN([[maybe_unused]] Dim d,
+                  c.same(scale[k], k == a ? ceil_div(x[k], block) : x[k], "the dimensions of input and scale"));
+    }
+    return {};
+  }
+  if (scale.size() != 1) return c.invalid("the scale must be a scalar or a vector, or block_size be given");
+  OPTC_ASSIGN([[maybe_unused]] Dim d, c.same(scale[0], x[a], "the length of the scale and of the axis"));
+  return {};
+}
+
+ElementType quantized_type(const Node &node, bool has_zero_point, ElementType zero_point) {
+  if (has_zero_point) return zero_point;
+  const int64_t given = node.int_or("output_dtype", 0);
+  return given ? static_cast<ElementType>(given) : ElementType::kUInt8;
+}
+
+Status infer_quantize(InferContext &c) {
+  OPTC_TRY(check_parameters(c));
+  c.set(0, Type::tensor(quantized_type(c.node(), c.has_input(2), c.element(2)), c.input(0).shape));
+  return {};
+}
+Status build_quantize(BuildContext &c) {
+  const ElementType to = c.output_type(0).element;
+  const Shape shape = c.output_shape(0);
+  const bool saturate = c.node().int_or("saturate", 1) != 0;
+  // The quotient is rounded to the precision of the division: that of the scale, or as the attribute says.
+  ElementType precision = static_cast<ElementType>(c.node().int_or("precision", 0));
+  if (precision == ElementType::kUndefined) precision = c.input_type(1).element;
+  if (precision == ElementType::kFloat8E8M0) precision = ElementType::kFloat32;
+  NestBuilder nest(c, c.node().op);
+  const std::vector<Dim> at = nest.outer(shape);
+  const Expr scale = cast(of_element(c, nest, 1, at), compute_type(precision));
+  Expr y = cast(nest.load(c.input(0), at), scale.type()) / scale;
+  y = cast(cast(y, precision), compute_type(precision));
+  if (is_integer(to)) y = apply(ScalarOp::kRound, y);
+  const Expr zero_point = c.has_input(2) && is_integer(to) ? of_element(c, nest, 2, at) : Expr();
+  nest.store(c.output(0), at, quantize_rounded(y, zero_point, to, saturate));
+  nest.finish();
+  return {};
+}
+
+Status infer_dequantize(InferContext &c) {
+  OPTC_TRY(check_parameters(c));
+  const int64_t given = c.node().int_or("output_dtype", 0);
+  c.set(0, Type::tensor(given ? static_cast<ElementType>(given) : c.element(1), c.input(0).shape));
+  return {};
+}
+Status build_dequantize(BuildContext &c) {
+  NestBuilder nest(c, c.node().op);
+  const std::vector<Dim> at = nest.outer(c.output_shape(0));
+  Expr x = nest.load(c.input(0), at);
+  if (c.has_input(2)) x = x - of_element(c, nest, 2, at);
+  const Expr scale = of_element(c, nest, 1, at);
+  nest.store(c.output(0), at, cast(x, scale.type()) * scale);
+  nest.finish();
+  return {};
+}
+
+Status infer_dynamic(InferContext &c) {
+  c.set(0, Type::tensor(ElementType::kUInt8, c.input(0).shape));
+  c.set_tensor(1, ElementType::kFloat32, {});
+  c.set_tensor(2, ElementType::kUInt8, {});
+  return {};
+}
+Status build_dynamic(BuildContext &c) {
+  const Shape shape = c.shape(0);
+  const BufferId scale = c.has_output(1) ? c.output(1) : c.temporary("scale", ElementType::kFloat32, {});
+  const BufferId zero = c.has_output(2) ? c.output(2) : c.temporary("zero_point", ElementType::kUInt8, {});
+  {
+    NestBuilder nest(c, "scale and zero point");
+    const std::vector<Dim> at = nest.stage_loops(shape);
+    const Expr x = nest.load(c.input(0), at);
+    const std::vector<Expr> ends = nest.reduce_all({{Combine::kMax, x}, {Combine::kMin, x}});
+    const Expr high = maximum(ends[0], x.constant(0)), low = minimum(ends[1], x.constant(0));
+    Expr s = (high - low) / 255;
+    s = select(apply(ScalarOp::kEq, s, s.constant(0)), s.constant(1), s);
+    nest.store(scale, {}, s);
+    nest.store(zero, {}, quantize_rounded(apply(ScalarOp::kRound, -low / s), {}, ElementType::kUInt8, true));
+    nest.finish();
+  }
+  NestBuilder nest(c, "quantize");
+  const std::vector<Dim> at = nest.outer(shape);
+  const Expr x = apply(ScalarOp::kRound, nest.load(c.input(0), at) / nest.load(scale, {}));
+  nest.store(c.output(0), at, quantize_rounded(x, nest.load(zero, {}), ElementType::kUInt8, true));
+  nest.finish();
+  return {};
+}
+
+constexpr auto kForm = OpForm::kPointwise;
+const OpDef kOps[] = {
+    {"DequantizeLinear", kForm, 28, infer_dequantize, build_dequantize},
+    {"DynamicQuantizeLinear", OpForm::kReduction, 11, infer_dynamic, build_dynamic},
+    {"QuantizeLinear", kForm, 28, infer_quantize, build_quantize},
+};
+
+}  // namespace
+
+std::span<const OpDef> quantize_ops() { return kOps; }
+
+}  // namespace optc

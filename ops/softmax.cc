@@ -1,0 +1,110 @@
+// Softmax, LogSoftmax, Hardmax.
+
+#include "ops/pointwise.h"
+#include "ops/rows.h"
+
+namespace optc {
+namespace {
+
+Status infer_softmax(InferContext &c) {
+  if (c.has_shape(0) && c.rank(0) > 0) {
+    OPTC_ASSIGN([[maybe_unused]] int64_t axis, c.axis(c.node().int_or("axis", -1), c.rank(0)));
+  }
+  c.set(0, c.input(0));
+  return {};
+}
+
+std::vector<bool> softmax_row(BuildContext &c) {
+  const int64_t rank = static_cast<int64_t>(c.shape(0).size());
+  const int64_t axis = c.node().int_or("axis", -1);
+  return rank == 0 ? std::vector<bool>() : inside_axis(static_cast<size_t>(rank), axis < 0 ? axis + rank : axis);
+}
+
+template <bool logarithmic>
+Status build(BuildContext &c) {
+  NestBuilder nest(c, c.node().op);
+  const BufferId x = c.input(0), y = c.output(0);
+  Rows rows(nest, c.shape(0), softmax_row(c));
+  const Expr highest = nest.reduce(Combine::kMax, nest.load(x, rows.open()));
+  std::vector<Dim> at = rows.open();
+  if (logarithmic) {
+    const Expr sum = nest.reduce(Combine::kSum, exponential(nest.load(x, at) - highest));
+    const Expr shift = logarithm(sum);
+    at = rows.open();
+    nest.store(y, at, nest.load(x, at) - highest - shift);
+  } else {
+    // e^(x - max) is kept, not computed twice.
+    const Expr e = exponential(nest.load(x, at) - highest);
+    const LocalId kept = nest.local_row("e", e.type(), rows.row_shape());
+    nest.store_local(kept, rows.row(at), e);
+    const Expr sum = nest.reduce(Combine::kSum, e);
+    at = rows.open();
+    nest.store(y, at, nest.load_local(kept, rows.row(at)) / sum);
+  }
+  nest.finish();
+  return {};
+}
+
+// 1 at the first largest element.
+Status build_hardmax(BuildContext &c) {
+  NestBuilder nest(c, c.node().op);
+  const BufferId x = c.input(0);
+  Rows rows(nest, c.shape(0), softmax_row(c));
+  const Expr highest = nest.reduce(Combine::kMax, nest.load(x, rows.open()));
+  std::vector<Dim> at = rows.open();
+  auto position = [&] {
+    return rows.row(at).empty() ? nest.constant(ElementType::kInt64, 0) : nest.index(rows.row(at)[0]);
+  };
+  const Expr value = nest.load(x, at);
+  const Expr hit = apply(ScalarOp::kOr, apply(ScalarOp::kEq, value, highest), apply(ScalarOp::kIsNan, value));
+  const Expr first = nest.reduce(Combine::kMin, position(), {}, hit);
+  at = rows.open();
+  nest.store(c.output(0), at, select(apply(ScalarOp::kEq, position(), first), value.constant(1), value.constant(0)));
+  nest.finish();
+  return {};
+}
+
+// Before opset 13 the input was flattened to a matrix at `axis` (default 1) and whole rows were normalized.
+Status flattened(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  const int64_t axis = graph.node(node).int_or("axis", 1);
+  const ValueId x = graph.node(node).inputs[0];
+  const Type type = graph.value(x).type;
+  if (type.has_shape() && (type.rank() == 0 || axis == type.rank() - 1 || axis == -1)) {
+    graph.set_attribute(node, "axis", int64_t{-1});
+    return {};
+  }
+  const RegionId region = graph.node(node).region;
+  const std::string base = graph.node(node).name.empty() ? graph.node(node).op : graph.node(node).name;
+  auto insert = [&](const char *op, std::vector<ValueId> inputs,
+                    std::vector<std::pair<std::string, Attribute>> attributes) {
+    const std::string name = graph.unique_name(base + "_" + op);
+    return graph.add_node(region, op, name, std::move(inputs), {{name, Type()}}, std::move(attributes), node);
+  };
+  const NodeId flat = insert("Flatten", {x}, {{"axis", axis}});
+  OPTC_TRY(infer_node(graph, flat, diagnostics));
+  const std::string op = graph.node(node).op;
+  const NodeId inner = insert(op.c_str(), {graph.node(flat).outputs[0]}, {{"axis", int64_t{-1}}});
+  OPTC_TRY(infer_node(graph, inner, diagnostics));
+  const NodeId shape = insert("Shape", {x}, {{"start", int64_t{0}}});
+  OPTC_TRY(infer_node(graph, shape, diagnostics));
+  graph.set_op(node, "Reshape");
+  graph.remove_attribute(node, "axis");
+  graph.set_attribute(node, "allowzero", int64_t{0});
+  graph.set_input(node, 0, graph.node(inner).outputs[0]);
+  graph.set_input(node, 1, graph.node(shape).outputs[0]);
+  return {};
+}
+
+constexpr VersionStep kSteps[] = {{13, flattened, nullptr}};
+
+const OpDef kOps[] = {
+    {"Hardmax", OpForm::kReduction, 13, infer_softmax, build_hardmax, kSteps},
+    {"LogSoftmax", OpForm::kReduction, 13, infer_softmax, build<true>, kSteps},
+    {"Softmax", OpForm::kReduction, 13, infer_softmax, build<false>, kSteps},
+};
+
+}  // namespace
+
+std::span<const OpDef> softmax_ops() { return kOps; }
+
+}  // namespace optc
