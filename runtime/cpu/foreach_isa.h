@@ -19,6 +19,7 @@
 #include "runtime/cpu/conv_plan.h"
 #include "runtime/cpu/gemm_plan.h"  // plans and layouts: outside the namespaces, the same for all of them
 #include "runtime/cpu/isa.h"
+#include "runtime/cpu/rnn_plan.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push

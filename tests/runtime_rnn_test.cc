@@ -1,0 +1,178 @@
+// runtime/cpu/rnn.h against ONNX's equations in double, on every instruction set of this machine.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#define OPTC_RNN_LAYERS(X)                                                                           \
+  X(0, {OPTC_LSTM, 10, 20, false, false, 0, {OPTC_SIGMOID, OPTC_TANH, OPTC_TANH}, {}, {}})           \
+  X(1, {OPTC_LSTM,                                                                                   \
+        7,                                                                                           \
+        33,                                                                                          \
+        false,                                                                                       \
+        true,                                                                                        \
+        0.7f,                                                                                        \
+        {OPTC_HARD_SIGMOID, OPTC_SOFTSIGN, OPTC_SCALED_TANH},                                        \
+        {0.2f, 0, 1.5f},                                                                             \
+        {0.5f, 0, 0.8f}})                                                                            \
+  X(2, {OPTC_GRU, 12, 16, false, false, 0, {OPTC_SIGMOID, OPTC_TANH, OPTC_TANH}, {}, {}})            \
+  X(3, {OPTC_GRU, 5, 19, true, false, 0, {OPTC_SIGMOID, OPTC_TANH, OPTC_TANH}, {}, {}})              \
+  X(4, {OPTC_RNN, 6, 24, false, false, 0, {OPTC_TANH, OPTC_TANH, OPTC_TANH}, {}, {}})                \
+  X(5, {OPTC_GRU, 5, 8, false, false, 0.9f, {OPTC_SOFTPLUS, OPTC_ELU, OPTC_TANH}, {0, 0.7f, 0}, {}}) \
+  X(6, {OPTC_RNN, 6, 9, false, false, 0, {OPTC_LEAKY_RELU, OPTC_TANH, OPTC_TANH}, {0.1f, 0, 0}, {}}) \
+  X(7, {OPTC_LSTM,                                                                                   \
+        3,                                                                                           \
+        5,                                                                                           \
+        false,                                                                                       \
+        false,                                                                                       \
+        0,                                                                                           \
+        {OPTC_AFFINE, OPTC_THRESHOLDED_RELU, OPTC_RELU},                                             \
+        {0.3f, 0.1f, 0},                                                                             \
+        {0.2f, 0, 0}})
+#define OPTC_KERNELS "tests/runtime_rnn_kernels.inc"
+#include "runtime/cpu/foreach_isa.h"
+#include "tests/runtime_isas.h"
+
+namespace {
+
+#define OPTC_LAYER(index, ...) OptcRnn __VA_ARGS__,
+const OptcRnn kLayers[] = {OPTC_RNN_LAYERS(OPTC_LAYER)};
+
+std::vector<float> random_floats(size_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
+  std::vector<float> v(n);
+  for (float &x : v) x = uniform(random);
+  return v;
+}
+
+double activate(const OptcRnn &r, int which, double x) {
+  if (r.clip > 0) x = std::fmin(std::fmax(x, -double(r.clip)), double(r.clip));
+  const double a = r.alpha[which], b = r.beta[which];
+  switch (r.activation[which]) {
+    case OPTC_SIGMOID:
+      return 1 / (1 + std::exp(-x));
+    case OPTC_TANH:
+      return std::tanh(x);
+    case OPTC_RELU:
+      return x > 0 ? x : 0;
+    case OPTC_AFFINE:
+      return a * x + b;
+    case OPTC_LEAKY_RELU:
+      return x < 0 ? a * x : x;
+    case OPTC_THRESHOLDED_RELU:
+      return x > a ? x : 0;
+    case OPTC_SCALED_TANH:
+      return a * std::tanh(b * x);
+    case OPTC_HARD_SIGMOID:
+      return std::fmin(std::fmax(a * x + b, 0), 1);
+    case OPTC_ELU:
+      return x < 0 ? a * std::expm1(x) : x;
+    case OPTC_SOFTSIGN:
+      return x / (1 + std::fabs(x));
+    case OPTC_SOFTPLUS:
+      return std::log1p(std::exp(x));
+  }
+  return x;
+}
+
+void check(int index, int layout, int64_t seq, int64_t batch, bool reverse, bool lengths, bool initial,
+           bool peepholes) {
+  const OptcRnn &r = kLayers[index];
+  const int64_t H = r.hidden, gates = optc_rnn_gates(r), all = gates * H;
+  const auto x = random_floats(seq * batch * r.input, 1), w = random_floats(all * r.input, 2),
+             rec = random_floats(all * H, 3);
+  const auto b = random_floats(2 * all, 4), h0 = random_floats(batch * H, 5), c0 = random_floats(batch * H, 6),
+             p = random_floats(3 * H, 7);
+  std::vector<int32_t> length(batch, int32_t(seq));
+  if (lengths)
+    for (int64_t i = 0; i < batch; ++i) length[i] = int32_t((i * 3 + 1) % (seq + 1));
+  const auto at = [&](int64_t t, int64_t i) { return layout ? i * seq + t : t * batch + i; };
+
+  std::vector<double> y(seq * batch * H, 0), h(h0.begin(), h0.end()), c(c0.begin(), c0.end());
+  if (!initial) h.assign(batch * H, 0), c.assign(batch * H, 0);
+  for (int64_t i = 0; i < batch; ++i)
+    for (int64_t s = 0; s < length[i]; ++s) {
+      const int64_t t = reverse ? length[i] - 1 - s : s;
+      double *hi = &h[i * H], *ci = &c[i * H];
+      const auto input = [&](int64_t g, int64_t u) {
+        double v = b[g * H + u];
+        for (int64_t k = 0; k < r.input; ++k) v += double(x[at(t, i) * r.input + k]) * w[(g * H + u) * r.input + k];
+        return v;
+      };
+      const auto recurrent = [&](int64_t g, int64_t u, const double *from) {
+        double v = b[all + g * H + u];
+        for (int64_t k = 0; k < H; ++k) v += from[k] * rec[(g * H + u) * H + k];
+        return v;
+      };
+      std::vector<double> next(hi, hi + H), reset(H);
+      if (r.kind == OPTC_GRU)
+        for (int64_t u = 0; u < H; ++u) reset[u] = activate(r, 0, input(1, u) + recurrent(1, u, hi));
+      for (int64_t u = 0; u < H; ++u) {
+        if (r.kind == OPTC_RNN) {
+          next[u] = activate(r, 0, input(0, u) + recurrent(0, u, hi));
+        } else if (r.kind == OPTC_GRU) {
+          const double z = activate(r, 0, input(0, u) + recurrent(0, u, hi));
+          double fresh;
+          if (r.linear_before_reset) {
+            fresh = input(2, u) + reset[u] * recurrent(2, u, hi);
+          } else {
+            std::vector<double> rh(H);
+            for (int64_t k = 0; k < H; ++k) rh[k] = reset[k] * hi[k];
+            fresh = input(2, u) + recurrent(2, u, rh.data());
+          }
+          fresh = activate(r, 1, fresh);
+          next[u] = (1 - z) * fresh + z * hi[u];
+        } else {
+          const double gi = activate(r, 0, input(0, u) + recurrent(0, u, hi) + (peepholes ? p[u] * ci[u] : 0));
+          const double gf =
+              r.input_forget
+                  ? 1 - gi
+                  : activate(r, 0, input(2, u) + recurrent(2, u, hi) + (peepholes ? p[2 * H + u] * ci[u] : 0));
+          const double gc = activate(r, 1, input(3, u) + recurrent(3, u, hi));
+          ci[u] = gf * ci[u] + gi * gc;
+          const double go = activate(r, 0, input(1, u) + recurrent(1, u, hi) + (peepholes ? p[H + u] * ci[u] : 0));
+          next[u] = go * activate(r, 2, ci[u]);
+        }
+      }
+      for (int64_t u = 0; u < H; ++u) hi[u] = y[at(t, i) * H + u] = next[u];
+    }
+
+  std::vector<float> pw(optc_gemm_packed_floats(all, r.input) + 64), pr(optc_rnn_packed_r_floats(r) + 64),
+      pb(optc_rnn_packed_bias_floats(r));
+  optc_rnn_pack_w(r, w.data(), pw.data());
+  optc_rnn_pack_r(r, rec.data(), pr.data());
+  optc_rnn_pack_bias(r, b.data(), pb.data());
+  for (const auto &f : OPTC_ISA_FUNCTIONS(run_rnn)) {
+    const size_t room = optc_rnn_scratch_floats(r), guard = 32;
+    std::vector<float> sums(seq * batch * all), scratch(room + guard, std::nanf("")),
+        out(seq * batch * H, std::nanf("")), yh(batch * H), yc(batch * H);
+    f.function(index, layout, seq, batch, reverse, lengths ? length.data() : nullptr, x.data(), pw.data(), pr.data(),
+               pb.data(), initial ? h0.data() : nullptr, initial ? c0.data() : nullptr, peepholes ? p.data() : nullptr,
+               sums.data(), scratch.data(), H, out.data(), yh.data(), yc.data());
+    for (size_t i = 0; i < guard; ++i) ASSERT_TRUE(std::isnan(scratch[room + i])) << "scratch overrun";
+    for (size_t i = 0; i < out.size(); ++i)
+      ASSERT_NEAR(out[i], y[i], 3e-6) << "layer " << index << " y at " << i << " on " << f.isa;
+    for (size_t i = 0; i < yh.size(); ++i) {
+      ASSERT_NEAR(yh[i], h[i], 3e-6) << "layer " << index << " h at " << i << " on " << f.isa;
+      if (r.kind == OPTC_LSTM) {
+        ASSERT_NEAR(yc[i], c[i], 3e-6) << "layer " << index << " c at " << i << " on " << f.isa;
+      }
+    }
+  }
+}
+
+TEST(RuntimeRnn, AgreesWithTheEquations) {
+  for (int index = 0; index < int(std::size(kLayers)); ++index)
+    for (int layout : {0, 1})
+      for (bool reverse : {false, true})
+        for (bool lengths : {false, true}) {
+          check(index, layout, 6, 3, reverse, lengths, reverse, index == 0 || index == 7);
+          check(index, layout, 3, 35, reverse, lengths, !reverse, false);
+          check(index, layout, 5, 1, reverse, lengths, true, index == 1);
+          if (HasFatalFailure()) return;
+        }
+}
+
+}  // namespace
