@@ -10,4 +10,15 @@ namespace optc {
 // B[k][n] at element offset + k * row_stride + n * column_stride of an f32 constant, in the panels of runtime/cpu/gemm_plan.h.
 Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride);
 
+// Weights [M, C/g, kh, kw] of a convolution (a 1-D one has kh = 1), for one of the algorithms of runtime/cpu/conv_plan.h.
+struct ConvolutionShape {
+  int64_t height = 0, width = 0;  // of the input; 0: not known
+  int64_t channels = 0, filters = 0, groups = 1;
+  int64_t kernel[2] = {1, 1}, strides[2] = {1, 1}, dilations[2] = {1, 1}, pads_begin[2] = {0, 0}, pads_end[2] = {0, 0};
+};
+enum class ConvolutionAlgorithm : uint8_t { kGemm, kDirect, kDepthwise, kWinograd2, kWinograd4 };
+// The algorithm that runtime/cpu's rule chooses; `strict` refuses F(4,3).
+ConvolutionAlgorithm convolution_algorithm(const ConvolutionShape &shape, bool strict);
+Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape, ConvolutionAlgorithm algorithm);
+
 }  // namespace optc

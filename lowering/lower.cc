@@ -17,6 +17,8 @@ Result<Program> lower(const Graph &graph, const LoweringOptions &options, Loweri
 Status lower_program(Program &program, const LoweringOptions &options, LoweringReport &report, Diagnostics &diagnostics) {
   report.kernels_before = static_cast<int64_t>(program.order.size());
   tidy(program);
+  // Before fusion: whether a chain fits behind a convolution depends on how its tensors lie.
+  if (options.channels_last) choose_layout(program);
   if (options.fuse) {
     // Each round can open the way for the next: an epilogue makes the merged kernel's reader a candidate. Every merge removes a
     // kernel, so this ends.
@@ -29,7 +31,6 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   }
   remove_dead_kernels(program);
   OPTC_TRY(verify(program, diagnostics));
-  if (options.channels_last) choose_layout(program);
   choose_strategies(program, options);
   remove_dead_kernels(program);
   place_buffers(program);

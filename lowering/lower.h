@@ -1,8 +1,8 @@
 #pragma once
 // lowering/: Graph -> Program that is ready to be emitted. Starts from the unfused Program of ops/build and
 //   1. tidies: loops of extent 1 vanish, views are read through                       (fusion/tidy.cc)
-//   2. fuses producers into consumers, and consumers into epilogues                   (fusion/)
-//   3. chooses the storage order of spatial tensors: channels last                    (layout/)
+//   2. chooses the storage order of spatial tensors: channels last                    (layout/)
+//   3. fuses producers into consumers, and consumers into epilogues                   (fusion/)
 //   4. chooses a strategy for each kernel and lays out constants for it               (contraction/)
 //   5. places temporaries in one arena                                                (buffers/)
 // There is one lowered Program for each target.

@@ -191,12 +191,29 @@ std::optional<ConvolutionView> convolution_view(const Program &program, const Ke
   return view;
 }
 
-bool epilogue_is_row_wise(const Program &program, const Kernel &kernel, const DimSymbol *n) {
+std::vector<Loop> column_loops(const LoopNest &nest) {
+  std::vector<Loop> loops;
+  const Contraction &c = *nest.contraction;
+  if (c.kind == ContractionKind::kConvolution && c.batch.size() > 1) gather(nest, {c.batch[1]}, loops);
+  gather(nest, c.n, loops);
+  return loops;
+}
+
+bool epilogue_is_row_wise(const Program &program, const Kernel &kernel) {
   const LoopNest *nest = kernel.nest();
   if (!nest || !nest->contraction) return false;
+  const std::vector<Loop> columns = column_loops(*nest);
   auto good = [&](const Buffer &buffer, const std::vector<Dim> &index) {
-    const auto part = affine_in(linear_offset(buffer, index), n);
-    return part && (part->coefficient.is(0) || part->coefficient.is(1));
+    Dim rest = linear_offset(buffer, index);
+    std::vector<Dim> strides;
+    for (const Loop &l : columns) {
+      const auto part = affine_in(rest, l.index);
+      if (!part || uses_any_loop(part->coefficient)) return false;
+      strides.push_back(part->coefficient);
+      rest = part->rest;
+    }
+    const auto stride = uniform_stride(columns, strides);
+    return stride && (stride->is(0) || stride->is(1));
   };
   for (size_t s = nest->contraction->stage + 1; s < nest->stages.size(); ++s) {
     for (const StageOutput &o : nest->stages[s].outputs) {

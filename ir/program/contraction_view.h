@@ -47,7 +47,9 @@ struct ConvolutionView {
 };
 std::optional<ConvolutionView> convolution_view(const Program &program, const Kernel &kernel);
 
-// Whether each load and store of the stages behind the summing stage is affine in n with stride 0 or 1 (vectorizable along n).
-bool epilogue_is_row_wise(const Program &program, const Kernel &kernel, const DimSymbol *n);
+// The loops over output columns of a contraction, outermost first: n of a product; group and channel of a convolution.
+std::vector<Loop> column_loops(const LoopNest &nest);
+// Whether each load and store of the stages behind the summing stage has one stride, 0 or 1, along the columns (vectorizable).
+bool epilogue_is_row_wise(const Program &program, const Kernel &kernel);
 
 }  // namespace optc

@@ -63,7 +63,7 @@ class Chooser {
       if (p_.buffer(view->b.buffer).kind == BufferKind::kConstant) return false;
     }
     if (!view->a_inner.is(1) && !view->inner.is(1)) return false;
-    if (view->n.empty() || !epilogue_is_row_wise(p_, p_.kernel(id), view->n.back().index)) return false;
+    if (!epilogue_is_row_wise(p_, p_.kernel(id))) return false;
     const Buffer &b = p_.buffer(view->b.buffer);
     bool batched = false;
     for (size_t i = 0; i < view->batch.size(); ++i) batched |= !view->b.strides[i].is(0);
@@ -82,8 +82,82 @@ class Chooser {
     return true;
   }
 
-  bool convolution(KernelId) { return false; }
-  bool attention(KernelId) { return false; }
+  bool convolution(KernelId id) {
+    const auto view = convolution_view(p_, p_.kernel(id));
+    if (!view || !is_f32(view->input) || !is_f32(view->weight) || p_.buffer(view->weight).kind != BufferKind::kConstant) return false;
+    const Contraction &info = *view->info;
+    const size_t spatial = info.kernel.size();
+    if (spatial < 1 || spatial > 2 || !view->in_channels.is_constant() || !view->out_channels.is_constant()) return false;
+    if (!view->output.valid() || !last_is_channel(view->output) || !epilogue_is_row_wise(p_, p_.kernel(id))) return false;
+    ConvolutionShape shape;
+    shape.channels = view->in_channels.value();
+    shape.filters = view->out_channels.value();
+    shape.groups = info.group;
+    auto constant = [](Dim d) { return d.is_constant() ? d.value() : 0; };
+    shape.height = spatial == 2 ? constant(view->in_spatial[0]) : 1;
+    shape.width = constant(view->in_spatial[spatial - 1]);
+    for (size_t i = 0; i < spatial; ++i) {
+      const size_t at = i + 2 - spatial;
+      shape.kernel[at] = info.kernel[i];
+      shape.strides[at] = info.strides[i];
+      shape.dilations[at] = info.dilations[i];
+      shape.pads_begin[at] = info.pads_begin[i];
+      shape.pads_end[at] = info.pads_end[i];
+    }
+    if (shape.width == 0) shape.height = 0;  // the rule knows both or neither
+    if (shape.height == 0) shape.width = 0;
+    ConvolutionAlgorithm algorithm = options_.winograd == LoweringOptions::Winograd::kOff
+                                         ? ConvolutionAlgorithm::kDirect
+                                         : convolution_algorithm(shape, options_.winograd == LoweringOptions::Winograd::kStrict);
+    if (options_.winograd == LoweringOptions::Winograd::kOff) {
+      const ConvolutionAlgorithm rule = convolution_algorithm(shape, true);
+      if (rule == ConvolutionAlgorithm::kGemm || rule == ConvolutionAlgorithm::kDepthwise) algorithm = rule;
+    }
+    static constexpr const char *kNames[] = {"conv.gemm", "conv.direct", "conv.depthwise", "conv.winograd2", "conv.winograd4"};
+    if (algorithm != ConvolutionAlgorithm::kDirect && !last_is_channel(view->input)) return false;
+    Strategy strategy;
+    strategy.name = kNames[static_cast<size_t>(algorithm)];
+    strategy.parameters = {{"c", shape.channels},         {"oc", shape.filters},          {"groups", shape.groups},
+                           {"kh", shape.kernel[0]},       {"kw", shape.kernel[1]},        {"sh", shape.strides[0]},
+                           {"sw", shape.strides[1]},      {"dh", shape.dilations[0]},     {"dw", shape.dilations[1]},
+                           {"pad_top", shape.pads_begin[0]}, {"pad_left", shape.pads_begin[1]},
+                           {"pad_bottom", shape.pads_end[0]}, {"pad_right", shape.pads_end[1]}};
+    const Buffer weight = p_.buffer(view->weight);
+    strategy.packed.push_back(packed_buffer(weight.name, pack_convolution(weight.constant, shape, algorithm)));
+    p_.kernel(id).strategy = std::move(strategy);
+    return true;
+  }
+
+  // Stored with the channel innermost (or there is but one, or one pixel).
+  bool last_is_channel(BufferId id) const {
+    const Buffer &b = p_.buffer(id);
+    if (!b.order.empty()) return b.order.back() == 1 && b.order.front() == 0;
+    if (b.shape()[1].is(1)) return true;
+    for (size_t i = 2; i < b.shape().size(); ++i)
+      if (!b.shape()[i].is(1)) return false;
+    return true;
+  }
+
+  bool attention(KernelId id) {
+    const LoopNest &nest = *p_.kernel(id).nest();
+    const Contraction &c = *nest.contraction;
+    std::vector<Loop> loops = nest.loops;
+    for (const Stage &s : nest.stages) loops.insert(loops.end(), s.loops.begin(), s.loops.end());
+    for (ScalarId operand : {c.query, c.key, c.value}) {
+      const auto view = affine_operand(p_, operand, loops);
+      if (!view || view->element != ElementType::kFloat32) return false;
+    }
+    if (c.mask.valid()) {
+      const auto view = affine_operand(p_, c.mask, loops);
+      if (!view || (view->element != ElementType::kFloat32 && view->element != ElementType::kBool)) return false;
+    }
+    if (c.scale.valid() && p_.scalars.at(c.scale).op != ScalarOp::kConstant) return false;
+    if (nest.stages.back().outputs.size() != 1) return false;
+    Strategy strategy;
+    strategy.name = "attention";
+    p_.kernel(id).strategy = std::move(strategy);
+    return true;
+  }
 
   Program &p_;
   const LoweringOptions &options_;

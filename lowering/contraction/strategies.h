@@ -2,13 +2,17 @@
 // Strategies: how each kernel is run. A strategy's name, parameters and packed constants are all that emit/ needs beside the loop nest, which
 // stays the meaning.
 //
-//   gemm               kMatMul, f32, rows of A with unit stride in k. packed = {B in the layout of runtime/cpu/gemm_plan.h} when B is a
-//                      constant without batch; else B is packed while it runs (parameter "b_constant" 0).
-//   conv.pointwise     1x1, stride 1, no padding, one group, channels last: a gemm over pixels. packed as gemm.
-//   conv.direct, conv.winograd4, conv.winograd2, conv.depthwise, conv.grouped   channels last, f32; packed as runtime/cpu/conv_plan.h says
-//   attention          runtime/cpu/attention.h
+//   gemm               kMatMul, f32, rows of A with unit stride in k; operands by gemm_view(). b_constant 1: packed[0] is B in the layout of
+//                      runtime/cpu/gemm_plan.h; b_constant 0: B is read where it lies (or packed while it runs).
+//   conv.gemm, conv.direct, conv.depthwise, conv.winograd2, conv.winograd4
+//                      kConvolution, f32, one or two spatial dims (one: height 1), operands by convolution_view(), output (and input, except
+//                      for conv.direct, which reads any strides) channels last; packed[0] is the weight as runtime/cpu/conv_plan.h lays it out.
+//                      Parameters: c, oc, groups, kh, kw, sh, sw, dh, dw, pad_top, pad_left, pad_bottom, pad_right; batch and spatial sizes are
+//                      the input buffer's dims.
+//   attention          kAttention, f32: runtime/cpu/attention.h; query, key, value, mask by affine_operand() over {b, h, i, d}, {b, h, j, d},
+//                      {b, h, j, e}, {b, h, i, j}, the loops in the order of the nest; scale and zero_masked_rows in the contraction.
 //   pointwise          one stage of stores
-//   rows               several stages over one row
+//   rows               several stages, each over at most one loop of the row
 //   loops              anything else
 //
 // "in_place" 0 forbids that the result overwrites an operand (a kernel that reads an operand after it stored).

@@ -142,7 +142,7 @@ class EpilogueFuser {
     trial.body = merged;
     if (merged.contraction) {
       const Contraction &c = *merged.contraction;
-      if (c.kind == ContractionKind::kMatMul && !c.n.empty() && !epilogue_is_row_wise(program_, trial, c.n.back())) return false;
+      if (c.kind != ContractionKind::kAttention && !epilogue_is_row_wise(program_, trial)) return false;
       if (c.kind == ContractionKind::kAttention) return false;
     } else if (!row_wise(source->stages.back(), last)) {
       return false;

@@ -21,37 +21,60 @@ class Layout {
   explicit Layout(Program &program) : p_(program), uses_(program), wanted_(program.buffers.size(), false) {}
 
   void run() {
-    // Seeds: what convolutions touch and what windows (poolings) walk over.
     for (KernelId k : p_.order) {
-      const auto view = convolution_view(p_, p_.kernel(k));
-      if (!view || !view->in_channels.is_constant() || !view->out_channels.is_constant()) continue;
+      const auto view = spatial_convolution(k);
+      if (!view) continue;
       seed(view->input);
       for (BufferId b : writes(p_, p_.kernel(k))) seed(b);
-      // The residual that an epilogue adds.
-      for (BufferId b : reads(p_, p_.kernel(k)))
-        if (p_.buffer(b).shape().size() == p_.buffer(view->input).shape().size() && b != view->weight) seed(b);
     }
-    // Spread: whatever a loop nest links with a channels-last tensor of the same rank.
     for (bool changed = true; changed;) {
       changed = false;
-      for (KernelId k : p_.order) {
-        if (!p_.kernel(k).nest()) continue;
-        std::vector<BufferId> touched = reads(p_, p_.kernel(k));
-        for (BufferId b : writes(p_, p_.kernel(k))) touched.push_back(b);
-        size_t rank = 0;
-        for (BufferId b : touched)
-          if (wanted_[b.index]) rank = p_.buffer(b).shape().size();
-        if (rank == 0) continue;
-        for (BufferId b : touched)
-          if (!wanted_[b.index] && p_.buffer(b).shape().size() == rank && seed(b)) changed = true;
-      }
+      for (KernelId k : p_.order)
+        if (p_.kernel(k).nest()) changed |= spread(*p_.kernel(k).nest());
     }
     for (size_t i = 0; i < wanted_.size(); ++i)
       if (wanted_[i]) p_.buffers[i].order = channels_last(p_.buffers[i].shape().size());
-    convert_inputs();
+    convert_borders();
   }
 
  private:
+  // Convolutions that have a channels-last strategy: one or two spatial dims, known channels, f32.
+  std::optional<ConvolutionView> spatial_convolution(KernelId k) const {
+    auto view = convolution_view(p_, p_.kernel(k));
+    if (!view || view->in_spatial.size() > 2 || !view->in_channels.is_constant() || !view->out_channels.is_constant()) return std::nullopt;
+    return view;
+  }
+
+  // Whatever a nest links element by element along batch and channel with a channels-last tensor of the same rank.
+  bool spread(const LoopNest &nest) {
+    bool changed = false;
+    for (const Stage &stage : nest.stages) {
+      for (const StageOutput &o : stage.outputs) {
+        std::vector<BufferId> stored;
+        std::vector<std::vector<Dim>> index;
+        if (o.buffer.valid()) {
+          stored.push_back(o.buffer);
+          index.push_back(o.index);
+        }
+        std::vector<ScalarId> loads;
+        collect_loads(p_, o.value, loads);
+        for (ScalarId l : loads) {
+          stored.push_back(p_.scalars.at(l).buffer);
+          index.push_back(p_.scalars.at(l).index);
+        }
+        for (size_t i = 0; i < stored.size(); ++i) {
+          if (!wanted_[stored[i].index]) continue;
+          for (size_t j = 0; j < stored.size(); ++j) {
+            if (wanted_[stored[j].index] || index[j].size() != index[i].size()) continue;
+            if (!(index[i][0] == index[j][0]) || !(index[i][1] - index[j][1]).is_constant()) continue;
+            changed |= seed(stored[j]);
+          }
+        }
+      }
+    }
+    return changed;
+  }
+
   bool seed(BufferId id) {
     const Buffer &b = p_.buffer(id);
     if (wanted_[id.index] || b.kind != BufferKind::kTemporary || !b.type.is_tensor() || b.alias.valid() ||
@@ -65,18 +88,21 @@ class Layout {
     return true;
   }
 
-  // A convolution over a row-major tensor reads a channels-last copy of it instead; several convolutions share one copy.
-  void convert_inputs() {
+  // Where a convolution meets a row-major tensor: it reads a channels-last copy (several share one), except the direct form, which
+  // copies bands of its input anyway and reads any strides; and it writes a channels-last temporary that is copied out.
+  void convert_borders() {
     std::vector<BufferId> copies(p_.buffers.size());
     std::vector<KernelId> order;
     const std::vector<KernelId> old_order = p_.order;
     for (KernelId k : old_order) {
-      const auto view = convolution_view(p_, p_.kernel(k));
-      if (view && view->in_channels.is_constant() && p_.buffer(view->input).order.empty() && !view->in_channels.is(1)) {
-        const BufferId input = view->input;
-        if (!copies[input.index].valid()) {
-          order.push_back(copy_of(input, copies[input.index]));
-        }
+      const auto view = spatial_convolution(k);
+      if (!view) {
+        order.push_back(k);
+        continue;
+      }
+      const BufferId input = view->input;
+      if (p_.buffer(input).order.empty() && !view->in_channels.is(1) && !reads_any_strides(*view)) {
+        if (!copies[input.index].valid()) order.push_back(copy_of(input, copies[input.index]));
         const BufferId copy = copies[input.index];
         ScalarSubstitution swap;
         swap.on_load = [&](const Scalar &load) {
@@ -87,26 +113,64 @@ class Layout {
         p_.kernel(k).body = std::move(nest);
       }
       order.push_back(k);
+      const BufferId output = view->output;
+      if (output.valid() && p_.buffer(output).order.empty() && !view->out_channels.is(1)) {
+        Buffer channels;
+        channels.name = p_.buffer(output).name + "_channels_last";
+        channels.type = p_.buffer(output).type;
+        channels.order = channels_last(channels.shape().size());
+        const BufferId temporary = p_.add_buffer(std::move(channels));
+        LoopNest nest = *p_.kernel(k).nest();
+        for (StageOutput &o : nest.stages.back().outputs) o.buffer = temporary;
+        p_.kernel(k).body = std::move(nest);
+        order.push_back(copy_kernel(temporary, output));
+      }
     }
     p_.order = std::move(order);
   }
 
+  // The rule of runtime/cpu/conv_plan.h: what is neither a plain product over pixels nor depthwise nor Winograd.
+  static bool reads_any_strides(const ConvolutionView &view) {
+    const Contraction &c = *view.info;
+    bool ones = true, three = view.in_spatial.size() == 2, unpadded = true;
+    for (size_t i = 0; i < c.kernel.size(); ++i) {
+      ones &= c.kernel[i] == 1;
+      three &= c.kernel[i] == 3 && c.strides[i] == 1 && c.dilations[i] == 1;
+      unpadded &= c.pads_begin[i] == 0 && c.pads_end[i] == 0;
+    }
+    const bool depthwise = c.group > 1 && view.in_channels.is(c.group);
+    const bool winograd = three && c.group == 1 && view.in_channels.value() >= 32 && view.out_channels.value() >= 32;
+    return !(ones && unpadded && c.group == 1) && !depthwise && !winograd;
+  }
+
   KernelId copy_of(BufferId input, BufferId &copy) {
     Buffer buffer;
-    const Buffer original = p_.buffer(input);
-    buffer.name = original.name + "_channels_last";
-    buffer.type = original.type;
-    buffer.order = channels_last(original.shape().size());
+    buffer.name = p_.buffer(input).name + "_channels_last";
+    buffer.type = p_.buffer(input).type;
+    buffer.order = channels_last(buffer.shape().size());
     copy = p_.add_buffer(std::move(buffer));
+    return copy_kernel(input, copy);
+  }
+
+  KernelId copy_kernel(BufferId from, BufferId to) {
     Kernel kernel;
-    kernel.name = original.name + "_to_channels_last";
+    kernel.name = p_.buffer(from).name + "_to_" + p_.buffer(to).name;
     for (char &c : kernel.name)
       if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))) c = '_';
-    kernel.note = "to channels last";
+    if (kernel.name[0] >= '0' && kernel.name[0] <= '9') kernel.name.insert(0, "k_");
+    kernel.note = p_.buffer(to).order.empty() ? "to row-major" : "to channels last";
+    if (from.index < uses_.writers.size())
+      for (KernelId k : uses_.writers[from.index]) kernel.origin = p_.kernel(k).origin;
     LoopNest nest;
-    std::vector<Dim> index(original.shape().size());
-    for (int axis : p_.buffer(copy).order) {
-      const Dim extent = original.shape()[static_cast<size_t>(axis)];
+    const Shape shape = p_.buffer(to).shape();
+    std::vector<Dim> index(shape.size(), Dim(0));
+    std::vector<int> axes = p_.buffer(to).order;
+    if (axes.empty()) {
+      axes.resize(shape.size());
+      std::iota(axes.begin(), axes.end(), 0);
+    }
+    for (int axis : axes) {
+      const Dim extent = shape[static_cast<size_t>(axis)];
       if (extent.is(1)) continue;
       const Dim counter = p_.dims->new_loop("c" + std::to_string(axis), extent);
       index[static_cast<size_t>(axis)] = counter;
@@ -114,9 +178,9 @@ class Layout {
     }
     Stage stage;
     StageOutput out;
-    out.buffer = copy;
+    out.buffer = to;
     out.index = index;
-    out.value = p_.scalars.load(input, original.element(), index);
+    out.value = p_.scalars.load(from, p_.buffer(from).element(), index);
     stage.outputs.push_back(std::move(out));
     nest.stages.push_back(std::move(stage));
     kernel.body = std::move(nest);

@@ -1,0 +1,171 @@
+// Lowered Programs compute what the unfused ones do, with fewer kernels. Both run on the evaluator; the lowered one without runtime
+// kernels, so that the loop nests that fusion made are what is tested.
+#include "lowering/lower.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "evaluate/evaluate.h"
+#include "ir/graph/text.h"
+#include "ops/build.h"
+#include "ops/registry.h"
+
+namespace optc {
+namespace {
+
+std::string said(const Diagnostics &d) {
+  std::string text;
+  for (const Diagnostic &one : d.all()) text += format(one);
+  return text;
+}
+
+Constant random_tensor(const Type &type, const DimValues &values, std::mt19937 &random) {
+  std::vector<int64_t> dims;
+  int64_t count = 1;
+  for (const Dim &d : *type.shape) {
+    dims.push_back(*evaluate(d, values));
+    count *= dims.back();
+  }
+  if (type.element == ElementType::kFloat32) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(count) * 4);
+    std::normal_distribution<float> normal;
+    for (int64_t i = 0; i < count; ++i) {
+      const float v = normal(random);
+      std::memcpy(bytes.data() + 4 * i, &v, 4);
+    }
+    return Constant::owned(type.element, dims, std::move(bytes));
+  }
+  std::vector<uint8_t> bytes(static_cast<size_t>(*storage_bytes(type.element, count)));
+  const size_t width = bytes.size() / static_cast<size_t>(count ? count : 1);
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) bytes[i * width] = static_cast<uint8_t>(random() % 3);
+  return Constant::owned(type.element, dims, std::move(bytes));
+}
+
+struct Lowered {
+  LoweringReport report;
+  Program program;
+  std::string text;
+};
+
+// Lowers the text, compares with the unfused Program at the given sizes of N and S.
+Lowered check(const std::string &text, std::vector<std::pair<int64_t, int64_t>> sizes = {{2, 5}}) {
+  Lowered result;
+  Diagnostics diagnostics;
+  Result<Graph> graph = parse_graph(text, diagnostics);
+  EXPECT_TRUE(graph.ok()) << said(diagnostics);
+  if (!graph.ok()) return result;
+  EXPECT_TRUE(infer_graph(*graph, diagnostics).ok()) << said(diagnostics);
+  Result<Program> plain = build_program(*graph, diagnostics);
+  EXPECT_TRUE(plain.ok()) << said(diagnostics);
+  if (!plain.ok()) return result;
+  Result<Program> lowered = lower(*graph, {}, result.report, diagnostics);
+  EXPECT_TRUE(lowered.ok()) << said(diagnostics);
+  if (!lowered.ok()) return result;
+  result.text = print(*lowered);
+  for (const auto &[n, s] : sizes) {
+    std::mt19937 random(3);
+    std::vector<RuntimeValue> inputs;
+    const DimValues values = [n = n, s = s](const DimSymbol &symbol) {
+      return std::optional<int64_t>(symbol.name == "N" ? n : symbol.name == "S" ? s : 3);
+    };
+    for (BufferId b : plain->inputs) inputs.push_back(RuntimeValue::of(random_tensor(plain->buffer(b).type, values, random)));
+    EvaluateOptions options;
+    options.use_runtime_kernels = false;
+    const auto want = evaluate(*plain, inputs, options, diagnostics), got = evaluate(*lowered, inputs, options, diagnostics);
+    EXPECT_TRUE(want.ok()) << said(diagnostics);
+    EXPECT_TRUE(got.ok()) << said(diagnostics) << result.text;
+    if (!want.ok() || !got.ok()) return result;
+    for (size_t o = 0; o < want->size(); ++o) {
+      const Constant &x = (*want)[o].tensor, &y = (*got)[o].tensor;
+      EXPECT_EQ(x.dims(), y.dims());
+      double worst = 0, range = 1e-30;
+      for (int64_t i = 0; i < x.count() && x.dims() == y.dims(); ++i) {
+        range = std::max(range, std::fabs(x.as_double(i)));
+        worst = std::max(worst, std::fabs(x.as_double(i) - y.as_double(i)));
+      }
+      EXPECT_LE(worst / range, 1e-5) << "output " << o << "\n" << result.text;
+    }
+  }
+  result.program = std::move(*lowered);
+  return result;
+}
+
+TEST(Lowering, ResidualBlockIsOneKernelAConvolution) {
+  const Lowered r = check(R"(graph "block" (x: f32[N,8,6,6]) -> (y) {
+    const w1: f32[8,8,3,3] = hash "a"
+    const b1: f32[8] = hash "b"
+    const w2: f32[8,8,3,3] = hash "c"
+    a: f32[N,8,6,6] = Conv(x, w1, b1) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"}
+    ra: f32[N,8,6,6] = Relu(a)
+    c: f32[N,8,6,6] = Conv(ra, w2) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"}
+    s: f32[N,8,6,6] = Add(c, ra)
+    y: f32[N,8,6,6] = Relu(s)
+  })", {{1, 1}, {2, 1}});
+  // Two convolutions and the way back to row-major.
+  EXPECT_EQ(r.report.kernels_after, 3) << r.text;
+}
+
+TEST(Lowering, DepthwiseWithStrideKeepsItsChannels) {
+  const Lowered r = check(R"(graph "dw" (x: f32[N,6,7,5]) -> (y) {
+    const w: f32[6,1,3,3] = hash "a"
+    const w1: f32[4,6,1,1] = hash "c"
+    a: f32[N,6,4,3] = Conv(x, w) {dilations = ints [1, 1], group = 6, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [2, 2], auto_pad = "NOTSET"}
+    ra: f32[N,6,4,3] = HardSwish(a)
+    c: f32[N,4,4,3] = Conv(ra, w1) {dilations = ints [1, 1], group = 1, kernel_shape = ints [1, 1], pads = ints [0, 0, 0, 0], strides = ints [1, 1], auto_pad = "NOTSET"}
+    y: f32[N,4,4,3] = Sigmoid(c)
+  })", {{1, 1}, {3, 1}});
+  EXPECT_LE(r.report.kernels_after, 4) << r.text;
+}
+
+TEST(Lowering, PointwiseChainIsOneKernel) {
+  const Lowered r = check(R"(graph "chain" (x: f32[N,S], b: f32[S]) -> (y) {
+    a: f32[N,S] = Add(x, b)
+    t: f32[N,S] = Tanh(a)
+    u: f32[N,S] = Mul(t, x)
+    y: f32[N,S] = Neg(u)
+  })", {{2, 5}, {1, 1}});
+  EXPECT_EQ(r.report.kernels_after, 1) << r.text;
+}
+
+TEST(Lowering, AValueThatIsAlsoAnOutputIsStored) {
+  const Lowered r = check(R"(graph "both" (x: f32[N,S]) -> (y, t) {
+    t: f32[N,S] = Tanh(x)
+    y: f32[N,S] = Neg(t)
+  })");
+  EXPECT_EQ(r.report.kernels_after, 2) << r.text;
+}
+
+TEST(Lowering, ViewsAreReadThrough) {
+  const Lowered r = check(R"(graph "views" (x: f32[N,S,12]) -> (y) {
+    const shape: i64[4] = [0, 0, 3, 4]
+    v: f32[N,S,3,4] = Reshape(x, shape) {allowzero = 0}
+    t: f32[N,3,S,4] = Transpose(v) {perm = ints [0, 2, 1, 3]}
+    y: f32[N,3,S,4] = Tanh(t)
+  })", {{2, 5}, {1, 3}});
+  EXPECT_EQ(r.report.kernels_after, 1) << r.text;
+}
+
+TEST(Lowering, ArenaIsWithinTenPercentOfTheBound) {
+  const Lowered r = check(R"(graph "arena" (x: f32[2,8,6,6]) -> (y) {
+    const w1: f32[8,8,3,3] = hash "a"
+    a: f32[2,8,6,6] = Conv(x, w1) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"}
+    c: f32[2,8,6,6] = Conv(a, w1) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"}
+    d: f32[2,8,6,6] = Conv(c, w1) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"}
+    s: f32[2,8,6,6] = Add(d, a)
+    y: f32[2,8,6,6] = Relu(s)
+  })");
+  ASSERT_TRUE(r.program.arena_bytes.is_constant()) << r.text;
+  EXPECT_LE(static_cast<double>(r.program.arena_bytes.value()), 1.10 * static_cast<double>(r.program.lower_bound_bytes.value()));
+  for (const Placement &p : r.program.placements)
+    for (const Placement &q : r.program.placements) {
+      if (p.buffer == q.buffer || p.last < q.first || q.last < p.first) continue;
+      const bool apart = p.offset.value() + p.bytes.value() <= q.offset.value() || q.offset.value() + q.bytes.value() <= p.offset.value();
+      EXPECT_TRUE(apart) << r.program.buffer(p.buffer).name << " and " << r.program.buffer(q.buffer).name;
+    }
+}
+
+}  // namespace
+}  // namespace optc
