@@ -4,6 +4,9 @@
 
 #include "evaluate/library.h"
 #include "runtime/cpu/lib.h"
+#include "runtime/cpu/lib_resize.h"
+#include "runtime/cpu/lib_rnn.h"
+#include "runtime/cpu/lib_select.h"
 #include "runtime/cpu/lib_sizes.h"
 
 #define OPTC_LIBRARY_FUNCTIONS(X) \
@@ -13,7 +16,15 @@
   X(tile_sizes)                   \
   X(pad_sizes)                    \
   X(slice_sizes)                  \
-  X(range_sizes)
+  X(range_sizes)                  \
+  X(nonzero)                      \
+  X(compress)                     \
+  X(unique)                       \
+  X(topk)                         \
+  X(nms)                          \
+  X(resize_sizes)                 \
+  X(resize_table_of_axis)         \
+  X(rnn)
 
 namespace optc::evaluate_detail {
 

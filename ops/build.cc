@@ -88,6 +88,14 @@ class ProgramBuilder {
   bool is_object(const Type &type) const { return !type.is_tensor() || type.element == ElementType::kString; }
   Result<std::pair<std::vector<KernelId>, std::vector<BufferId>>> body(RegionId region,
                                                                        const std::vector<BufferId> &inputs);
+  void splice(const std::vector<KernelId> &kernels) { sequence_->insert(sequence_->end(), kernels.begin(), kernels.end()); }
+  std::vector<KernelId> detached(const std::function<void()> &f) {
+    std::vector<KernelId> kernels, *outside = sequence_;
+    sequence_ = &kernels;
+    f();
+    sequence_ = outside;
+    return kernels;
+  }
   void emit(Kernel kernel, KernelId *id, std::string_view name) {
     kernel.name = kernel_names_.unique(name);
     *id = program_.add_kernel(std::move(kernel));
@@ -163,6 +171,8 @@ class NodeContext final : public BuildContext {
                                                                        std::vector<BufferId> inputs) override {
     return builder_.body(region, inputs);
   }
+  void splice(const std::vector<KernelId> &kernels) override { builder_.splice(kernels); }
+  std::vector<KernelId> detached(const std::function<void()> &f) override { return builder_.detached(f); }
   Failure invalid(std::string message) override {
     return builder_.diagnostics_.error(ErrorKind::kInvalid, std::move(message), graph().describe(id_));
   }

@@ -146,6 +146,10 @@ class BuildContext {
   // the buffers of the region's outputs.
   virtual Result<std::pair<std::vector<KernelId>, std::vector<BufferId>>> body(RegionId region,
                                                                                std::vector<BufferId> inputs) = 0;
+  // Appends kernels that body() or detached() gave to the running sequence.
+  virtual void splice(const std::vector<KernelId> &kernels) = 0;
+  // The kernels that `f` adds, as a detached sequence.
+  virtual std::vector<KernelId> detached(const std::function<void()> &f) = 0;
   virtual Failure invalid(std::string message) = 0;
   virtual Failure unsupported(std::string message) = 0;
 

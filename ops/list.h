@@ -5,6 +5,7 @@
   X(activation) \
   X(binary) \
   X(cast) \
+  X(control) \
   X(conv) \
   X(fused_attention) \
   X(gather) \

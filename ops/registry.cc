@@ -169,6 +169,11 @@ Dim InferContext::run_time_size(size_t output, size_t axis, int64_t max) {
   return dims().new_symbol(SymbolKind::kData, name, 0, max);
 }
 
+Status InferContext::infer_region(RegionId region) {
+  for (NodeId node : graph_.nodes(region)) OPTC_TRY(infer_node(graph_, node, diagnostics_, constraints_));
+  return {};
+}
+
 Failure InferContext::invalid(std::string message, std::string help) {
   return diagnostics_.error(ErrorKind::kInvalid, std::move(message), graph_.describe(node_), std::move(help));
 }

@@ -108,6 +108,9 @@ class InferContext {
   Failure invalid(std::string message, std::string help = {});
   Failure unsupported(std::string message, std::string help = {});
 
+  // Infers the nodes of a body in order; its inputs' types must be set (control flow).
+  Status infer_region(RegionId region);
+
   // NumPy broadcasting. Two dims that are not proved equal and neither is 1 give the larger when one is a constant > 1,
   // else their max with a constraint that is checked at run time. Dims proved different are an error.
   Result<Shape> broadcast(const std::vector<Shape> &shapes);

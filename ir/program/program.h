@@ -142,7 +142,9 @@ struct ControlFlow {
   size_t carried = 0;
   std::vector<int64_t> scan_axes;           // per scan output; empty: 0
   std::vector<bool> scan_reverse;           // per scan output: written from the end
-  std::vector<const DimSymbol *> defines;   // kLoop: the trip count that it finds, and sizes that the chosen branch decides
+  // Symbols that the construct sets from the dims of the tensors at hand: each is a dim by itself of a body input (set before every
+  // iteration) or of an output (set when it is done; the trip count is dim 0 of the scan outputs).
+  std::vector<const DimSymbol *> defines;
 };
 
 struct KernelCost {
