@@ -123,7 +123,7 @@ void choose_access(const Program &program, Side &side, const Loop &k_inner, unsi
 std::vector<GemmTile> tiles_for(GemmType type) {
   if (element_bytes(type) == 2)
     return {{128, 128, 32, 2, 2, 1, 4}, {128, 64, 32, 2, 2, 1, 4}, {64, 128, 32, 2, 2, 1, 4},
-            {64, 64, 64, 2, 2, 1, 4},   {64, 32, 64, 2, 1, 2, 4},  {32, 64, 64, 1, 2, 2, 4},
+            {64, 64, 32, 2, 2, 1, 4}, {64, 64, 64, 2, 2, 1, 3},   {64, 32, 64, 2, 1, 2, 4},  {32, 64, 64, 1, 2, 2, 4},
             {32, 32, 128, 1, 1, 4, 3},  {16, 64, 128, 1, 2, 2, 3}, {16, 32, 128, 1, 1, 4, 4}};
   return {{128, 64, 32, 4, 2, 1, 3}, {64, 128, 32, 2, 4, 1, 3}, {64, 64, 32, 2, 2, 1, 4}, {64, 32, 64, 2, 1, 2, 3},
           {32, 64, 64, 1, 2, 2, 3},  {32, 32, 64, 1, 1, 4, 4},  {16, 64, 64, 1, 2, 2, 3}, {16, 32, 64, 1, 1, 4, 4}};
@@ -155,7 +155,7 @@ GemmTile choose_tile(GemmType type, Dim m, Dim n, Dim k, Dim batch, bool compute
   double cost = -1;
   for (const GemmTile &tile : tiles_for(type)) {
     const double c = modelled_cycles(type, tile, size(m), size(n), size(k), size(batch));
-    if (computed && tile.m * tile.k / tile.threads() > 64) continue;  // computed elements wait in registers
+    if (computed && (tile.m + tile.n) * tile.k / tile.threads() > 32) continue;  // computed elements wait in registers
     if (cost < 0 || c < cost) {
       cost = c;
       best = tile;

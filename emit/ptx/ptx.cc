@@ -54,10 +54,9 @@ std::string reason_against(const Program &program, const Kernel &kernel) {
   return {};
 }
 
-struct Entry {
-  const Draft *draft = nullptr;
-  const Kernel *kernel = nullptr;
-  PtxLaunch *launch = nullptr;
+struct Mark {
+  llvm::Function *function = nullptr;
+  unsigned threads = 0, min_blocks = 0;
 };
 
 class Emitter : public PtxEmitter {
@@ -108,20 +107,22 @@ class Emitter : public PtxEmitter {
     ptx::Machine machine(target);
     auto module = machine.new_module(context, program.name);
     std::map<std::string, std::pair<std::string, unsigned>> known;  // code without its name -> entry, shared bytes
+    std::vector<Mark> marks;
     for (size_t i = 0; i < kernels.size(); ++i) {
       if (!kernels[i].on_gpu) continue;
       const Kernel &kernel = program.kernel(kernels[i].kernel);
       for (size_t j = 0; j < drafts[i].size(); ++j) {
         const std::string name = kernel.name + (drafts[i].size() > 1 ? "_" + std::to_string(j) : "");
-        write_function(program, kernel, drafts[i][j], *module, name, known, kernels[i].launches[j]);
+        write_function(program, kernel, drafts[i][j], *module, name, known, marks, kernels[i].launches[j]);
       }
     }
+    for (const Mark &mark : marks) ptx::mark_kernel(*mark.function, mark.threads, mark.min_blocks);
     return machine.print(*module, error);
   }
 
   static void write_function(const Program &program, const Kernel &kernel, const Draft &draft, llvm::Module &module,
                              const std::string &name, std::map<std::string, std::pair<std::string, unsigned>> &known,
-                             PtxLaunch &launch) {
+                             std::vector<Mark> &marks, PtxLaunch &launch) {
     std::vector<BufferId> roots;
     std::vector<bool> written;
     const auto written_buffers = writes(program, kernel);
@@ -171,12 +172,15 @@ class Emitter : public PtxEmitter {
     const size_t at = code.find("@" + name + "(");
     code.erase(at, name.size() + 1);
     code += "\n" + std::to_string(draft.threads) + " " + std::to_string(draft.min_blocks);
+    if (getenv("DBG")) fprintf(stderr, "%s\n", code.c_str());
     auto [it, fresh] = known.emplace(code, std::make_pair(name, launch.shared_bytes));
     launch.function = it->second.first;
-    if (fresh)
-      ptx::mark_kernel(*builder.function(), draft.threads, draft.min_blocks);
-    else
+    if (!fresh) {
       builder.function()->eraseFromParent();
+      return;
+    }
+    // Marked once all are written: the numbers of metadata are part of a function's text.
+    marks.push_back({builder.function(), draft.threads, draft.min_blocks});
   }
 };
 

@@ -298,7 +298,8 @@ bool Scope::depends(ScalarId id) {
   if (!vector_symbol_) return false;
   if (auto it = depends_.find(id.index); it != depends_.end()) return it->second;
   const Scalar &s = k_.program.scalars.at(id);
-  bool result = s.op == ScalarOp::kIndex && depends(s.index_value);
+  // A local may hold a value for each lane.
+  bool result = s.op == ScalarOp::kLocal || (s.op == ScalarOp::kIndex && depends(s.index_value));
   for (Dim d : s.index) result = result || depends(d);
   for (int i = 0; i < arity(s.op) && !result; ++i) result = depends(s.args[i]);
   return depends_[id.index] = result;
@@ -364,7 +365,7 @@ Value Scope::scalar(ScalarId id, int lane) {
   if (auto it = defined_.find(id.index); it != defined_.end()) return it->second;
   const bool varies = depends(id);
   const Scalar &s = k_.program.scalars.at(id);
-  const std::pair<uint32_t, int> key{id.index, varies || s.op == ScalarOp::kLocal ? lane : 0};
+  const std::pair<uint32_t, int> key{id.index, varies ? lane : 0};
   for (auto &cache : caches_)
     if (auto it = cache.find(key); it != cache.end()) return it->second;
   // A contiguous load fetches all lanes at once.
@@ -391,7 +392,7 @@ Value Scope::scalar(ScalarId id, int lane) {
     }
     return caches_.back()[key];
   }
-  Value v = compute(s, varies ? lane : (s.op == ScalarOp::kLocal ? lane : 0));
+  Value v = compute(s, varies ? lane : 0);
   caches_.back()[key] = v;
   return v;
 }

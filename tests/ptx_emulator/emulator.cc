@@ -1,0 +1,612 @@
+#include "tests/ptx_emulator/emulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+
+#include "ir/constant.h"
+#include "tests/ptx_emulator/program.h"
+
+namespace optc::testing {
+
+namespace {
+
+template <typename T>
+T as(uint64_t bits) {
+  T v;
+  std::memcpy(&v, &bits, sizeof v);
+  return v;
+}
+template <typename T>
+uint64_t bits_of(T v) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &v, sizeof v);
+  return bits;
+}
+
+bool is_real(PtxType t) {
+  return t == PtxType::kF32 || t == PtxType::kF64 || t == PtxType::kF16 || t == PtxType::kBF16;
+}
+bool is_signed(PtxType t) {
+  return t == PtxType::kS8 || t == PtxType::kS16 || t == PtxType::kS32 || t == PtxType::kS64;
+}
+
+uint64_t low_bits(uint64_t v, unsigned bytes) { return bytes == 8 ? v : v & ((uint64_t{1} << (8 * bytes)) - 1); }
+int64_t signed_value(uint64_t v, unsigned bytes) {
+  switch (bytes) {
+    case 1:
+      return static_cast<int8_t>(v);
+    case 2:
+      return static_cast<int16_t>(v);
+    case 4:
+      return static_cast<int32_t>(v);
+    default:
+      return static_cast<int64_t>(v);
+  }
+}
+
+// One operation on f32 or f64 values.
+template <typename T>
+uint64_t real_op(const PtxInstruction &i, uint64_t xb, uint64_t yb, uint64_t zb) {
+  T x = as<T>(xb), y = as<T>(yb), z = as<T>(zb);
+  switch (i.op) {
+    case PtxOp::kAdd:
+      return bits_of(T(x + y));
+    case PtxOp::kSub:
+      return bits_of(T(x - y));
+    case PtxOp::kMulFloat:
+      return bits_of(T(x * y));
+    case PtxOp::kDiv:
+      return bits_of(T(x / y));
+    case PtxOp::kNeg:
+      return bits_of(T(-x));
+    case PtxOp::kAbs:
+      return bits_of(T(std::fabs(x)));
+    case PtxOp::kFma:
+      return bits_of(T(std::fma(x, y, z)));
+    case PtxOp::kSqrt:
+      return bits_of(T(std::sqrt(x)));
+    case PtxOp::kRcp:
+      return bits_of(T(T(1) / x));
+    case PtxOp::kEx2:
+      return bits_of(T(std::exp2(x)));
+    case PtxOp::kCopysign:
+      return bits_of(T(std::copysign(y, x)));
+    case PtxOp::kMin:
+    case PtxOp::kMax:
+      if (std::isnan(x) || std::isnan(y)) {
+        if (i.nan) return bits_of(std::numeric_limits<T>::quiet_NaN());
+        return std::isnan(x) ? yb : xb;
+      }
+      return bits_of(i.op == PtxOp::kMin ? std::min(x, y) : std::max(x, y));
+    default:
+      throw std::runtime_error("no real form: " + i.text);
+  }
+}
+
+template <typename T>
+bool compare(const std::string &how, T x, T y, bool unordered) {
+  if (how.back() == 'u' && how.size() == 3) return unordered || compare(how.substr(0, 2), x, y, false);
+  if (how == "nan") return unordered;
+  if (how == "num") return !unordered;
+  if (unordered) return false;
+  const std::string h = how == "lo" ? "lt" : how == "ls" ? "le" : how == "hi" ? "gt" : how == "hs" ? "ge" : how;
+  if (h == "eq") return x == y;
+  if (h == "ne") return x != y;
+  if (h == "lt") return x < y;
+  if (h == "le") return x <= y;
+  if (h == "gt") return x > y;
+  if (h == "ge") return x >= y;
+  throw std::runtime_error("comparison " + how);
+}
+
+}  // namespace
+
+// One block: its threads, shared memory and pending copies.
+class PtxBlock {
+ public:
+  PtxBlock(PtxEmulator &machine, const PtxFunction &f, const PtxEmulator::Launch &launch, const int64_t *block,
+           uint64_t seed)
+      : machine_(machine), f_(f), launch_(launch), random_(seed), n_(launch.threads) {
+    for (int a = 0; a < 3; ++a) block_[a] = static_cast<uint32_t>(block[a]);
+    registers_.assign(static_cast<size_t>(f.registers) * n_, 0xDEADBEEFDEADBEEF);
+    pc_.assign(n_, 0);
+    done_.assign(n_, false);
+    waiting_.assign(n_, false);
+    shared_.assign(launch.shared_bytes, 0xFF);
+    local_.assign(static_cast<size_t>(f.local_bytes) * n_, 0xFF);
+    copies_.resize(n_);
+  }
+
+  void run() {
+    const unsigned warps = (n_ + 31) / 32;
+    while (true) {
+      std::vector<unsigned> ready;
+      for (unsigned w = 0; w < warps; ++w)
+        if (runnable(w)) ready.push_back(w);
+      if (ready.empty()) {
+        bool any = false;
+        for (unsigned t = 0; t < n_; ++t) any = any || waiting_[t];
+        if (!any) return;
+        for (unsigned t = 0; t < n_; ++t)
+          if (!done_[t] && !waiting_[t]) throw std::runtime_error("a barrier hangs");
+        std::fill(waiting_.begin(), waiting_.end(), false);
+        continue;
+      }
+      const unsigned w = ready[random_() % ready.size()];
+      for (unsigned steps = 1 + random_() % 300; steps > 0 && runnable(w); --steps) step(w);
+    }
+  }
+
+ private:
+  struct Copy {
+    uint64_t to, from;
+    unsigned size, valid;
+  };
+  struct Copies {
+    std::vector<Copy> open;
+    std::vector<std::vector<Copy>> groups;
+  };
+
+  bool runnable(unsigned warp) const {
+    for (unsigned t = 32 * warp; t < std::min(n_, 32 * warp + 32); ++t)
+      if (!done_[t] && !waiting_[t]) return true;
+    return false;
+  }
+
+  [[noreturn]] void fail(const PtxInstruction &i, unsigned thread, const std::string &what) {
+    throw std::runtime_error(f_.name + " line " + std::to_string(i.line) + " thread " + std::to_string(thread) +
+                             " of block " + std::to_string(block_[0]) + "," + std::to_string(block_[1]) + "," +
+                             std::to_string(block_[2]) + ": " + what + ": " + i.text);
+  }
+
+  uint64_t &reg(unsigned t, int r) {
+    return registers_[static_cast<size_t>(t) * static_cast<size_t>(f_.registers) + static_cast<size_t>(r)];
+  }
+
+  uint64_t value(unsigned t, const PtxOperand &o) {
+    switch (o.kind) {
+      case PtxOperand::Kind::kRegister:
+        return reg(t, o.reg);
+      case PtxOperand::Kind::kImmediate:
+        return o.bits;
+      case PtxOperand::Kind::kSpecial: {
+        const uint32_t kValues[12] = {t,
+                                      0,
+                                      0,
+                                      block_[0],
+                                      block_[1],
+                                      block_[2],
+                                      n_,
+                                      1,
+                                      1,
+                                      static_cast<uint32_t>(launch_.grid[0]),
+                                      static_cast<uint32_t>(launch_.grid[1]),
+                                      static_cast<uint32_t>(launch_.grid[2])};
+        return kValues[o.bits];
+      }
+      default:
+        return 0;
+    }
+  }
+
+  uint8_t *memory(const PtxInstruction &i, unsigned t, PtxOp space, uint64_t address, unsigned bytes, bool write) {
+    if (address % bytes != 0) fail(i, t, "misaligned address " + std::to_string(address));
+    if (space == PtxOp::kLdShared) {
+      if (address + bytes > shared_.size())
+        fail(i, t, "shared address " + std::to_string(address) + " of " + std::to_string(shared_.size()));
+      return shared_.data() + address;
+    }
+    if (space == PtxOp::kLdLocal) {
+      if (address + bytes > f_.local_bytes) fail(i, t, "local address " + std::to_string(address));
+      return local_.data() + static_cast<size_t>(t) * f_.local_bytes + address;
+    }
+    for (const auto &range : machine_.ranges_)
+      if (address >= range.begin && address + bytes <= range.end) {
+        if (write && !range.writable) fail(i, t, "write to read-only memory");
+        return reinterpret_cast<uint8_t *>(address);
+      }
+    fail(i, t, "global address out of bounds");
+  }
+
+  void land(const PtxInstruction &i, unsigned t, size_t keep) {
+    auto &groups = copies_[t].groups;
+    while (groups.size() > keep) {
+      for (const Copy &c : groups.front()) {
+        uint8_t *to = memory(i, t, PtxOp::kLdShared, c.to, c.size, true);
+        std::memset(to, 0, c.size);
+        if (c.valid) std::memcpy(to, memory(i, t, PtxOp::kLdGlobal, c.from, c.size, false), c.valid);
+      }
+      groups.erase(groups.begin());
+    }
+  }
+
+  void step(unsigned warp) {
+    const unsigned first = 32 * warp, last = std::min(n_, first + 32);
+    int pc = -1;
+    for (unsigned t = first; t < last; ++t)
+      if (!done_[t] && !waiting_[t] && (pc < 0 || pc_[t] < pc)) pc = pc_[t];
+    const PtxInstruction &i = f_.code[static_cast<size_t>(pc)];
+    std::vector<unsigned> active;
+    unsigned alive = 0;
+    for (unsigned t = first; t < last; ++t) {
+      alive += !done_[t];
+      if (done_[t] || waiting_[t] || pc_[t] != pc) continue;
+      ++pc_[t];
+      if (i.predicate >= 0 && ((reg(t, i.predicate) & 1) != 0) == i.negated) continue;
+      active.push_back(t);
+    }
+    switch (i.op) {
+      case PtxOp::kShflBfly:
+      case PtxOp::kShflIdx:
+      case PtxOp::kLdMatrix:
+      case PtxOp::kMma:
+        if (active.empty()) return;
+        if (active.size() != 32 || alive != 32)
+          fail(i, active[0], "the warp has diverged (" + std::to_string(active.size()) + " threads)");
+        if (i.op == PtxOp::kMma)
+          mma(i, first);
+        else if (i.op == PtxOp::kLdMatrix)
+          ldmatrix(i, first);
+        else
+          shuffle(i, first);
+        return;
+      default:
+        for (unsigned t : active) execute(i, t);
+    }
+  }
+
+  void shuffle(const PtxInstruction &i, unsigned first) {
+    uint64_t in[32];
+    for (unsigned l = 0; l < 32; ++l) in[l] = value(first + l, i.operands[1]);
+    for (unsigned l = 0; l < 32; ++l) {
+      const unsigned b = static_cast<unsigned>(value(first + l, i.operands[2])) & 31;
+      reg(first + l, i.operands[0].reg) = low_bits(in[i.op == PtxOp::kShflBfly ? l ^ b : b], 4);
+    }
+  }
+
+  void ldmatrix(const PtxInstruction &i, unsigned first) {
+    uint16_t m[4][8][8];
+    for (unsigned l = 0; l < 32; ++l)
+      std::memcpy(m[l / 8][l % 8], memory(i, first + l, PtxOp::kLdShared, address(first + l, i.operands[1]), 16, false),
+                  16);
+    for (unsigned l = 0; l < 32; ++l)
+      for (unsigned j = 0; j < 4; ++j) {
+        uint32_t v = 0;
+        for (unsigned h = 0; h < 2; ++h) {
+          const unsigned r = l / 4, c = 2 * (l % 4) + h;
+          v |= static_cast<uint32_t>(i.transposed ? m[j][c][r] : m[j][r][c]) << (16 * h);
+        }
+        reg(first + l, i.operands[0].list[j]) = v;
+      }
+  }
+
+  void mma(const PtxInstruction &i, unsigned first) {
+    const bool tf32 = i.type == PtxType::kTF32;
+    const int k = tf32 ? 8 : 16;
+    double a[16][16], b[16][8], d[16][8];
+    auto part = [&](uint64_t bits, int half) -> double {
+      if (tf32) return as<float>(bits & 0xFFFFE000);
+      const uint16_t h = static_cast<uint16_t>(bits >> (16 * half));
+      return i.type == PtxType::kBF16 ? bfloat16_to_float(h) : half_to_float(h);
+    };
+    for (unsigned l = 0; l < 32; ++l) {
+      const unsigned g = l / 4, t = l % 4;
+      for (unsigned r = 0; r < 4; ++r)
+        for (int h = 0; h < (tf32 ? 1 : 2); ++h) {
+          const unsigned column = tf32 ? t + 4 * (r / 2) : 2 * t + static_cast<unsigned>(h) + 8 * (r / 2);
+          a[g + 8 * (r % 2)][column] = part(reg(first + l, i.operands[1].list[r]), h);
+        }
+      for (unsigned r = 0; r < 2; ++r)
+        for (int h = 0; h < (tf32 ? 1 : 2); ++h) {
+          const unsigned row = tf32 ? t + 4 * r : 2 * t + static_cast<unsigned>(h) + 8 * r;
+          b[row][g] = part(reg(first + l, i.operands[2].list[r]), h);
+        }
+      for (unsigned r = 0; r < 4; ++r)
+        d[g + 8 * (r / 2)][2 * t + r % 2] = as<float>(reg(first + l, i.operands[3].list[r]));
+    }
+    for (int r = 0; r < 16; ++r)
+      for (int c = 0; c < 8; ++c)
+        for (int j = 0; j < k; ++j) d[r][c] += a[r][j] * b[j][c];
+    for (unsigned l = 0; l < 32; ++l)
+      for (unsigned r = 0; r < 4; ++r)
+        reg(first + l, i.operands[0].list[r]) =
+            bits_of(static_cast<float>(d[l / 4 + 8 * (r / 2)][2 * (l % 4) + r % 2]));
+  }
+
+  uint64_t address(unsigned t, const PtxOperand &o) { return o.reg < 0 ? o.bits : address_register(t, o.reg) + o.bits; }
+  uint64_t address_register(unsigned t, int r) { return reg(t, r); }
+
+  void execute(const PtxInstruction &i, unsigned t) {
+    const auto &o = i.operands;
+    const unsigned bytes = bytes_of(i.type);
+    auto in = [&](size_t k) { return k < o.size() ? value(t, o[k]) : 0; };
+    auto set = [&](uint64_t v) { reg(t, o[0].reg) = v; };
+    switch (i.op) {
+      case PtxOp::kMov:
+        if (o[0].kind == PtxOperand::Kind::kVector) {  // unpack
+          const unsigned piece = bytes / static_cast<unsigned>(o[0].list.size());
+          for (size_t p = 0; p < o[0].list.size(); ++p)
+            if (o[0].list[p] >= 0) reg(t, o[0].list[p]) = low_bits(in(1) >> (8 * piece * p), piece);
+        } else if (o[1].kind == PtxOperand::Kind::kVector) {
+          const unsigned piece = bytes / static_cast<unsigned>(o[1].list.size());
+          uint64_t v = 0;
+          for (size_t p = 0; p < o[1].list.size(); ++p) v |= low_bits(reg(t, o[1].list[p]), piece) << (8 * piece * p);
+          set(v);
+        } else {
+          set(i.type == PtxType::kPred ? in(1) & 1 : low_bits(in(1), bytes));
+        }
+        return;
+      case PtxOp::kCvta:
+        set(in(1));
+        return;
+      case PtxOp::kLdParam:
+        set(low_bits(launch_.arguments.at(o[1].bits / 8), bytes));
+        return;
+      case PtxOp::kLdGlobal:
+      case PtxOp::kLdShared:
+      case PtxOp::kLdLocal: {
+        const uint8_t *p = memory(i, t, i.op, low(i.op, address(t, o[1])), bytes * i.vector, false);
+        for (unsigned k = 0; k < i.vector; ++k) {
+          uint64_t v = 0;
+          std::memcpy(&v, p + k * bytes, bytes);
+          if (is_signed(i.type)) v = static_cast<uint64_t>(signed_value(v, bytes));
+          if (i.vector > 1) {
+            if (o[0].list[k] >= 0) reg(t, o[0].list[k]) = v;
+          } else {
+            set(v);
+          }
+        }
+        return;
+      }
+      case PtxOp::kStGlobal:
+      case PtxOp::kStShared:
+      case PtxOp::kStLocal: {
+        const PtxOp space = i.op == PtxOp::kStGlobal   ? PtxOp::kLdGlobal
+                            : i.op == PtxOp::kStShared ? PtxOp::kLdShared
+                                                       : PtxOp::kLdLocal;
+        uint8_t *p = memory(i, t, space, low(space, address(t, o[0])), bytes * i.vector, true);
+        for (unsigned k = 0; k < i.vector; ++k) {
+          const uint64_t v = i.vector > 1 ? reg(t, o[1].list[k]) : in(1);
+          std::memcpy(p + k * bytes, &v, bytes);
+        }
+        return;
+      }
+      case PtxOp::kSelp:
+        set((in(3) & 1) ? in(1) : in(2));
+        return;
+      case PtxOp::kSetp: {
+        bool r;
+        if (i.type == PtxType::kF32) {
+          const float x = as<float>(in(1)), y = as<float>(in(2));
+          r = compare(i.compare, x, y, std::isnan(x) || std::isnan(y));
+        } else if (i.type == PtxType::kF64) {
+          const double x = as<double>(in(1)), y = as<double>(in(2));
+          r = compare(i.compare, x, y, std::isnan(x) || std::isnan(y));
+        } else if (i.type == PtxType::kF16) {
+          const float x = half_to_float(static_cast<uint16_t>(in(1))), y = half_to_float(static_cast<uint16_t>(in(2)));
+          r = compare(i.compare, x, y, std::isnan(x) || std::isnan(y));
+        } else if (is_signed(i.type)) {
+          r = compare(i.compare, signed_value(in(1), bytes), signed_value(in(2), bytes), false);
+        } else {
+          r = compare(i.compare, low_bits(in(1), bytes), low_bits(in(2), bytes), false);
+        }
+        set(r);
+        return;
+      }
+      case PtxOp::kCvt:
+        set(convert(i, in(1)));
+        return;
+      case PtxOp::kBra:
+        pc_[t] = i.target;
+        return;
+      case PtxOp::kBar:
+        waiting_[t] = true;
+        return;
+      case PtxOp::kRet:
+        done_[t] = true;
+        return;
+      case PtxOp::kCpAsync: {
+        const unsigned valid = o.size() > 3 ? static_cast<unsigned>(in(3)) : i.size;
+        copies_[t].open.push_back({address(t, o[0]) & 0xFFFFFFFF, address(t, o[1]), i.size, valid});
+        return;
+      }
+      case PtxOp::kCpCommit:
+        copies_[t].groups.push_back(std::move(copies_[t].open));
+        copies_[t].open.clear();
+        return;
+      case PtxOp::kCpWait:
+        land(i, t, o.empty() ? 0 : static_cast<size_t>(in(0)));
+        return;
+      default:
+        break;
+    }
+    if (i.type == PtxType::kF32) {
+      set(real_op<float>(i, in(1), in(2), in(3)));
+      return;
+    }
+    if (i.type == PtxType::kF64) {
+      set(real_op<double>(i, in(1), in(2), in(3)));
+      return;
+    }
+    if (i.type == PtxType::kF16) {  // f32 has room for the exact sum or product, so that the result is rounded once
+      auto wide = [&](size_t k) { return bits_of(static_cast<double>(half_to_float(static_cast<uint16_t>(in(k))))); };
+      set(float_to_half(static_cast<float>(as<double>(real_op<double>(i, wide(1), wide(2), wide(3))))));
+      return;
+    }
+    set(integer(i, t, in(1), in(2), in(3)));
+  }
+
+  static uint64_t low(PtxOp space, uint64_t a) { return space == PtxOp::kLdGlobal ? a : a & 0xFFFFFFFF; }
+
+  uint64_t integer(const PtxInstruction &i, unsigned t, uint64_t x, uint64_t y, uint64_t z) {
+    const unsigned bytes = i.type == PtxType::kPred ? 1 : bytes_of(i.type), width = 8 * bytes;
+    const bool s = is_signed(i.type);
+    const int64_t sx = signed_value(x, bytes), sy = signed_value(y, bytes);
+    const uint64_t ux = low_bits(x, bytes), uy = low_bits(y, bytes);
+    auto wide = [&]() { return low_bits(s ? static_cast<uint64_t>(sx * sy) : ux * uy, 2 * bytes); };
+    switch (i.op) {
+      case PtxOp::kAdd:
+        return low_bits(x + y, bytes);
+      case PtxOp::kSub:
+        return low_bits(x - y, bytes);
+      case PtxOp::kMulLo:
+        return low_bits(x * y, bytes);
+      case PtxOp::kMadLo:
+        return low_bits(x * y + z, bytes);
+      case PtxOp::kMulWide:
+        return wide();
+      case PtxOp::kMadWide:
+        return low_bits(wide() + z, 2 * bytes);
+      case PtxOp::kMulHi: {
+        if (s)
+          return low_bits(static_cast<uint64_t>(static_cast<int64_t>((static_cast<__int128>(sx) * sy) >> width)),
+                          bytes);
+        return low_bits(static_cast<uint64_t>((static_cast<unsigned __int128>(ux) * uy) >> width), bytes);
+      }
+      case PtxOp::kDiv:
+      case PtxOp::kRem:
+        if (uy == 0) fail(i, t, "division by zero");
+        if (i.op == PtxOp::kDiv) return low_bits(s ? static_cast<uint64_t>(sx / sy) : ux / uy, bytes);
+        return low_bits(s ? static_cast<uint64_t>(sx % sy) : ux % uy, bytes);
+      case PtxOp::kNeg:
+        return low_bits(-x, bytes);
+      case PtxOp::kAbs:
+        return low_bits(sx < 0 ? -x : x, bytes);
+      case PtxOp::kMin:
+        return s ? low_bits(static_cast<uint64_t>(std::min(sx, sy)), bytes) : std::min(ux, uy);
+      case PtxOp::kMax:
+        return s ? low_bits(static_cast<uint64_t>(std::max(sx, sy)), bytes) : std::max(ux, uy);
+      case PtxOp::kAnd:
+        return ux & uy;
+      case PtxOp::kOr:
+        return ux | uy;
+      case PtxOp::kXor:
+        return ux ^ uy;
+      case PtxOp::kNot:
+        return i.type == PtxType::kPred ? !(x & 1) : low_bits(~x, bytes);
+      case PtxOp::kShl:
+        return (y & 0xFFFFFFFF) >= width ? 0 : low_bits(x << (y & 0xFFFFFFFF), bytes);
+      case PtxOp::kShr: {
+        const uint64_t n = std::min<uint64_t>(y & 0xFFFFFFFF, width);
+        if (s) return low_bits(static_cast<uint64_t>(sx >> std::min<uint64_t>(n, width - 1)), bytes);
+        return n >= width ? 0 : ux >> n;
+      }
+      case PtxOp::kBfe: {
+        const uint64_t at = y & 0xFF, length = z & 0xFF;
+        if (s) fail(i, t, "signed bit field");
+        return at >= width ? 0 : (ux >> at) & (length >= 64 ? ~uint64_t{0} : (uint64_t{1} << length) - 1);
+      }
+      case PtxOp::kPrmt: {
+        const uint64_t both = (y << 32) | (x & 0xFFFFFFFF);
+        uint64_t v = 0;
+        for (int b = 0; b < 4; ++b) {
+          const uint64_t selector = (z >> (4 * b)) & 15;
+          uint64_t byte = (both >> (8 * (selector & 7))) & 0xFF;
+          if (selector & 8) byte = byte & 0x80 ? 0xFF : 0;
+          v |= byte << (8 * b);
+        }
+        return v;
+      }
+      default:
+        fail(i, t, "no integer form");
+    }
+  }
+
+  static uint64_t convert(const PtxInstruction &i, uint64_t x) {
+    const unsigned to = bytes_of(i.type), from = bytes_of(i.from);
+    if (i.type == PtxType::kTF32) {  // rna: to nearest, ties away from zero, 10 bits of fraction
+      const uint32_t b = static_cast<uint32_t>(x);
+      return (b & 0x7F800000) == 0x7F800000 ? b : (b + 0x1000) & 0xFFFFE000;
+    }
+    if (is_real(i.from)) {
+      double v = i.from == PtxType::kF32    ? static_cast<double>(as<float>(x))
+                 : i.from == PtxType::kF64  ? as<double>(x)
+                 : i.from == PtxType::kBF16 ? bfloat16_to_float(static_cast<uint16_t>(x))
+                                            : half_to_float(static_cast<uint16_t>(x));
+      if (i.rounding) {
+        v = i.rounding == 'n'   ? std::nearbyint(v)
+            : i.rounding == 'z' ? std::trunc(v)
+            : i.rounding == 'm' ? std::floor(v)
+                                : std::ceil(v);
+        if (!is_real(i.type)) {
+          if (std::isnan(v)) return 0;
+          if (is_signed(i.type)) {
+            const double top = std::ldexp(1.0, static_cast<int>(8 * to - 1));
+            if (v >= top) return low_bits((uint64_t{1} << (8 * to - 1)) - 1, to);
+            if (v < -top) return low_bits(uint64_t{1} << (8 * to - 1), to);
+            return low_bits(static_cast<uint64_t>(static_cast<int64_t>(v)), to);
+          }
+          if (v >= std::ldexp(1.0, static_cast<int>(8 * to))) return low_bits(~uint64_t{0}, to);
+          return v <= 0 ? 0 : static_cast<uint64_t>(v);
+        }
+      }
+      return real_bits(i.type, v, i);
+    }
+    if (is_real(i.type)) {
+      if (i.type == PtxType::kF32)
+        return bits_of(is_signed(i.from) ? static_cast<float>(signed_value(x, from))
+                                         : static_cast<float>(low_bits(x, from)));
+      return real_bits(
+          i.type,
+          is_signed(i.from) ? static_cast<double>(signed_value(x, from)) : static_cast<double>(low_bits(x, from)), i);
+    }
+    return low_bits(is_signed(i.from) ? static_cast<uint64_t>(signed_value(x, from)) : low_bits(x, from), to);
+  }
+
+  static uint64_t real_bits(PtxType type, double v, const PtxInstruction &i) {
+    switch (type) {
+      case PtxType::kF32:
+        return bits_of(static_cast<float>(v));
+      case PtxType::kF64:
+        return bits_of(v);
+      case PtxType::kF16:
+        return float_to_half(static_cast<float>(v));
+      case PtxType::kBF16:
+        return float_to_bfloat16(static_cast<float>(v));
+      default:
+        throw std::runtime_error("conversion: " + i.text);
+    }
+  }
+
+  PtxEmulator &machine_;
+  const PtxFunction &f_;
+  const PtxEmulator::Launch &launch_;
+  std::mt19937_64 random_;
+  unsigned n_;
+  uint32_t block_[3];
+  std::vector<uint64_t> registers_;
+  std::vector<int> pc_;
+  std::vector<bool> done_, waiting_;
+  std::vector<uint8_t> shared_, local_;
+  std::vector<Copies> copies_;
+};
+
+PtxEmulator::PtxEmulator(const std::string &text) {
+  for (PtxFunction &f : parse_ptx(text)) {
+    std::string name = f.name;
+    functions_[name] = std::make_unique<PtxFunction>(std::move(f));
+  }
+}
+PtxEmulator::~PtxEmulator() = default;
+
+void PtxEmulator::add_memory(void *data, size_t bytes, bool writable) {
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(data);
+  ranges_.push_back({begin, begin + bytes, writable});
+}
+
+void PtxEmulator::run(const Launch &launch) {
+  auto it = functions_.find(launch.function);
+  if (it == functions_.end()) throw std::runtime_error("no entry " + launch.function);
+  uint64_t seed = launch.seed;
+  for (int64_t z = 0; z < launch.grid[2]; ++z)
+    for (int64_t y = 0; y < launch.grid[1]; ++y)
+      for (int64_t x = 0; x < launch.grid[0]; ++x) {
+        const int64_t block[3] = {x, y, z};
+        PtxBlock(*this, *it->second, launch, block, ++seed).run();
+      }
+}
+
+}  // namespace optc::testing
