@@ -3,6 +3,7 @@
 
 #define OPTC_OP_FILES(X) \
   X(activation) \
+  X(attention) \
   X(binary) \
   X(cast) \
   X(control) \
@@ -11,6 +12,7 @@
   X(gather) \
   X(index) \
   X(matmul) \
+  X(norm) \
   X(pool) \
   X(quantize) \
   X(recurrent) \
