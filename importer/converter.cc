@@ -1,0 +1,382 @@
+#include <algorithm>
+
+#include "importer/internal_converter.h"
+#include "importer/internal_order.h"
+
+namespace optc {
+namespace {
+
+constexpr int kMaxRegionDepth = 16;
+
+std::string describe(const onnx::NodeProto &node, int64_t index) {
+  return "node '" + node_label(node, index) + "' (" + node.op_type() + " #" + std::to_string(index) + ")";
+}
+
+}  // namespace
+
+Converter::Converter(const onnx::ModelProto &model, const TensorSource &source, const ImportOptions &options,
+                     Diagnostics &diagnostics)
+    : model_(model), source_(source), options_(options), diagnostics_(diagnostics), namer_(*graph_.dims(), options) {
+  direct_source_.external = nullptr;
+  frames_.emplace_back();
+}
+
+Result<Graph> Converter::run() {
+  OPTC_TRY(check_model());
+  OPTC_TRY(list_unsupported());
+  OPTC_TRY(convert_main());
+  OPTC_TRY(finish_region(Graph::main(), true));
+  OPTC_TRY(check_outputs());
+  return std::move(graph_);
+}
+
+Status Converter::convert_main() {
+  ModelInfo &info = graph_.info();
+  info.name = model_.graph().name();
+  info.producer = model_.producer_name();
+  info.producer_version = model_.producer_version();
+  info.domain = model_.domain();
+  info.doc = model_.doc_string();
+  info.ir_version = model_.ir_version();
+  info.model_version = model_.model_version();
+  for (const auto &opset : model_.opset_import())
+    info.opset_imports.emplace_back(normal_domain(opset.domain()), opset.version());
+  for (const auto &entry : model_.metadata_props()) info.metadata.emplace_back(entry.key(), entry.value());
+
+  const onnx::GraphProto &graph = model_.graph();
+  Scope scope;
+  scope.frame = &frames_.front();
+  scope.region = Graph::main();
+  for (const auto &input : graph.input()) main_names_.insert(input.name());
+  for (const auto &tensor : graph.initializer()) main_names_.insert(tensor.name());
+  for (const auto &tensor : graph.sparse_initializer()) main_names_.insert(tensor.values().name());
+  for (const auto &node : graph.node()) main_names_.insert(node.output().begin(), node.output().end());
+
+  // Before IR 4 every initializer had to be listed as an input, and could not be overridden: those are constants.
+  std::unordered_set<std::string> initialized;
+  for (const auto &tensor : graph.initializer()) initialized.insert(tensor.name());
+  for (const auto &tensor : graph.sparse_initializer()) initialized.insert(tensor.values().name());
+  const bool fixed = model_.ir_version() < 4;
+  for (const auto &input : graph.input())
+    if (!(fixed && initialized.count(input.name()))) namer_.note_plain_names(input.type());
+  for (const auto &input : graph.input()) {
+    if (fixed && initialized.count(input.name())) continue;
+    if (input.name().empty()) return diagnostics_.error(ErrorKind::kInvalid, "an input of the graph has no name");
+    OPTC_ASSIGN(Type type, namer_.input_type(input.type(), input.name(), diagnostics_));
+    OPTC_TRY(define(scope, input.name(), graph_.add_input(Graph::main(), input.name(), std::move(type)),
+                    "the graph's inputs"));
+  }
+  OPTC_TRY(namer_.check_pins(diagnostics_));
+  OPTC_TRY(convert_initializers(graph, scope));
+  OPTC_TRY(convert_nodes(graph.node(), scope));
+
+  auto declare = [&](const onnx::ValueInfoProto &value) {
+    auto it = scope.values.find(value.name());
+    if (it != scope.values.end() && it->second.valid() && value.has_type())
+      declared_.emplace(it->second.index, &value.type());
+  };
+  for (const auto &value : graph.value_info()) declare(value);
+  std::vector<ValueId> outputs;
+  std::unordered_set<std::string> names;
+  if (graph.output_size() == 0) return diagnostics_.error(ErrorKind::kInvalid, "the graph has no outputs");
+  for (const auto &output : graph.output()) {
+    if (!names.insert(output.name()).second)
+      return diagnostics_.error(ErrorKind::kInvalid, "graph output '" + output.name() + "' is listed twice");
+    auto it = scope.values.find(output.name());
+    if (output.name().empty() || it == scope.values.end() || !it->second.valid())
+      return diagnostics_.error(ErrorKind::kInvalid, "graph output '" + output.name() + "' has no producer", {},
+                                "no node, initializer or input of the graph has this name");
+    ValueId value = it->second;
+    if (graph_.value(value).name != output.name()) {  // an argument that a function gives back
+      const uint32_t origin = graph_.add_origin({output.name(), "Identity", next_index_++});
+      const NodeId node =
+          graph_.add_node(Graph::main(), "Identity", output.name(), {value}, {{output.name(), Type()}}, {});
+      graph_.set_origin(node, {origin});
+      value = graph_.node(node).outputs[0];
+    }
+    if (output.has_type()) declared_[value.index] = &output.type();
+    outputs.push_back(value);
+  }
+  graph_.set_outputs(Graph::main(), std::move(outputs));
+  return {};
+}
+
+Status Converter::define(Scope &scope, const std::string &name, ValueId value, const std::string &where) {
+  if (!scope.values.emplace(name, value).second)
+    return diagnostics_.error(ErrorKind::kInvalid, "the name '" + name + "' is defined twice", where,
+                              "every value of a graph needs a name of its own");
+  return {};
+}
+
+Result<ValueId> Converter::resolve(const Scope &scope, const std::string &name, const std::string &where) {
+  if (name.empty()) return ValueId();
+  for (const Scope *s = &scope; s; s = s->parent) {
+    auto it = s->values.find(name);
+    if (it != s->values.end()) return it->second;
+  }
+  return diagnostics_.error(ErrorKind::kInvalid, "input '" + name + "' is not defined", where,
+                            "no node, initializer or input before it has this name");
+}
+
+std::string Converter::value_name(const Scope &scope, const std::string &name) {
+  if (scope.parent == nullptr && scope.frame->function == nullptr) return name;
+  auto it = scope.renamed.find(name);
+  if (it != scope.renamed.end()) return it->second;
+  std::string full = scope.frame->prefix + name;
+  if (main_names_.count(full)) full += "_inner";  // names of the main graph stay as they are, whatever comes first
+  return full;
+}
+
+Status Converter::convert_initializers(const onnx::GraphProto &graph, Scope &scope) {
+  auto place = [&](const std::string &name, Constant constant) -> Status {
+    auto it = scope.values.find(name);
+    if (it == scope.values.end()) {
+      const ValueId id = graph_.add_constant(value_name(scope, name), std::move(constant), scope.region);
+      return define(scope, name, id, "the graph's initializers");
+    }
+    const Value &value = graph_.value(it->second);
+    if (value.kind != ValueKind::kRegionInput || scope.region != Graph::main() ||
+        graph_.defaults()[value.index].valid())
+      return diagnostics_.error(ErrorKind::kInvalid, "initializer '" + name + "' is defined twice");
+    // The default of an input: it must fit the declared type.
+    const bool fits = value.type.is_tensor() && value.type.element == constant.type() &&
+                      (!value.type.shape || value.type.shape->size() == constant.dims().size());
+    bool same = fits;
+    if (fits && value.type.shape)
+      for (size_t i = 0; i < constant.dims().size(); ++i)
+        same = same && (!(*value.type.shape)[i].is_constant() || (*value.type.shape)[i].is(constant.dims()[i]));
+    if (!same)
+      return diagnostics_.error(ErrorKind::kInvalid, "initializer '" + name + "' is " +
+                                                         to_string(Type::tensor(constant.type(), constant.shape())) +
+                                                         ", but the input of that name is " + to_string(value.type));
+    if (!value.type.shape) graph_.set_type(it->second, Type::tensor(constant.type(), constant.shape()));
+    graph_.set_default(value.index, std::move(constant));
+    return {};
+  };
+  for (const auto &tensor : graph.initializer()) {
+    const std::string what = "initializer '" + tensor.name() + "'";
+    if (tensor.name().empty()) return diagnostics_.error(ErrorKind::kInvalid, "an initializer has no name");
+    OPTC_ASSIGN(Constant constant, convert_tensor(tensor, source(scope.frame->direct), what, diagnostics_));
+    OPTC_TRY(place(tensor.name(), std::move(constant)));
+  }
+  for (const auto &tensor : graph.sparse_initializer()) {
+    const std::string &name = tensor.values().name();
+    if (name.empty()) return diagnostics_.error(ErrorKind::kInvalid, "a sparse initializer has no name");
+    OPTC_ASSIGN(Constant constant,
+                convert_sparse(tensor, source(scope.frame->direct), "sparse initializer '" + name + "'", diagnostics_));
+    OPTC_TRY(place(name, std::move(constant)));
+  }
+  return {};
+}
+
+Status Converter::convert_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes, Scope &scope) {
+  OPTC_ASSIGN(const std::vector<int> order, node_order(nodes, diagnostics_));
+  for (int i : order) OPTC_TRY(convert_node(nodes.Get(i), scope));
+  return {};
+}
+
+Status Converter::convert_region(const onnx::GraphProto &graph, RegionId region, const Scope &parent) {
+  if (parent.depth >= kMaxRegionDepth)
+    return diagnostics_.error(ErrorKind::kUnsupported,
+                              "graphs nest more than " + std::to_string(kMaxRegionDepth) + " deep");
+  Scope scope;
+  scope.parent = &parent;
+  scope.frame = parent.frame;
+  scope.region = region;
+  scope.depth = parent.depth + 1;
+  for (const auto &input : graph.input()) {
+    if (input.name().empty()) return diagnostics_.error(ErrorKind::kInvalid, "an input of a subgraph has no name");
+    Type type;
+    if (input.has_type() && input.type().value_case() != onnx::TypeProto::VALUE_NOT_SET) {
+      OPTC_ASSIGN(type, namer_.inner_type(input.type(), input.name(), diagnostics_));
+    }
+    const ValueId id = graph_.add_input(region, value_name(scope, input.name()), std::move(type));
+    OPTC_TRY(define(scope, input.name(), id, "the inputs of a subgraph"));
+  }
+  OPTC_TRY(convert_initializers(graph, scope));
+  OPTC_TRY(convert_nodes(graph.node(), scope));
+  for (const auto &value : graph.value_info()) {
+    auto it = scope.values.find(value.name());
+    if (it != scope.values.end() && it->second.valid() && value.has_type())
+      declared_.emplace(it->second.index, &value.type());
+  }
+  std::vector<ValueId> outputs;
+  for (const auto &output : graph.output()) {
+    OPTC_ASSIGN(const ValueId value, resolve(scope, output.name(), "the outputs of a subgraph"));
+    if (!value.valid())
+      return diagnostics_.error(ErrorKind::kInvalid, "output '" + output.name() + "' of a subgraph has no producer");
+    outputs.push_back(value);
+  }
+  graph_.set_outputs(region, std::move(outputs));
+  return {};
+}
+
+Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
+  const Frame &frame = *scope.frame;
+  const int64_t index = frame.function ? frame.origin : next_index_++;
+  const std::string where = describe(node, index);
+  if (static_cast<int64_t>(graph_.node_capacity()) >= options_.max_nodes)
+    return diagnostics_.error(ErrorKind::kUnsupported, "more than " + std::to_string(options_.max_nodes) + " nodes",
+                              where,
+                              "functions that call one another many times grow without bound when they are inlined");
+  if (node.op_type().empty()) return diagnostics_.error(ErrorKind::kInvalid, "a node has no operator", where);
+  if (const onnx::FunctionProto *function = local_function(node)) return inline_call(node, *function, scope, where);
+
+  const std::string domain = normal_domain(node.domain());
+  auto opset = frame.opsets.find(domain);
+  if (opset == frame.opsets.end())
+    return diagnostics_.error(ErrorKind::kInvalid,
+                              "the domain '" + (domain.empty() ? "ai.onnx" : domain) + "' is not imported", where);
+
+  // Attributes: references to a function's arguments are replaced by what the call passes.
+  std::vector<std::pair<std::string, Attribute>> attributes;
+  std::vector<std::pair<std::string, const onnx::GraphProto *>> graphs;
+  std::vector<PassedAttribute> given;
+  const onnx::NodeProto *effective = &node;
+  bool references = false;
+  for (const auto &attribute : node.attribute()) {
+    references |= !attribute.ref_attr_name().empty();
+    OPTC_ASSIGN(const PassedAttribute value, passed(attribute, frame, where));
+    given.push_back(value);
+  }
+  if (references) {
+    onnx::NodeProto &copy = resolved_.emplace_back(node);
+    copy.clear_attribute();
+    for (int i = 0; i < node.attribute_size(); ++i)
+      if (given[static_cast<size_t>(i)].proto) {
+        auto *attribute = copy.add_attribute();
+        *attribute = *given[static_cast<size_t>(i)].proto;
+        attribute->set_name(node.attribute(i).name());
+      }
+    effective = &copy;
+  }
+  NodeSource node_source;
+  node_source.proto = effective;
+  node_source.frame = &frame;
+  node_source.version = opset->second;
+  node_source.schema = find_schema(node.op_type(), opset->second, domain);
+  if (node_source.schema) OPTC_TRY(check_schema(*effective, *node_source.schema, where));
+  if (domain.empty() && node.op_type() == "Constant") {
+    const bool direct =
+        std::any_of(given.begin(), given.end(), [](const PassedAttribute &a) { return a.proto && a.direct; });
+    return convert_constant(*effective, direct, scope, where);
+  }
+
+  for (int i = 0; i < node.attribute_size(); ++i) {
+    const PassedAttribute &value = given[static_cast<size_t>(i)];
+    if (!value.proto) continue;
+    const std::string &name = node.attribute(i).name();
+    if (value.proto->type() == onnx::AttributeProto::GRAPH) {
+      graphs.emplace_back(name, &value.proto->g());
+      continue;
+    }
+    OPTC_ASSIGN(Attribute converted, convert_attribute(*value.proto, value.direct, where));
+    for (const auto &[other, unused] : attributes)
+      if (other == name)
+        return diagnostics_.error(ErrorKind::kInvalid, "attribute '" + name + "' appears twice", where);
+    attributes.emplace_back(name, std::move(converted));
+  }
+  std::vector<ValueId> inputs;
+  for (const auto &input : node.input()) {
+    OPTC_ASSIGN(const ValueId value, resolve(scope, input, where));
+    inputs.push_back(value);
+  }
+  std::vector<std::pair<std::string, Type>> outputs;
+  for (const auto &output : node.output())
+    outputs.emplace_back(output.empty() ? "" : value_name(scope, output), Type());
+  if (std::all_of(outputs.begin(), outputs.end(), [](const auto &o) { return o.first.empty(); }))
+    return diagnostics_.error(ErrorKind::kInvalid, "the node has no outputs", where);
+
+  const std::string label = frame.prefix + node_label(node, index);
+  const NodeId id = graph_.add_node(scope.region, op_name(domain, node.op_type()), label, std::move(inputs),
+                                    std::move(outputs), std::move(attributes), scope.before);
+  graph_.set_origin(id, {graph_.add_origin({label, op_name(domain, node.op_type()), index})});
+  for (const auto &[name, graph] : graphs) {
+    const RegionId region = graph_.add_region(id);
+    OPTC_TRY(convert_region(*graph, region, scope));
+    graph_.attach_region(id, name, region);
+  }
+  for (int i = 0; i < node.output_size(); ++i)
+    if (!node.output(i).empty())
+      OPTC_TRY(define(scope, node.output(i), graph_.node(id).outputs[static_cast<size_t>(i)], where));
+  sources_.emplace(id.index, node_source);
+  return {};
+}
+
+Status Converter::convert_constant(const onnx::NodeProto &node, bool direct, Scope &scope, const std::string &where) {
+  if (node.attribute_size() != 1 || node.output_size() != 1 || node.output(0).empty())
+    return diagnostics_.error(ErrorKind::kInvalid, "a Constant has one value and one output", where);
+  const onnx::AttributeProto &value = node.attribute(0);
+  const TensorSource &tensors = source(direct);
+  const std::string what = "attribute '" + value.name() + "' of " + where;
+  Constant constant;
+  switch (value.type()) {
+    case onnx::AttributeProto::TENSOR: {
+      OPTC_ASSIGN(constant, convert_tensor(value.t(), tensors, what, diagnostics_));
+      break;
+    }
+    case onnx::AttributeProto::SPARSE_TENSOR: {
+      OPTC_ASSIGN(constant, convert_sparse(value.sparse_tensor(), tensors, what, diagnostics_));
+      break;
+    }
+    case onnx::AttributeProto::INT:
+      constant = Constant::scalar_int64(value.i());
+      break;
+    case onnx::AttributeProto::INTS:
+      constant = Constant::int64s({value.ints().begin(), value.ints().end()});
+      break;
+    case onnx::AttributeProto::FLOAT:
+      constant = Constant::floats({value.f()}).reshaped({});
+      break;
+    case onnx::AttributeProto::FLOATS:
+      constant = Constant::floats({value.floats().begin(), value.floats().end()});
+      break;
+    case onnx::AttributeProto::STRING:
+      constant = Constant::strings({}, {value.s()});
+      break;
+    case onnx::AttributeProto::STRINGS:
+      constant = Constant::strings({value.strings_size()}, {value.strings().begin(), value.strings().end()});
+      break;
+    default:
+      return diagnostics_.error(ErrorKind::kInvalid, what + " is no value", where);
+  }
+  const ValueId id = graph_.add_constant(value_name(scope, node.output(0)), std::move(constant), scope.region);
+  return define(scope, node.output(0), id, where);
+}
+
+Result<Attribute> Converter::convert_attribute(const onnx::AttributeProto &attribute, bool direct,
+                                               const std::string &where) {
+  switch (attribute.type()) {
+    case onnx::AttributeProto::INT:
+      return Attribute(static_cast<int64_t>(attribute.i()));
+    case onnx::AttributeProto::FLOAT:
+      return Attribute(attribute.f());
+    case onnx::AttributeProto::STRING:
+      return Attribute(attribute.s());
+    case onnx::AttributeProto::INTS:
+      return Attribute(std::vector<int64_t>(attribute.ints().begin(), attribute.ints().end()));
+    case onnx::AttributeProto::FLOATS:
+      return Attribute(std::vector<float>(attribute.floats().begin(), attribute.floats().end()));
+    case onnx::AttributeProto::STRINGS:
+      return Attribute(std::vector<std::string>(attribute.strings().begin(), attribute.strings().end()));
+    case onnx::AttributeProto::TENSOR: {
+      OPTC_ASSIGN(Constant constant, convert_tensor(attribute.t(), source(direct),
+                                                    "attribute '" + attribute.name() + "' of " + where, diagnostics_));
+      return Attribute(std::move(constant));
+    }
+    case onnx::AttributeProto::TYPE_PROTO: {
+      OPTC_ASSIGN(Type type, namer_.inner_type(attribute.tp(), attribute.name(), diagnostics_));
+      return Attribute(std::move(type));
+    }
+    default:
+      break;
+  }
+  const bool known = attribute.type() != onnx::AttributeProto::UNDEFINED;
+  return diagnostics_.error(
+      known ? ErrorKind::kUnsupported : ErrorKind::kInvalid,
+      "attribute '" + attribute.name() + "' " +
+          (known ? "is of kind " + onnx::AttributeProto::AttributeType_Name(attribute.type()) : "has no type"),
+      where);
+}
+
+}  // namespace optc

@@ -1,0 +1,162 @@
+#include "importer/internal_converter.h"
+
+namespace optc {
+
+// Every node of the region in order, nested regions first. Not strict: the region is the body of a node whose own
+// inference will set the final types (and report what is wrong); here they only serve the checks and function bodies
+// inside it, so failures are ignored.
+Status Converter::finish_region(RegionId region, bool strict) {
+  NodeId done;
+  for (;;) {
+    const NodeId id = done.valid() ? graph_.node(done).next : graph_.region(region).first;
+    if (!id.valid()) return {};
+    auto it = sources_.find(id.index);
+    if (it != sources_.end()) {
+      const NodeSource node_source = it->second;
+      sources_.erase(it);
+      OPTC_TRY(finish_node(id, node_source));
+      continue;  // what the step put before the node, and then the node itself
+    }
+    if (strict) {
+      OPTC_TRY(infer_node(graph_, id, diagnostics_));
+    } else {
+      Diagnostics scratch;
+      (void)infer_node(graph_, id, scratch).ok();
+    }
+    const std::vector<ValueId> outputs = graph_.node(id).outputs;
+    for (ValueId output : outputs) {
+      if (!output.valid()) continue;
+      const Value &value = graph_.value(output);
+      const bool known = value.type.kind != Type::Kind::kNone && (!value.type.is_tensor() || value.type.shape);
+      if (known) continue;
+      auto declared = declared_.find(output.index);
+      if (declared != declared_.end()) {
+        OPTC_ASSIGN(Type type, namer_.inner_type(*declared->second, value.name, diagnostics_));
+        const bool same =
+            value.type.kind == Type::Kind::kNone || (type.is_tensor() && type.element == value.type.element);
+        if (same && (!type.is_tensor() || type.shape)) {
+          graph_.set_type(output, std::move(type));
+          continue;
+        }
+      }
+      if (strict)
+        return diagnostics_.error(
+            ErrorKind::kUnsupported, "the rank of '" + value.name + "' is not known before the model runs",
+            graph_.describe(id),
+            "give the shapes of the inputs with --shape, or declare this value's shape in the model (value_info)");
+    }
+    done = id;
+  }
+}
+
+Status Converter::finish_node(NodeId id, const NodeSource &node_source) {
+  const std::vector<std::pair<std::string, RegionId>> regions = graph_.node(id).regions;
+  if (!regions.empty()) seed_body_inputs(id);
+  for (const auto &[name, region] : regions) OPTC_TRY(finish_region(region, false));
+  if (node_source.schema) {
+    OPTC_TRY(check_types(id, *node_source.schema));
+    fill_defaults(id, *node_source.schema);
+  }
+  const OpDef *def = find_op(graph_.node(id).op);
+  if (!def) return expand(id, node_source);
+  const NodeId before = graph_.node(id).previous;
+  const RegionId region = graph_.node(id).region;
+  const std::vector<uint32_t> origin = graph_.node(id).origin;
+  int64_t version = node_source.version;
+  while (def && graph_.node(id).alive) {
+    const VersionStep *next = nullptr;
+    for (const VersionStep &step : def->steps)
+      if (step.version > version && (!next || step.version < next->version)) next = &step;
+    if (!next) break;
+    if (next->up) OPTC_TRY(next->up(graph_, id, diagnostics_));
+    version = next->version;
+    if (graph_.node(id).alive) def = find_op(graph_.node(id).op);
+  }
+  if (!graph_.node(id).alive) def = nullptr;
+  if (def && node_source.schema)
+    if (const onnx::OpSchema *schema = current_schema(def->name, def->version)) fill_defaults(id, *schema);
+  // Nodes that the steps made come from the same node of the file.
+  for (NodeId n = before.valid() ? graph_.node(before).next : graph_.region(region).first; n.valid() && n != id;
+       n = graph_.node(n).next) {
+    if (!graph_.node(n).origin.empty()) break;
+    graph_.set_origin(n, origin);
+  }
+  if (graph_.node(id).alive)
+    for (NodeId n = graph_.node(id).next; n.valid() && graph_.node(n).origin.empty(); n = graph_.node(n).next)
+      graph_.set_origin(n, origin);
+  return {};
+}
+
+void Converter::fill_defaults(NodeId id, const onnx::OpSchema &schema) {
+  for (const auto &[name, attribute] : schema.attributes()) {
+    if (attribute.default_value.type() == onnx::AttributeProto::UNDEFINED || graph_.node(id).attribute(name)) continue;
+    Result<Attribute> value = convert_attribute(attribute.default_value, true, schema.Name());
+    if (value.ok()) graph_.set_attribute(id, name, *std::move(value));
+  }
+}
+
+// First types for inputs of a body that declares none; the owner's inference has the last word.
+void Converter::seed_body_inputs(NodeId owner) {
+  const std::string op = graph_.node(owner).op;
+  const RegionId body = graph_.node(owner).region_named("body");
+  if (!body.valid()) return;
+  const std::vector<ValueId> inputs = graph_.region(body).inputs;
+  auto seed = [&](size_t i, Type type) {
+    if (i < inputs.size() && graph_.value(inputs[i]).type.kind == Type::Kind::kNone)
+      graph_.set_type(inputs[i], std::move(type));
+  };
+  auto outer = [&](size_t i) {
+    const ValueId value = graph_.node(owner).input(i);
+    return value.valid() ? graph_.value(value).type : Type();
+  };
+  if (op == "Loop") {
+    seed(0, Type::tensor(ElementType::kInt64, Shape()));
+    seed(1, Type::tensor(ElementType::kBool, Shape()));
+    for (size_t i = 2; i < inputs.size(); ++i) seed(i, outer(i));
+  } else if (op == "Scan") {
+    const auto scans = static_cast<size_t>(std::max<int64_t>(0, graph_.node(owner).int_or("num_scan_inputs", 0)));
+    const std::vector<int64_t> *axes = graph_.node(owner).ints("scan_input_axes");
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Type type = outer(i);
+      if (i + scans >= inputs.size() && type.has_shape() && !type.shape->empty()) {
+        const size_t k = i + scans - inputs.size();
+        int64_t axis = axes && k < axes->size() ? (*axes)[k] : 0;
+        if (axis < 0) axis += type.rank();
+        if (axis >= 0 && axis < type.rank()) type.shape->erase(type.shape->begin() + axis);
+      }
+      seed(i, std::move(type));
+    }
+  } else if (op == "SequenceMap") {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Type type = outer(i);
+      seed(i, type.kind == Type::Kind::kSequence ? *type.inner : type);
+    }
+  }
+}
+
+Status Converter::check_outputs() {
+  for (ValueId id : graph_.region(Graph::main()).outputs) {
+    auto it = declared_.find(id.index);
+    if (it == declared_.end() || it->second->value_case() != onnx::TypeProto::kTensorType) continue;
+    const Value &value = graph_.value(id);
+    const auto &declared = it->second->tensor_type();
+    if (!value.type.is_tensor() ||
+        (declared.elem_type() != 0 && element_type_of(declared.elem_type()) != value.type.element))
+      return diagnostics_.error(ErrorKind::kInvalid, "graph output '" + value.name + "' is " + to_string(value.type) +
+                                                         ", but it is declared as a tensor of " +
+                                                         std::string(onnx_name(element_type_of(declared.elem_type()))));
+    if (!declared.has_shape() || !value.type.shape) continue;
+    bool differs = static_cast<size_t>(declared.shape().dim_size()) != value.type.shape->size();
+    for (int i = 0; i < declared.shape().dim_size() && !differs; ++i) {
+      const Dim dim = (*value.type.shape)[static_cast<size_t>(i)];
+      differs = declared.shape().dim(i).has_dim_value() && dim.is_constant() &&
+                declared.shape().dim(i).dim_value() != dim.value();
+    }
+    if (differs)
+      diagnostics_.warning("graph output '" + value.name + "' is " + to_string(value.type) +
+                           ", which is not the shape that the model declares");
+  }
+  return {};
+}
+
+}  // namespace optc

@@ -1,0 +1,201 @@
+#include <stdexcept>
+
+#include "importer/internal_converter.h"
+#include "importer/internal_order.h"
+
+namespace optc {
+namespace {
+
+constexpr int kMaxCallDepth = 64;
+
+std::map<std::string, int64_t> opsets_of(const onnx::FunctionProto &function,
+                                         const std::map<std::string, int64_t> &around) {
+  std::map<std::string, int64_t> opsets;
+  for (const auto &opset : function.opset_import()) {
+    int64_t &version = opsets[normal_domain(opset.domain())];
+    version = std::max(version, static_cast<int64_t>(opset.version()));
+  }
+  opsets.insert(around.begin(), around.end());
+  return opsets;
+}
+
+std::string function_label(const onnx::FunctionProto &function) {
+  return (function.domain().empty() ? "" : function.domain() + ".") + function.name();
+}
+
+}  // namespace
+
+Result<PassedAttribute> Converter::passed(const onnx::AttributeProto &attribute, const Frame &frame,
+                                          const std::string &where) {
+  if (attribute.ref_attr_name().empty()) return PassedAttribute{&attribute, frame.direct};
+  if (!frame.function)
+    return diagnostics_.error(ErrorKind::kInvalid,
+                              "attribute '" + attribute.name() + "' refers to '" + attribute.ref_attr_name() +
+                                  "', but the node is in no function",
+                              where);
+  auto it = frame.attributes.find(attribute.ref_attr_name());
+  if (it == frame.attributes.end()) return PassedAttribute{};  // the call leaves it out: so does this node
+  if (attribute.type() != onnx::AttributeProto::UNDEFINED && it->second.proto->type() != attribute.type())
+    return diagnostics_.error(
+        ErrorKind::kInvalid,
+        "attribute '" + attribute.name() + "' refers to '" + attribute.ref_attr_name() + "', which is of another kind",
+        where);
+  if (it->second.proto->has_g() || it->second.proto->graphs_size() > 0)
+    return diagnostics_.error(ErrorKind::kUnsupported,
+                              "a graph passed to a function as attribute '" + attribute.ref_attr_name() + "'", where);
+  return it->second;
+}
+
+Status Converter::inline_call(const onnx::NodeProto &node, const onnx::FunctionProto &function, Scope &scope,
+                              const std::string &where) {
+  const Frame &caller = *scope.frame;
+  for (const Frame *f = &caller; f; f = f->caller)
+    if (f->function == &function)
+      return diagnostics_.error(ErrorKind::kInvalid,
+                                "function " + function_label(function) + " calls itself" +
+                                    (f == &caller ? "" : " through function " + function_label(*caller.function)),
+                                where, "ONNX functions must not be recursive");
+  if (caller.depth >= kMaxCallDepth)
+    return diagnostics_.error(ErrorKind::kUnsupported,
+                              "functions call one another more than " + std::to_string(kMaxCallDepth) + " deep", where);
+  if (node.input_size() > function.input_size() || node.output_size() > function.output_size())
+    return diagnostics_.error(ErrorKind::kInvalid,
+                              "function " + function_label(function) + " has " + std::to_string(function.input_size()) +
+                                  " inputs and " + std::to_string(function.output_size()) + " outputs; the call has " +
+                                  std::to_string(node.input_size()) + " and " + std::to_string(node.output_size()),
+                              where);
+  const int64_t index = caller.function ? caller.origin : next_index_ - 1;
+  Frame &frame = frames_.emplace_back();
+  frame.caller = &caller;
+  frame.function = &function;
+  frame.opsets = opsets_of(function, caller.opsets);
+  frame.prefix = caller.prefix + node_label(node, index) + "/";
+  frame.direct = caller.direct;
+  frame.origin = index;
+  frame.depth = caller.depth + 1;
+  for (const auto &attribute : function.attribute_proto())
+    frame.attributes[attribute.name()] = {&attribute, caller.direct};
+  std::unordered_set<std::string> known(function.attribute().begin(), function.attribute().end());
+  for (const auto &attribute : function.attribute_proto()) known.insert(attribute.name());
+  for (const auto &attribute : node.attribute()) {
+    if (!known.count(attribute.name()))
+      return diagnostics_.error(ErrorKind::kInvalid,
+                                "function " + function_label(function) + " has no attribute '" + attribute.name() + "'",
+                                where);
+    OPTC_ASSIGN(const PassedAttribute value, passed(attribute, caller, where));
+    if (value.proto) frame.attributes[attribute.name()] = value;
+  }
+  Scope inner;
+  inner.frame = &frame;
+  inner.region = scope.region;
+  inner.before = scope.before;
+  inner.depth = scope.depth;
+  for (int i = 0; i < function.input_size(); ++i) {
+    ValueId value;
+    if (i < node.input_size()) {
+      OPTC_ASSIGN(value, resolve(scope, node.input(i), where));
+    }
+    OPTC_TRY(define(inner, function.input(i), value, "function " + function_label(function)));
+  }
+  for (int i = 0; i < node.output_size(); ++i)
+    if (!node.output(i).empty()) inner.renamed[function.output(i)] = value_name(scope, node.output(i));
+  OPTC_TRY(convert_nodes(function.node(), inner));
+  for (int i = 0; i < node.output_size(); ++i) {
+    if (node.output(i).empty()) continue;
+    auto it = inner.values.find(function.output(i));
+    if (it == inner.values.end())
+      return diagnostics_.error(
+          ErrorKind::kInvalid,
+          "output '" + function.output(i) + "' of function " + function_label(function) + " has no producer", where);
+    OPTC_TRY(define(scope, node.output(i), it->second, where));
+  }
+  return {};
+}
+
+Status Converter::expand(NodeId id, const NodeSource &node_source) {
+  const onnx::NodeProto &proto = *node_source.proto;
+  const onnx::OpSchema *schema = node_source.schema;
+  const std::string where = graph_.describe(id);
+  const onnx::FunctionProto *function = nullptr;
+  if (schema) {
+    try {
+      function = schema->GetFunction(static_cast<int>(node_source.version), true);
+      if (!function && schema->HasContextDependentFunction()) {
+        std::vector<onnx::TypeProto> types;
+        for (size_t i = 0; i < static_cast<size_t>(proto.input_size()); ++i) {
+          onnx::TypeProto &type = types.emplace_back();
+          const ValueId value = graph_.node(id).input(i);
+          if (value.valid() && !to_type_proto(graph_.value(value).type, type)) type.Clear();
+        }
+        onnx::FunctionProto &built = built_.emplace_back();
+        const onnx::FunctionBodyBuildContextImpl context(proto, types);
+        if (schema->BuildContextDependentFunction(context, built, static_cast<int>(node_source.version)))
+          function = &built;
+      }
+    } catch (const std::exception &) {
+      function = nullptr;
+    }
+  }
+  if (!function)
+    return diagnostics_.error(ErrorKind::kUnsupported,
+                              "the operator has no implementation, and no function body for these inputs", where);
+  const Frame &caller = *node_source.frame;
+  if (caller.depth >= kMaxCallDepth)
+    return diagnostics_.error(ErrorKind::kUnsupported,
+                              "functions nest more than " + std::to_string(kMaxCallDepth) + " deep", where);
+  Frame &frame = frames_.emplace_back();
+  frame.caller = &caller;
+  frame.function = function;
+  frame.opsets = opsets_of(*function, caller.opsets);
+  frame.prefix = graph_.node(id).name + "/";
+  frame.direct = true;
+  frame.origin = graph_.origins()[graph_.node(id).origin.front()].index;
+  frame.depth = caller.depth + 1;
+  for (const auto &[name, attribute] : schema->attributes())
+    if (attribute.default_value.type() != onnx::AttributeProto::UNDEFINED)
+      frame.attributes[name] = {&attribute.default_value, true};
+  for (const auto &attribute : proto.attribute()) frame.attributes[attribute.name()] = {&attribute, caller.direct};
+
+  Scope inner;
+  inner.frame = &frame;
+  inner.region = graph_.node(id).region;
+  inner.before = id;
+  std::vector<ValueId> arguments;
+  for (int i = 0; i < function->input_size(); ++i) {
+    const ValueId value = graph_.node(id).input(static_cast<size_t>(i));
+    if (value.valid()) arguments.push_back(value);
+    OPTC_TRY(define(inner, function->input(i), value, where));
+  }
+  OPTC_TRY(convert_nodes(function->node(), inner));
+
+  std::vector<std::pair<ValueId, std::string>> renames;
+  const std::vector<ValueId> outputs = graph_.node(id).outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].valid()) continue;
+    auto it = i < static_cast<size_t>(function->output_size())
+                  ? inner.values.find(function->output(static_cast<int>(i)))
+                  : inner.values.end();
+    if (it == inner.values.end() || !it->second.valid())
+      return diagnostics_.error(ErrorKind::kInternal, "the function body does not give output " + std::to_string(i),
+                                where);
+    ValueId value = it->second;
+    bool taken = false;  // an argument, or an output given before: it keeps its own name
+    for (ValueId a : arguments) taken |= a == value;
+    for (const auto &[v, name] : renames) taken |= v == value;
+    if (taken) {
+      const NodeId copy = graph_.add_node(inner.region, "Identity", frame.prefix + "output", {value},
+                                          {{frame.prefix + "output", Type()}}, {}, id);
+      graph_.set_origin(copy, graph_.node(id).origin);
+      value = graph_.node(copy).outputs[0];
+    }
+    graph_.replace_uses(outputs[i], value);
+    auto declared = declared_.find(outputs[i].index);
+    if (declared != declared_.end()) declared_.emplace(value.index, declared->second);
+    renames.emplace_back(value, graph_.value(outputs[i]).name);
+  }
+  graph_.erase_node(id);
+  for (auto &[value, name] : renames) graph_.rename_value(value, std::move(name));
+  return {};
+}
+
+}  // namespace optc

@@ -1,0 +1,109 @@
+#include "importer/importer.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <onnx/defs/parser.h>
+#include <onnx/onnx_pb.h>
+
+#include <stdexcept>
+
+#include "importer/internal_converter.h"
+#include "importer/internal_tensor.h"
+#include "importer/wire.h"
+#include "ir/graph/verifier.h"
+#include "support/file.h"
+
+namespace optc {
+namespace {
+
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+// A serialized ModelProto begins with small field keys (0x08 for the IR version); text has no control characters but
+// white space.
+bool is_text(std::string_view bytes) {
+  const std::string_view head = bytes.substr(0, 512);
+  bool letters = false;
+  for (char c : head) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u < 0x20 && c != '\n' && c != '\r' && c != '\t') return false;
+    letters |= u > 0x20;
+  }
+  return letters;
+}
+
+Result<Graph> import_text(std::string_view text, const std::string &folder, const ImportOptions &options,
+                          Diagnostics &diagnostics) {
+  onnx::ModelProto model;
+  std::string message;
+  try {
+    const std::string copy(text);
+    onnx::OnnxParser parser(copy.c_str());
+    const onnx::Common::Status status = parser.Parse(model);
+    if (!status.IsOK())
+      message = status.ErrorMessage();
+    else if (!parser.EndOfInput())
+      message = "text after the end of the model";
+  } catch (const std::exception &error) {
+    message = error.what();
+  }
+  if (!message.empty()) {
+    for (char &c : message)
+      if (c == '\n') c = ' ';
+    return diagnostics.error(ErrorKind::kInvalid, "the text is not an ONNX model: " + message);
+  }
+  auto bytes = std::make_shared<std::string>();
+  if (!model.SerializeToString(bytes.get()))
+    return diagnostics.error(ErrorKind::kInvalid, "the text is not a complete ONNX model");
+  const std::string_view view(*bytes);
+  return import_bytes(view, std::move(bytes), folder, options, diagnostics);
+}
+
+}  // namespace
+
+Result<Graph> import_bytes(std::string_view bytes, std::shared_ptr<const void> owner, const std::string &folder,
+                           const ImportOptions &options, Diagnostics &diagnostics) {
+  if (bytes.empty()) return diagnostics.error(ErrorKind::kInvalid, "the file is empty: no model");
+  const auto *data = reinterpret_cast<const uint8_t *>(bytes.data());
+  OPTC_ASSIGN(const WireScan scan, scan_model(data, bytes.size(), diagnostics));
+  try {
+    onnx::ModelProto model;
+    google::protobuf::io::ArrayInputStream stream(scan.reduced.data(), static_cast<int>(scan.reduced.size()));
+    google::protobuf::io::CodedInputStream coded(&stream);
+    coded.SetTotalBytesLimit(INT32_MAX);
+    if (!model.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage())
+      return diagnostics.error(ErrorKind::kInvalid, "the file is not an ONNX model (protobuf cannot parse it)");
+    ExternalFiles external(folder);
+    TensorSource source;
+    source.scan = &scan;
+    source.data = data;
+    source.owner = std::move(owner);
+    source.external = folder.empty() ? nullptr : &external;
+    OPTC_ASSIGN(Graph graph, Converter(model, source, options, diagnostics).run());
+    OPTC_TRY(verify(graph, diagnostics));
+    return graph;
+  } catch (const std::bad_alloc &) {
+    return diagnostics.error(ErrorKind::kUnsupported, "the model does not fit in memory");
+  } catch (const std::exception &error) {
+    return diagnostics.error(ErrorKind::kInternal, std::string("the importer failed: ") + error.what());
+  }
+}
+
+Result<Graph> import_model(const std::string &path, const ImportOptions &options, Diagnostics &diagnostics) {
+  if (diagnostics.file().empty()) diagnostics.set_file(path);
+  OPTC_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(path, diagnostics));
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const std::string_view bytes(reinterpret_cast<const char *>(file->data()), file->size());
+  const bool text = ends_with(path, ".onnxtxt") || ends_with(path, ".onnx.txt") || is_text(bytes);
+  Result<Graph> graph =
+      text ? import_text(bytes, folder, options, diagnostics) : import_bytes(bytes, file, folder, options, diagnostics);
+  if (graph.ok()) {
+    graph->info().source_path = path;
+    graph->info().source_hash = xxh3_128(file->data(), file->size());
+  }
+  return graph;
+}
+
+}  // namespace optc

@@ -1,0 +1,45 @@
+#pragma once
+// importer/: an ONNX model becomes a Graph of one opset version. The only place that reads a ModelProto.
+//
+// A model file is hostile until proven otherwise: no size, index, path or depth in it is trusted, and every wrong model
+// ends in one clear error. Weights stay where they are (the mapped model file or its external data) and are never
+// copied through protobuf.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/graph/graph.h"
+#include "support/diagnostics.h"
+#include "support/result.h"
+
+namespace optc {
+
+// A named dimension pinned to a value (min == max) or to a range.
+struct DimPin {
+  std::string name;
+  int64_t min = 0;
+  int64_t max = kDimOverflow;
+};
+
+struct ImportOptions {
+  std::vector<DimPin> dims;
+  // Shapes of inputs that take the place of the declared ones: input name -> dims as text ("1", "N", "2*N + 1").
+  std::vector<std::pair<std::string, std::vector<std::string>>> shapes;
+  int64_t max_nodes = int64_t{1} << 20;  // after functions are inlined
+};
+
+// Reads a model: binary, or ONNX's text form when the name ends in .onnxtxt or the content is text. External data is
+// looked up in the model's folder only. Errors: kIo (cannot be read), kInvalid, kUnsupported (all unsupported operators
+// in one diagnostic), kUsage (a pin that names nothing).
+Result<Graph> import_model(const std::string &path, const ImportOptions &options, Diagnostics &diagnostics);
+
+// The same from bytes that `owner` keeps alive (constants of the Graph point into them). `folder` is where external
+// data lies; empty: a model with external data is refused.
+Result<Graph> import_bytes(std::string_view bytes, std::shared_ptr<const void> owner, const std::string &folder,
+                           const ImportOptions &options, Diagnostics &diagnostics);
+
+}  // namespace optc

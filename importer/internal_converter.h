@@ -1,0 +1,128 @@
+#pragma once
+// ModelProto -> Graph in two phases. Seen by importer/ only.
+//  1. convert (converter.cc, functions.cc): every node, region, constant and input; model-local functions are inlined.
+//  Nodes still
+//     have the form of their own opset version and no types.
+//  2. finish (finish.cc): in order, each node is checked against its schema's types, brought to optc's version by its
+//  operator's steps, or
+//     replaced by its ONNX function body where optc has no such operator; then its types are inferred.
+
+#include <onnx/defs/schema.h>
+#include <onnx/onnx_pb.h>
+
+#include <deque>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "importer/importer.h"
+#include "importer/internal_tensor.h"
+#include "importer/internal_types.h"
+#include "ops/registry.h"
+
+namespace optc {
+
+// An attribute that a call passes to a function's body; `direct`: tensors in it hold their bytes themselves.
+struct PassedAttribute {
+  const onnx::AttributeProto *proto = nullptr;
+  bool direct = false;
+};
+
+// What the nodes of one body are read with: the model's own graph, or one call of a function.
+struct Frame {
+  const Frame *caller = nullptr;
+  const onnx::FunctionProto *function = nullptr;  // null: the model's graph
+  std::map<std::string, int64_t> opsets;          // domain ("" = ai.onnx) -> version
+  std::map<std::string, PassedAttribute> attributes;
+  std::string prefix;   // of names: "call/"
+  bool direct = false;  // a body that ONNX's library holds
+  int64_t origin = -1;  // index of the call, inherited by the body's nodes
+  int depth = 0;
+};
+
+struct Scope {
+  const Scope *parent = nullptr;
+  const Frame *frame = nullptr;
+  RegionId region;
+  NodeId before;                                         // where nodes are inserted; invalid: at the end
+  std::unordered_map<std::string, ValueId> values;       // an invalid id: an absent argument of a function
+  std::unordered_map<std::string, std::string> renamed;  // outputs of a function body -> names at the call
+  int depth = 0;
+};
+
+// The file's node behind a Graph node that is not finished yet.
+struct NodeSource {
+  const onnx::NodeProto *proto = nullptr;
+  const Frame *frame = nullptr;
+  const onnx::OpSchema *schema = nullptr;  // null: a domain that ONNX does not know
+  int64_t version = 0;
+};
+
+class Converter {
+ public:
+  Converter(const onnx::ModelProto &model, const TensorSource &source, const ImportOptions &options,
+            Diagnostics &diagnostics);
+  Result<Graph> run();
+
+ private:
+  // check.cc
+  Status check_model();
+  Status list_unsupported();
+  Status check_schema(const onnx::NodeProto &node, const onnx::OpSchema &schema, const std::string &where);
+  Status check_types(NodeId node, const onnx::OpSchema &schema);
+  const onnx::FunctionProto *local_function(const onnx::NodeProto &node) const;
+
+  // converter.cc
+  Status convert_main();
+  Status convert_region(const onnx::GraphProto &graph, RegionId region, const Scope &parent);
+  Status convert_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes, Scope &scope);
+  Status convert_node(const onnx::NodeProto &node, Scope &scope);
+  Status convert_initializers(const onnx::GraphProto &graph, Scope &scope);
+  Status convert_constant(const onnx::NodeProto &node, bool direct, Scope &scope, const std::string &where);
+  Result<Attribute> convert_attribute(const onnx::AttributeProto &attribute, bool direct, const std::string &where);
+  Status define(Scope &scope, const std::string &name, ValueId value, const std::string &where);
+  Result<ValueId> resolve(const Scope &scope, const std::string &name, const std::string &where);
+  std::string value_name(const Scope &scope, const std::string &name);
+  const TensorSource &source(bool direct) const { return direct ? direct_source_ : source_; }
+
+  // functions.cc
+  Result<PassedAttribute> passed(const onnx::AttributeProto &attribute, const Frame &frame, const std::string &where);
+  Status inline_call(const onnx::NodeProto &node, const onnx::FunctionProto &function, Scope &scope,
+                     const std::string &where);
+  Status expand(NodeId node, const NodeSource &node_source);
+
+  // finish.cc
+  Status finish_region(RegionId region, bool strict);
+  Status finish_node(NodeId node, const NodeSource &node_source);
+  void seed_body_inputs(NodeId owner);
+  void fill_defaults(NodeId node, const onnx::OpSchema &schema);
+  Status check_outputs();
+
+  const onnx::ModelProto &model_;
+  TensorSource source_, direct_source_;
+  const ImportOptions &options_;
+  Diagnostics &diagnostics_;
+  Graph graph_;
+  DimNamer namer_;
+  std::deque<Frame> frames_;
+  std::map<std::string, const onnx::FunctionProto *> functions_;  // by function_key
+  std::deque<onnx::FunctionProto> built_;                         // bodies that ONNX built for one node
+  std::deque<onnx::NodeProto> resolved_;              // nodes of function bodies with their attributes filled in
+  std::unordered_map<uint32_t, NodeSource> sources_;  // by NodeId
+  std::unordered_map<uint32_t, const onnx::TypeProto *> declared_;  // by ValueId
+  std::unordered_set<std::string> main_names_;
+  int64_t next_index_ = 0;
+};
+
+std::string op_name(const std::string &domain, const std::string &op);  // as Node::op spells it
+std::string normal_domain(const std::string &domain);                   // "" for "ai.onnx"
+std::string function_key(const std::string &domain, const std::string &name, const std::string &overload);
+const onnx::OpSchema *find_schema(const std::string &op, int64_t version, const std::string &domain);
+// The schema that optc's definition of a Graph operator follows.
+const onnx::OpSchema *current_schema(std::string_view graph_op, int version);
+
+}  // namespace optc
