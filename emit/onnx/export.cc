@@ -1,0 +1,409 @@
+#include "emit/onnx/export.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <set>
+#include <stdexcept>
+#include <unordered_set>
+
+#include "emit/onnx/internal_export.h"
+
+namespace optc {
+namespace {
+
+constexpr size_t kMaxProtobuf = INT32_MAX - (size_t{1} << 20);
+constexpr size_t kExternalAlignment = 4096;  // as ONNX recommends for mapping
+
+// A piece of the output: text, then bytes of a constant.
+struct Chunk {
+  std::string text;
+  Constant constant;
+};
+
+struct Output {
+  std::vector<Chunk> model;
+  std::vector<std::pair<size_t, Constant>> external;  // offset in the data file
+  size_t model_size = 0;
+};
+
+// The lowest IR version that may carry an opset (ONNX's table of versions).
+int64_t ir_of_opset(int64_t opset) {
+  struct Row {
+    int64_t opset, ir;
+  };
+  constexpr Row kRows[] = {{28, 14}, {25, 13}, {24, 12}, {23, 11}, {21, 10},
+                           {19, 9},  {15, 8},  {12, 7},  {11, 6},  {10, 5}};
+  for (const Row &row : kRows)
+    if (opset >= row.opset) return row.ir;
+  return 4;
+}
+
+bool same_attribute(const onnx::AttributeProto &a, const onnx::AttributeProto &b) {
+  if (a.type() != b.type()) return false;
+  switch (a.type()) {
+    case onnx::AttributeProto::INT:
+      return a.i() == b.i();
+    case onnx::AttributeProto::FLOAT:
+      return a.f() == b.f();
+    case onnx::AttributeProto::STRING:
+      return a.s() == b.s();
+    case onnx::AttributeProto::INTS:
+      return std::equal(a.ints().begin(), a.ints().end(), b.ints().begin(), b.ints().end());
+    case onnx::AttributeProto::FLOATS:
+      return std::equal(a.floats().begin(), a.floats().end(), b.floats().begin(), b.floats().end());
+    case onnx::AttributeProto::STRINGS:
+      return std::equal(a.strings().begin(), a.strings().end(), b.strings().begin(), b.strings().end());
+    default:
+      return false;
+  }
+}
+
+class Exporter {
+ public:
+  Exporter(Graph &graph, int64_t opset, Diagnostics &diagnostics)
+      : g_(graph), opset_(opset), diagnostics_(diagnostics) {}
+
+  Result<Output> run(bool external, int64_t threshold, const std::string &data_name) {
+    OPTC_TRY(lower_versions(g_, opset_, diagnostics_));
+    onnx::ModelProto model;
+    const ModelInfo &info = g_.info();
+    // metadata_props of nodes came with IR 10, defaults of inputs and constants that are no inputs with IR 4.
+    model.set_ir_version(std::max({info.ir_version, ir_of_opset(opset_), int64_t{4}}));
+    if (!info.producer.empty()) model.set_producer_name(info.producer);
+    if (!info.producer_version.empty()) model.set_producer_version(info.producer_version);
+    if (!info.domain.empty()) model.set_domain(info.domain);
+    if (info.model_version) model.set_model_version(info.model_version);
+    if (!info.doc.empty()) model.set_doc_string(info.doc);
+    for (const auto &[key, value] : info.metadata) {
+      auto *entry = model.add_metadata_props();
+      entry->set_key(key);
+      entry->set_value(value);
+    }
+    onnx::GraphProto graph;
+    graph.set_name(info.name.empty() ? "graph" : info.name);
+    OPTC_TRY(region(Graph::main(), graph));
+    domains_.insert("");
+    for (const std::string &domain : domains_) {
+      auto *opset = model.add_opset_import();
+      opset->set_domain(domain);
+      opset->set_version(domain.empty() ? opset_ : version_of(domain));
+    }
+    Output out;
+    OPTC_TRY(assemble(model, graph, external, threshold, data_name, out));
+    return out;
+  }
+
+ private:
+  int64_t version_of(const std::string &domain) const {
+    int64_t version = 1;
+    for (const auto &[name, v] : g_.info().opset_imports)
+      if (name == domain) version = std::max(version, v);
+    return version;
+  }
+
+  std::string use(ValueId id) {
+    if (!id.valid()) return {};
+    const Value &value = g_.value(id);
+    if (value.kind == ValueKind::kConstant && used_.insert(id.index).second) constants_.push_back(id);
+    return value.name;
+  }
+
+  void identity(const std::string &from, const std::string &to, onnx::GraphProto &out) {
+    auto *node = out.add_node();
+    node->set_op_type("Identity");
+    node->set_name(to);
+    node->add_input(from);
+    node->add_output(to);
+  }
+
+  Status region(RegionId id, onnx::GraphProto &out) {
+    const bool main = id == Graph::main();
+    for (ValueId input : g_.region(id).inputs) {
+      auto *info = out.add_input();
+      info->set_name(g_.value(input).name);
+      if (g_.value(input).type.kind != Type::Kind::kNone) write_type(g_.value(input).type, *info->mutable_type());
+    }
+    for (NodeId n = g_.region(id).first; n.valid(); n = g_.node(n).next) OPTC_TRY(node(n, out));
+    std::unordered_set<std::string> seen;
+    for (ValueId output : g_.region(id).outputs) {
+      std::string name = use(output);
+      const Value &value = g_.value(output);
+      // A graph's output is made inside it: what comes from outside passes through an Identity.
+      const bool inside = value.kind == ValueKind::kNodeOutput    ? g_.node(value.producer).region == id
+                          : value.kind == ValueKind::kRegionInput ? value.region == id
+                                                                  : main;
+      if (!inside || !seen.insert(name).second) {
+        const std::string copy = g_.unique_name(name + "_out");
+        identity(name, copy, out);
+        seen.insert(copy);
+        name = copy;
+      }
+      auto *info = out.add_output();
+      info->set_name(name);
+      if (value.type.kind != Type::Kind::kNone) write_type(value.type, *info->mutable_type());
+    }
+    return {};
+  }
+
+  Status node(NodeId id, onnx::GraphProto &out) {
+    const Node &node = g_.node(id);
+    const auto [domain, op] = split_op(node.op);
+    domains_.insert(domain);
+    onnx::NodeProto proto;
+    proto.set_op_type(op);
+    if (!domain.empty()) proto.set_domain(domain);
+    proto.set_name(node.name);
+    for (ValueId input : node.inputs) proto.add_input(use(input));
+    for (ValueId output : node.outputs) proto.add_output(output.valid() ? g_.value(output).name : "");
+    std::string origin;
+    for (uint32_t o : node.origin) origin += (origin.empty() ? "" : "\n") + g_.origins()[o].name;
+    if (!origin.empty() && origin != node.name) {
+      auto *entry = proto.add_metadata_props();
+      entry->set_key("optc.origin");
+      entry->set_value(origin);
+    }
+    const int64_t version = domain.empty() ? opset_ : version_of(domain);
+    const onnx::OpSchema *schema = schema_at(domain, op, version);
+    const bool standard = onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map().count(domain) > 0;
+    const onnx::OpSchema *newest = standard ? onnx::OpSchemaRegistry::Schema(op, domain) : nullptr;
+    for (const auto &[name, attribute] : node.attributes) {
+      onnx::AttributeProto value;
+      if (!write_attribute(name, attribute, value))
+        return diagnostics_.error(ErrorKind::kInternal, "attribute '" + name + "' cannot be written", g_.describe(id));
+      const onnx::OpSchema *reference = schema ? schema : newest;
+      if (reference) {
+        auto known = reference->attributes().find(name);
+        if (known == reference->attributes().end()) {
+          auto later = newest->attributes().find(name);
+          if (later != newest->attributes().end() && same_attribute(value, later->second.default_value)) continue;
+          return diagnostics_.error(ErrorKind::kUnsupported,
+                                    "opset " + std::to_string(version) + " has no attribute '" + name + "' of " + op,
+                                    g_.describe(id));
+        }
+        if (same_attribute(value, known->second.default_value)) continue;
+      }
+      *proto.add_attribute() = std::move(value);
+    }
+    for (const auto &[name, nested] : node.regions) {
+      auto *attribute = proto.add_attribute();
+      attribute->set_name(name);
+      attribute->set_type(onnx::AttributeProto::GRAPH);
+      attribute->mutable_g()->set_name(node.name + "/" + name);
+      OPTC_TRY(region(nested, *attribute->mutable_g()));
+    }
+    if (standard && !schema) {
+      std::vector<onnx::TypeProto> types;
+      for (ValueId input : node.inputs) {
+        types.emplace_back();
+        if (input.valid()) write_type(g_.value(input).type, types.back());
+      }
+      std::vector<onnx::NodeProto> body;
+      if (domain.empty()) body = function_body(proto, types, opset_);
+      if (body.empty())
+        return diagnostics_.error(
+            ErrorKind::kUnsupported,
+            "opset " + std::to_string(version) + " has no operator " + node.op + ", nor operators that say it",
+            g_.describe(id), "export with a newer opset");
+      for (auto &part : body) *out.add_node() = std::move(part);
+      return {};
+    }
+    if (schema) {
+      try {
+        schema->Verify(proto);
+      } catch (const std::exception &error) {
+        const std::string text(error.what());
+        return diagnostics_.error(
+            ErrorKind::kUnsupported,
+            "opset " + std::to_string(version) + " cannot say the node: " + text.substr(0, text.find('\n')),
+            g_.describe(id));
+      }
+    }
+    *out.add_node() = std::move(proto);
+    return {};
+  }
+
+  static void put_varint(std::string &out, uint64_t value) {
+    for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
+    out.push_back(static_cast<char>(value));
+  }
+
+  // Serializes the model around its constants: GraphProto (field 7) = its own fields + initializers (field 5), each a
+  // TensorProto = its own fields + raw_data (field 9), so that constants are written from where they lie.
+  Status assemble(const onnx::ModelProto &model, const onnx::GraphProto &graph, bool external, int64_t threshold,
+                  const std::string &data_name, Output &out) {
+    struct Tensor {
+      std::string name;
+      Constant constant;
+    };
+    std::vector<Tensor> tensors;
+    const std::vector<ValueId> &inputs = g_.region(Graph::main()).inputs;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (g_.defaults()[i].valid()) tensors.push_back({g_.value(inputs[i]).name, g_.defaults()[i]});
+    for (ValueId id : constants_) tensors.push_back({g_.value(id).name, g_.value(id).constant});
+    std::vector<Chunk> parts;
+    size_t body = 0, data_end = 0;
+    for (const Tensor &tensor : tensors) {
+      onnx::TensorProto proto;
+      bool raw = write_tensor_header(tensor.name, tensor.constant, proto);
+      if (raw && external && static_cast<int64_t>(tensor.constant.size()) >= threshold) {
+        data_end = (data_end + kExternalAlignment - 1) / kExternalAlignment * kExternalAlignment;
+        proto.set_data_location(onnx::TensorProto::EXTERNAL);
+        auto put = [&](const char *key, const std::string &value) {
+          auto *entry = proto.add_external_data();
+          entry->set_key(key);
+          entry->set_value(value);
+        };
+        put("location", data_name);
+        put("offset", std::to_string(data_end));
+        put("length", std::to_string(tensor.constant.size()));
+        out.external.emplace_back(data_end, tensor.constant);
+        data_end += tensor.constant.size();
+        raw = false;
+      }
+      std::string header, tail;
+      if (!proto.SerializeToString(&header))
+        return diagnostics_.error(ErrorKind::kInternal, "a tensor cannot be serialized");
+      size_t length = header.size();
+      if (raw) {
+        put_varint(tail, 9 << 3 | 2);
+        put_varint(tail, tensor.constant.size());
+        length += tail.size() + tensor.constant.size();
+      }
+      Chunk chunk;
+      put_varint(chunk.text, 5 << 3 | 2);
+      put_varint(chunk.text, length);
+      chunk.text += header + tail;
+      body += chunk.text.size();
+      if (raw) {
+        body += tensor.constant.size();
+        chunk.constant = tensor.constant;
+      }
+      parts.push_back(std::move(chunk));
+    }
+    Chunk head;
+    std::string graph_bytes;
+    if (!model.SerializePartialToString(&head.text) || !graph.SerializePartialToString(&graph_bytes))
+      return diagnostics_.error(ErrorKind::kInternal, "the model cannot be serialized");
+    put_varint(head.text, 7 << 3 | 2);
+    put_varint(head.text, graph_bytes.size() + body);
+    head.text += graph_bytes;
+    out.model_size = head.text.size() + body;
+    out.model.push_back(std::move(head));
+    for (Chunk &chunk : parts) out.model.push_back(std::move(chunk));
+    return {};
+  }
+
+  Graph &g_;
+  int64_t opset_;
+  Diagnostics &diagnostics_;
+  std::unordered_set<uint32_t> used_;
+  std::vector<ValueId> constants_;
+  std::set<std::string> domains_;
+};
+
+// Exports at the wished opset; without a wish at the model's own, or the lowest above it that can say the Graph.
+Result<Output> export_graph(const Graph &graph, const ExportOptions &options, bool external,
+                            const std::string &data_name, Diagnostics &diagnostics) {
+  if (options.opset > kNewestOpset || options.opset < 0)
+    return diagnostics.error(ErrorKind::kUsage, "opset " + std::to_string(options.opset) + "; versions 1 to " +
+                                                    std::to_string(kNewestOpset) + " can be written");
+  if (options.opset) {
+    Graph copy = graph.clone();
+    return Exporter(copy, options.opset, diagnostics).run(external, options.external_threshold, data_name);
+  }
+  int64_t own = 0;
+  for (const auto &[domain, version] : graph.info().opset_imports)
+    if (domain.empty()) own = std::max(own, version);
+  if (own == 0) own = kNewestOpset;
+  std::string reason;
+  for (int64_t opset = own;; ++opset) {
+    Graph copy = graph.clone();
+    Diagnostics attempt;
+    Result<Output> output = Exporter(copy, opset, attempt).run(external, options.external_threshold, data_name);
+    if (output.ok()) {
+      if (opset != own)
+        diagnostics.warning("written with opset " + std::to_string(opset) + " instead of the model's own " +
+                            std::to_string(own) + ": " + reason);
+      return output;
+    }
+    if (opset >= kNewestOpset || output.failure().kind != ErrorKind::kUnsupported) {
+      for (const Diagnostic &d : attempt.all()) (void)diagnostics.add(d);
+      return output.failure();
+    }
+    if (reason.empty() && !attempt.all().empty()) reason = attempt.all().front().message;
+  }
+}
+
+}  // namespace
+
+Result<std::string> export_model(const Graph &graph, const ExportOptions &options, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const Output output, export_graph(graph, options, false, "", diagnostics));
+  if (output.model_size > kMaxProtobuf)
+    return diagnostics.error(ErrorKind::kUnsupported, "the model has more than 2 GB and needs external data");
+  std::string bytes;
+  bytes.reserve(output.model_size);
+  for (const Chunk &chunk : output.model) {
+    bytes += chunk.text;
+    if (chunk.constant.valid())
+      bytes.append(reinterpret_cast<const char *>(chunk.constant.data()), chunk.constant.size());
+  }
+  return bytes;
+}
+
+namespace {
+
+// Writes beside `path` and renames into place, so that a failed write leaves no half file.
+Status write_whole(const std::string &path, const std::function<bool(FILE *)> &write, Diagnostics &diagnostics) {
+  const std::string temporary = path + ".partial";
+  FILE *file = std::fopen(temporary.c_str(), "wb");
+  bool good = file != nullptr && write(file);
+  if (file) good = std::fclose(file) == 0 && good;
+  good = good && std::rename(temporary.c_str(), path.c_str()) == 0;
+  if (good) return {};
+  std::remove(temporary.c_str());
+  return diagnostics.error(ErrorKind::kIo, "cannot write '" + path + "'");
+}
+
+bool put(FILE *file, const void *data, size_t size) { return size == 0 || std::fwrite(data, 1, size, file) == size; }
+
+}  // namespace
+
+Status export_file(const Graph &graph, const std::string &path, const ExportOptions &options,
+                   Diagnostics &diagnostics) {
+  const std::string data_path = path + ".data";
+  const size_t slash = data_path.rfind('/');
+  const std::string data_name = slash == std::string::npos ? data_path : data_path.substr(slash + 1);
+  OPTC_ASSIGN(Output output, export_graph(graph, options, options.external, data_name, diagnostics));
+  if (output.model_size > kMaxProtobuf && !options.external) {
+    OPTC_ASSIGN(output, export_graph(graph, options, true, data_name, diagnostics));
+  }
+  if (output.model_size > kMaxProtobuf)
+    return diagnostics.error(ErrorKind::kUnsupported, "the model has more than 2 GB besides its large constants");
+  if (!output.external.empty()) {
+    OPTC_TRY(write_whole(
+        data_path,
+        [&](FILE *file) {
+          size_t at = 0;
+          const std::string zeros(kExternalAlignment, '\0');
+          for (const auto &[offset, constant] : output.external) {
+            if (!put(file, zeros.data(), offset - at) || !put(file, constant.data(), constant.size())) return false;
+            at = offset + constant.size();
+          }
+          return true;
+        },
+        diagnostics));
+  }
+  return write_whole(
+      path,
+      [&](FILE *file) {
+        for (const Chunk &chunk : output.model) {
+          if (!put(file, chunk.text.data(), chunk.text.size())) return false;
+          if (chunk.constant.valid() && !put(file, chunk.constant.data(), chunk.constant.size())) return false;
+        }
+        return true;
+      },
+      diagnostics);
+}
+
+}  // namespace optc

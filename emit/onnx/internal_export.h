@@ -1,0 +1,38 @@
+#pragma once
+// The parts of the exporter. Seen by emit/onnx only.
+
+#include <onnx/defs/schema.h>
+#include <onnx/onnx_pb.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "emit/onnx/export.h"
+#include "ops/registry.h"
+
+namespace optc {
+
+constexpr int64_t kNewestOpset = 28;
+
+std::pair<std::string, std::string> split_op(std::string_view op);  // domain ("" for ai.onnx), operator
+const onnx::OpSchema *schema_at(const std::string &domain, const std::string &op, int64_t version);
+
+// versions.cc: brings every node to the form of `opset` (of ai.onnx; other domains keep optc's version).
+Status lower_versions(Graph &graph, int64_t opset, Diagnostics &diagnostics);
+// The nodes of ONNX's function body for a node whose operator `opset` lacks; empty when there is none that `opset` can
+// say.
+std::vector<onnx::NodeProto> function_body(const onnx::NodeProto &node, const std::vector<onnx::TypeProto> &input_types,
+                                           int64_t opset, int depth = 0);
+
+// proto.cc
+void write_type(const Type &type, onnx::TypeProto &out);
+// False: the attribute holds what ONNX cannot say.
+bool write_attribute(const std::string &name, const Attribute &attribute, onnx::AttributeProto &out);
+// All of a TensorProto but its raw_data; false: the data is in it already (strings).
+bool write_tensor_header(const std::string &name, const Constant &constant, onnx::TensorProto &out);
+void write_tensor(const std::string &name, const Constant &constant, onnx::TensorProto &out);
+
+}  // namespace optc

@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "emit/onnx/internal_export.h"
+
+namespace optc {
+namespace {
+
+constexpr int kMaxBodyDepth = 8;
+
+// The body's nodes with the call's names, or an empty list when `opset` does not define one of them as the body's own
+// version does.
+std::vector<onnx::NodeProto> inline_body(const onnx::NodeProto &call, const onnx::OpSchema &schema,
+                                         const onnx::FunctionProto &function, int64_t version, int64_t opset,
+                                         int depth) {
+  std::unordered_map<std::string, std::string> names;
+  for (int i = 0; i < function.input_size(); ++i) names[function.input(i)] = i < call.input_size() ? call.input(i) : "";
+  for (int i = 0; i < function.output_size(); ++i)
+    if (i < call.output_size() && !call.output(i).empty()) names[function.output(i)] = call.output(i);
+  std::unordered_map<std::string, const onnx::AttributeProto *> attributes;
+  for (const auto &[name, attribute] : schema.attributes())
+    if (attribute.default_value.type() != onnx::AttributeProto::UNDEFINED) attributes[name] = &attribute.default_value;
+  for (const auto &attribute : call.attribute()) attributes[attribute.name()] = &attribute;
+  const std::string prefix = (call.name().empty() ? call.output(0) : call.name()) + "/";
+  auto named = [&](const std::string &name) {
+    if (name.empty()) return name;
+    return names.try_emplace(name, prefix + name).first->second;
+  };
+  std::vector<onnx::NodeProto> nodes;
+  for (const auto &part : function.node()) {
+    onnx::NodeProto node = part;
+    if (!node.domain().empty() && node.domain() != "ai.onnx") return {};
+    node.set_name(prefix + (part.name().empty() ? part.output(0) : part.name()));
+    for (auto &input : *node.mutable_input()) input = named(input);
+    for (auto &output : *node.mutable_output()) output = named(output);
+    node.clear_attribute();
+    for (const auto &attribute : part.attribute()) {
+      if (attribute.has_g() || attribute.graphs_size() > 0) return {};  // names inside would need the same care
+      if (attribute.ref_attr_name().empty()) {
+        *node.add_attribute() = attribute;
+      } else if (auto it = attributes.find(attribute.ref_attr_name()); it != attributes.end()) {
+        onnx::AttributeProto *copy = node.add_attribute();
+        *copy = *it->second;
+        copy->set_name(attribute.name());
+      }
+    }
+    *node.mutable_metadata_props() = call.metadata_props();
+    const onnx::OpSchema *wanted = schema_at("", node.op_type(), version);
+    if (wanted && wanted == schema_at("", node.op_type(), opset)) {
+      nodes.push_back(std::move(node));
+      continue;
+    }
+    std::vector<onnx::NodeProto> inner = function_body(node, {}, opset, depth + 1);
+    if (inner.empty()) return {};
+    for (auto &n : inner) nodes.push_back(std::move(n));
+  }
+  return nodes;
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> split_op(std::string_view op) {
+  const size_t dot = op.rfind('.');
+  if (dot == std::string_view::npos) return {"", std::string(op)};
+  return {std::string(op.substr(0, dot)), std::string(op.substr(dot + 1))};
+}
+
+const onnx::OpSchema *schema_at(const std::string &domain, const std::string &op, int64_t version) {
+  const onnx::OpSchema *schema = onnx::OpSchemaRegistry::Schema(op, static_cast<int>(version), domain);
+  return schema && !schema->deprecated() ? schema : nullptr;
+}
+
+std::vector<onnx::NodeProto> function_body(const onnx::NodeProto &node, const std::vector<onnx::TypeProto> &input_types,
+                                           int64_t opset, int depth) {
+  if (depth > kMaxBodyDepth) return {};
+  const onnx::OpSchema *schema = onnx::OpSchemaRegistry::Schema(node.op_type(), "");
+  if (!schema) return {};
+  for (int version : schema->function_opset_versions())
+    if (const onnx::FunctionProto *function = schema->GetFunction(version)) {
+      std::vector<onnx::NodeProto> nodes = inline_body(node, *schema, *function, version, opset, depth);
+      if (!nodes.empty()) return nodes;
+    }
+  for (int version : schema->context_dependent_function_opset_versions()) {
+    onnx::FunctionProto function;
+    try {
+      const onnx::FunctionBodyBuildContextImpl context(node, input_types);
+      if (!schema->BuildContextDependentFunction(context, function, version)) continue;
+    } catch (const std::exception &) {
+      continue;
+    }
+    std::vector<onnx::NodeProto> nodes = inline_body(node, *schema, function, version, opset, depth);
+    if (!nodes.empty()) return nodes;
+  }
+  return {};
+}
+
+Status lower_versions(Graph &graph, int64_t opset, Diagnostics &diagnostics) {
+  for (NodeId id : graph.all_nodes()) {
+    if (!split_op(graph.node(id).op).first.empty()) continue;
+    int64_t version = kNewestOpset + 1;
+    for (const OpDef *def = find_op(graph.node(id).op); def && graph.node(id).alive; def = find_op(graph.node(id).op)) {
+      const VersionStep *next = nullptr;
+      for (const VersionStep &step : def->steps)
+        if (step.version > opset && step.version < version && (!next || step.version > next->version)) next = &step;
+      if (!next) break;
+      version = next->version;
+      // An operator that came with this version needs no step: it is expanded where it is written.
+      if (!schema_at("", std::string(def->name), version - 1) && !next->down) continue;
+      if (next->down) OPTC_TRY(next->down(graph, id, diagnostics));
+    }
+  }
+  return {};
+}
+
+}  // namespace optc
