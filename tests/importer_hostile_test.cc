@@ -1,0 +1,247 @@
+// Hostile models: each ends in one clear error of the right kind.
+#include <gtest/gtest.h>
+#include <onnx/defs/parser.h>
+#include <onnx/onnx_pb.h>
+
+#include <unistd.h>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "importer/importer.h"
+
+namespace optc {
+namespace {
+
+namespace fs = std::filesystem;
+
+onnx::ModelProto parse(const char *text) {
+  onnx::ModelProto model;
+  onnx::OnnxParser parser(text);
+  const auto status = parser.Parse(model);
+  EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
+  return model;
+}
+
+void expect_error(const std::string &bytes, ErrorKind kind, const std::string &words, const std::string &folder = "") {
+  auto owner = std::make_shared<std::string>(bytes);
+  Diagnostics diagnostics;
+  auto graph = import_bytes(*owner, owner, folder, {}, diagnostics);
+  std::string text;
+  for (const auto &d : diagnostics.all()) text += format(d);
+  ASSERT_FALSE(graph.ok()) << "was taken: " << words;
+  EXPECT_EQ(static_cast<int>(graph.failure().kind), static_cast<int>(kind)) << text;
+  EXPECT_NE(text.find(words), std::string::npos) << text;
+  EXPECT_EQ(diagnostics.all().size(), 1u) << text;
+}
+
+const char *const kAdd = R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { y = Add(x, w) })";
+
+onnx::ModelProto with_weight(const std::function<void(onnx::TensorProto &)> &edit) {
+  onnx::ModelProto model = parse(kAdd);
+  auto *w = model.mutable_graph()->add_initializer();
+  w->set_name("w");
+  w->set_data_type(onnx::TensorProto::FLOAT);
+  w->add_dims(4);
+  w->set_raw_data(std::string(16, '\0'));
+  edit(*w);
+  return model;
+}
+
+void expect_weight_error(const std::function<void(onnx::TensorProto &)> &edit, ErrorKind kind,
+                         const std::string &words) {
+  expect_error(with_weight(edit).SerializeAsString(), kind, words);
+}
+
+TEST(Hostile, FilesThatAreNoModel) {
+  expect_error("", ErrorKind::kInvalid, "empty");
+  expect_error(std::string("\x08"), ErrorKind::kInvalid, "complete");
+  expect_error(std::string("\x08\x08", 2), ErrorKind::kInvalid, "no graph");
+  const std::string model = parse(kAdd).SerializeAsString();
+  for (size_t cut = 1; cut < model.size(); ++cut) {
+    auto owner = std::make_shared<std::string>(model.substr(0, cut));
+    Diagnostics diagnostics;
+    EXPECT_FALSE(import_bytes(*owner, owner, "", {}, diagnostics).ok()) << cut;
+    EXPECT_TRUE(diagnostics.has_error()) << cut;
+  }
+}
+
+TEST(Hostile, DeepNesting) {
+  std::string bytes;  // GraphProto -> node -> attribute -> graph ..., with right lengths
+  for (int level = 0; level < 400; ++level) {
+    for (const char key : {'\x32', '\x2A', '\x0A'}) {  // attribute.g, node.attribute, graph.node
+      std::string outer(1, key);
+      size_t n = bytes.size();
+      for (; n >= 0x80; n >>= 7) outer.push_back(static_cast<char>(n | 0x80));
+      outer.push_back(static_cast<char>(n));
+      bytes = outer + bytes;
+    }
+  }
+  std::string model = "\x08\x08\x3A";
+  size_t n = bytes.size();
+  for (; n >= 0x80; n >>= 7) model.push_back(static_cast<char>(n | 0x80));
+  model.push_back(static_cast<char>(n));
+  expect_error(model + bytes, ErrorKind::kInvalid, "deep");
+}
+
+TEST(Hostile, Tensors) {
+  expect_weight_error([](auto &w) { w.set_raw_data("1234"); }, ErrorKind::kInvalid, "4 bytes of raw_data");
+  expect_weight_error([](auto &w) { w.set_raw_data(std::string(20, 'x')); }, ErrorKind::kInvalid,
+                      "20 bytes of raw_data");
+  expect_weight_error([](auto &w) { w.set_dims(0, -4); }, ErrorKind::kInvalid, "negative dims [-4]");
+  expect_weight_error([](auto &w) { w.clear_data_type(); }, ErrorKind::kInvalid, "no data type");
+  expect_weight_error([](auto &w) { w.set_data_type(99); }, ErrorKind::kInvalid, "unknown data type 99");
+  expect_weight_error(
+      [](auto &w) {
+        w.set_dims(0, int64_t{1} << 33);
+        w.add_dims(int64_t{1} << 31);
+      },
+      ErrorKind::kInvalid, "overflows");
+  expect_weight_error(
+      [](auto &w) {
+        w.clear_raw_data();
+        w.add_float_data(1);
+      },
+      ErrorKind::kInvalid, "1 elements");
+  expect_weight_error([](auto &w) { w.set_data_type(onnx::TensorProto::STRING); }, ErrorKind::kInvalid, "strings");
+  expect_weight_error([](auto &w) { w.set_name(""); }, ErrorKind::kInvalid, "no name");
+}
+
+class HostileExternal : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::temp_directory_path() / ("optc_external_" + std::to_string(::getpid()));
+    fs::create_directories(root_ / "model");
+    std::ofstream(root_ / "secret") << std::string(64, 's');
+    std::ofstream(root_ / "model/w.bin") << std::string(64, 'w');
+    fs::create_symlink(root_ / "secret", root_ / "model/link");
+    fs::create_directories(root_ / "model/folder");
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::string model(const std::string &location, const std::string &offset, const std::string &length = "") {
+    return with_weight([&](auto &w) {
+             w.clear_raw_data();
+             w.set_data_location(onnx::TensorProto::EXTERNAL);
+             for (const auto &[key, value] :
+                  {std::pair{"location", location}, {"offset", offset}, {"length", length}}) {
+               if (value.empty() && key != std::string("location")) continue;
+               auto *entry = w.add_external_data();
+               entry->set_key(key);
+               entry->set_value(value);
+             }
+           })
+        .SerializeAsString();
+  }
+  std::string folder() const { return (root_ / "model").string(); }
+  fs::path root_;
+};
+
+TEST_F(HostileExternal, Paths) {
+  const auto kInvalid = ErrorKind::kInvalid;
+  expect_error(model("../secret", ""), kInvalid, "leaves the model's folder", folder());
+  expect_error(model("folder/../../secret", ""), kInvalid, "leaves the model's folder", folder());
+  expect_error(model((root_ / "secret").string(), ""), kInvalid, "leaves the model's folder", folder());
+  expect_error(model("link", ""), kInvalid, "leaves the model's folder", folder());
+  expect_error(model("", ""), kInvalid, "empty external data path", folder());
+  expect_error(model("folder", ""), kInvalid, "not a regular file", folder());
+  expect_error(model("missing.bin", ""), ErrorKind::kIo, "cannot be read", folder());
+  expect_error(model("w.bin", ""), ErrorKind::kIo, "no folder");
+}
+
+TEST_F(HostileExternal, Sizes) {
+  const auto kInvalid = ErrorKind::kInvalid;
+  expect_error(model("w.bin", "60"), kInvalid, "run past its end", folder());
+  expect_error(model("w.bin", "9223372036854775807"), kInvalid, "run past its end", folder());
+  expect_error(model("w.bin", "-1"), kInvalid, "not a number", folder());
+  expect_error(model("w.bin", "99999999999999999999999"), kInvalid, "not a number", folder());
+  expect_error(model("w.bin", "0", "8"), kInvalid, "8 bytes of external data", folder());
+  auto owner = std::make_shared<std::string>(model("w.bin", "48", "16"));
+  Diagnostics diagnostics;
+  EXPECT_TRUE(import_bytes(*owner, owner, folder(), {}, diagnostics).ok());
+}
+
+void expect_text_error(const char *text, ErrorKind kind, const std::string &words) {
+  expect_error(parse(text).SerializeAsString(), kind, words);
+}
+
+TEST(Hostile, Graphs) {
+  const auto kInvalid = ErrorKind::kInvalid;
+  expect_text_error(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y)
+    { y = Add(b, x)  a = Neg(y)  b = Abs(a) })",
+                    kInvalid, "the graph has a cycle: Add_0 -> Neg_1 -> Abs_2 -> Add_0");
+  expect_text_error(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { y = Add(x, ghost) })",
+                    kInvalid, "'ghost' is not defined");
+  expect_text_error(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { z = Neg(x) })",
+                    kInvalid, "'y' has no producer");
+  expect_text_error(
+      R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { y = Neg(x)  y = Abs(x) })", kInvalid,
+      "'y' is defined twice");
+  expect_text_error(
+      R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x, float[4] x) => (float[4] y) { y = Neg(x) })", kInvalid,
+      "'x' is defined twice");
+  expect_text_error(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { y = Add(x) })",
+                    kInvalid, "Add");
+  expect_text_error(
+      R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { y = Softmax <axis = 0.5> (x) })",
+      kInvalid, "axis");
+  expect_text_error(
+      R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x, int64[4] i) => (float[4] y) { y = Add(x, i) })",
+      kInvalid, "tensor(int64)");
+  expect_text_error(R"(<ir_version: 8, opset_import: ["" : 17]> g (seq(float[4]) x) => (float[4] y) { y = Relu(x) })",
+                    kInvalid, "takes tensors");
+  expect_text_error(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (int64[4] y) { y = Neg(x) })",
+                    kInvalid, "declared");
+}
+
+TEST(Hostile, Functions) {
+  expect_text_error(
+      R"(<ir_version: 9, opset_import: ["" : 18, "local" : 1]> g (float[4] x) => (float[4] y) { y = local.f(x) }
+    <domain: "local", opset_import: ["" : 18, "local" : 1]> f (a) => (b) { b = local.f(a) })",
+      ErrorKind::kInvalid, "local.f calls itself");
+  expect_text_error(
+      R"(<ir_version: 9, opset_import: ["" : 18, "local" : 1]> g (float[4] x) => (float[4] y) { y = local.f(x) }
+    <domain: "local", opset_import: ["" : 18, "local" : 1]> f (a) => (b) { b = local.h(a) }
+    <domain: "local", opset_import: ["" : 18, "local" : 1]> h (a) => (b) { b = local.f(a) })",
+      ErrorKind::kInvalid, "local.f calls itself through function local.h");
+  // Twenty-four functions that each call the next one twice: 2^24 nodes.
+  std::string text =
+      R"(<ir_version: 9, opset_import: ["" : 18, "local" : 1]> g (float[4] x) => (float[4] y) { y = local.f0(x) })";
+  for (int i = 0; i < 24; ++i) {
+    const std::string next = "local.f" + std::to_string(i + 1);
+    text += "\n<domain: \"local\", opset_import: [\"\" : 18, \"local\" : 1]> f" + std::to_string(i) +
+            " (a) => (b) { t = " + next + "(a)  b = " + next + "(t) }";
+  }
+  text += "\n<domain: \"local\", opset_import: [\"\" : 18]> f24 (a) => (b) { b = Neg(a) }";
+  expect_text_error(text.c_str(), ErrorKind::kUnsupported, "nodes");
+}
+
+TEST(Hostile, UnsupportedOperatorsAreListedAtOnce) {
+  auto owner = std::make_shared<std::string>(parse(R"(<ir_version: 8, opset_import: ["" : 17, "com.acme" : 1]>
+    g (float[4] x) => (float[4] y) { a = com.acme.Decode(x)  b = com.acme.Decode(a)  c = com.acme.Hash(b)  y = Neg(c) })")
+                                                 .SerializeAsString());
+  Diagnostics diagnostics;
+  auto graph = import_bytes(*owner, owner, "", {}, diagnostics);
+  ASSERT_FALSE(graph.ok());
+  EXPECT_EQ(graph.failure().kind, ErrorKind::kUnsupported);
+  ASSERT_EQ(diagnostics.all().size(), 1u);
+  const Diagnostic &d = diagnostics.all()[0];
+  EXPECT_EQ(d.message, "2 operators of the model have no implementation");
+  ASSERT_EQ(d.places.size(), 2u);
+  EXPECT_EQ(d.places[0], "node 'Decode_0' (#0): com.acme.Decode-1, 2 nodes");
+  EXPECT_EQ(d.places[1], "node 'Hash_2' (#2): com.acme.Hash-1");
+}
+
+TEST(Hostile, Versions) {
+  auto model = parse(kAdd);
+  model.set_ir_version(99);
+  expect_error(model.SerializeAsString(), ErrorKind::kUnsupported, "IR version 99");
+  model = parse(kAdd);
+  model.mutable_opset_import(0)->set_version(99);
+  expect_error(model.SerializeAsString(), ErrorKind::kUnsupported, "opset version 99");
+  model.clear_opset_import();
+  expect_error(model.SerializeAsString(), ErrorKind::kInvalid, "no operator set");
+}
+
+}  // namespace
+}  // namespace optc
