@@ -38,6 +38,40 @@ std::string schema_type(const Type &type) {
   }
 }
 
+// The number of nodes once local functions are inlined, saturating; recursion counts as none (it is reported at the
+// call).
+class NodeCounter {
+ public:
+  NodeCounter(const std::map<std::string, const onnx::FunctionProto *> &functions, int64_t limit)
+      : functions_(functions), limit_(limit) {}
+
+  int64_t count(const NodeList &nodes) {
+    int64_t sum = 0;
+    for (const auto &node : nodes) {
+      auto local = functions_.find(function_key(node.domain(), node.op_type(), node.overload()));
+      sum += local == functions_.end() ? 1 : count(local->second);
+      for (const auto &attribute : node.attribute()) {
+        if (attribute.has_g()) sum += count(attribute.g().node());
+        for (const auto &graph : attribute.graphs()) sum += count(graph.node());
+      }
+      if (sum > limit_) return limit_ + 1;
+    }
+    return sum;
+  }
+
+ private:
+  int64_t count(const onnx::FunctionProto *function) {
+    auto [it, fresh] = known_.try_emplace(function, 0);
+    if (!fresh) return it->second;
+    const int64_t n = count(function->node());
+    return known_[function] = n;
+  }
+
+  const std::map<std::string, const onnx::FunctionProto *> &functions_;
+  std::map<const onnx::FunctionProto *, int64_t> known_;
+  const int64_t limit_;
+};
+
 // Operators that optc cannot compile, gathered over the whole model.
 class Unsupported {
  public:
@@ -186,6 +220,15 @@ Status Converter::check_model() {
     if (!functions_.emplace(key, &function).second)
       return invalid("function " + domain_label(function.domain()) + "." + function.name() + " is defined twice");
   }
+  return {};
+}
+
+Status Converter::check_size() {
+  if (NodeCounter(functions_, options_.max_nodes).count(model_.graph().node()) > options_.max_nodes)
+    return diagnostics_.error(
+        ErrorKind::kUnsupported,
+        "the model has more than " + std::to_string(options_.max_nodes) + " nodes once its functions are inlined", {},
+        "functions that call one another many times grow without bound");
   return {};
 }
 

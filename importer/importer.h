@@ -29,7 +29,7 @@ struct ImportOptions {
   std::vector<DimPin> dims;
   // Shapes of inputs that take the place of the declared ones: input name -> dims as text ("1", "N", "2*N + 1").
   std::vector<std::pair<std::string, std::vector<std::string>>> shapes;
-  int64_t max_nodes = int64_t{1} << 20;  // after functions are inlined
+  int64_t max_nodes = int64_t{1} << 17;  // after functions are inlined
 };
 
 // Reads a model: binary, or ONNX's text form when the name ends in .onnxtxt or the content is text. External data is

@@ -72,6 +72,7 @@ class Converter {
   // check.cc
   Status check_model();
   Status list_unsupported();
+  Status check_size();
   Status check_schema(const onnx::NodeProto &node, const onnx::OpSchema &schema, const std::string &where);
   Status check_types(NodeId node, const onnx::OpSchema &schema);
   const onnx::FunctionProto *local_function(const onnx::NodeProto &node) const;
