@@ -9,6 +9,26 @@ namespace {
 
 constexpr int kMaxBodyDepth = 8;
 
+// The node, written for `version`, means the same at `opset`: optc knows no step between the two, and the schema takes
+// it.
+bool same_meaning(const onnx::NodeProto &node, int64_t version, int64_t opset) {
+  const onnx::OpSchema *wanted = schema_at("", node.op_type(), version);
+  const onnx::OpSchema *there = schema_at("", node.op_type(), opset);
+  if (!wanted || !there) return false;
+  if (wanted == there) return true;
+  const OpDef *def = find_op(node.op_type());
+  if (!def && node.op_type() != "Constant") return false;
+  if (def)
+    for (const VersionStep &step : def->steps)
+      if ((step.version > version) != (step.version > opset)) return false;
+  try {
+    there->Verify(node);
+  } catch (const std::exception &) {
+    return false;
+  }
+  return true;
+}
+
 // The body's nodes with the call's names, or an empty list when `opset` does not define one of them as the body's own
 // version does.
 std::vector<onnx::NodeProto> inline_body(const onnx::NodeProto &call, const onnx::OpSchema &schema,
@@ -46,8 +66,7 @@ std::vector<onnx::NodeProto> inline_body(const onnx::NodeProto &call, const onnx
       }
     }
     *node.mutable_metadata_props() = call.metadata_props();
-    const onnx::OpSchema *wanted = schema_at("", node.op_type(), version);
-    if (wanted && wanted == schema_at("", node.op_type(), opset)) {
+    if (same_meaning(node, version, opset)) {
       nodes.push_back(std::move(node));
       continue;
     }
