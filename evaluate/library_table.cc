@@ -4,12 +4,21 @@
 
 #include "evaluate/library.h"
 #include "runtime/cpu/lib.h"
+#include "runtime/cpu/lib_random.h"
 #include "runtime/cpu/lib_resize.h"
 #include "runtime/cpu/lib_rnn.h"
 #include "runtime/cpu/lib_select.h"
 #include "runtime/cpu/lib_sizes.h"
+#include "runtime/cpu/lib_text.h"
 
 #define OPTC_LIBRARY_FUNCTIONS(X) \
+  X(identity)                     \
+  X(string_cast)                  \
+  X(string_where)                 \
+  X(string_equal)                 \
+  X(dropout)                      \
+  X(random_normal)                \
+  X(random_uniform)               \
   X(reshape_sizes)                \
   X(expand_sizes)                 \
   X(value_sizes)                  \

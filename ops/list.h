@@ -11,10 +11,12 @@
   X(fused_attention) \
   X(gather) \
   X(index) \
+  X(loss) \
   X(matmul) \
   X(norm) \
   X(pool) \
   X(quantize) \
+  X(random) \
   X(recurrent) \
   X(reduce) \
   X(resize) \
