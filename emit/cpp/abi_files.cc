@@ -1,0 +1,602 @@
+#include "emit/cpp/abi_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emit/cpp/names.h"
+#include "emit/cpp/types.h"
+
+namespace optc {
+namespace {
+
+std::string upper(std::string s) {
+  for (char &c : s)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return s;
+}
+
+std::string dims_text(const Shape &shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + shape[i].str();
+  return out + "]";
+}
+
+// The lines of a signature: "input image: float32 [N, 3, 224, 224]".
+std::vector<std::string> signature(const Program &p) {
+  std::vector<std::string> lines;
+  auto add = [&](const char *role, const std::vector<BufferId> &buffers, const std::vector<std::string> &names) {
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const Buffer &b = p.buffer(buffers[i]);
+      const std::string type =
+          b.type.has_shape() ? std::string(onnx_name(b.element())) + " " + dims_text(b.shape()) : to_string(b.type);
+      lines.push_back(fmt::format("{} {}: {}", role, comment_text(names[i]), type));
+    }
+  };
+  add("input", p.inputs, p.input_names);
+  add("output", p.outputs, p.output_names);
+  return lines;
+}
+
+bool plain(const Program &p) {  // tensors only, and the outputs' dims follow from the inputs'
+  auto tensor = [&](BufferId id) {
+    return p.buffer(id).type.has_shape() && p.buffer(id).element() != ElementType::kString;
+  };
+  for (BufferId b : p.inputs)
+    if (!tensor(b)) return false;
+  for (BufferId b : p.outputs) {
+    if (!tensor(b)) return false;
+    for (const Dim &d : p.buffer(b).shape()) {
+      std::vector<const DimSymbol *> symbols;
+      collect_symbols(d, symbols);
+      for (const DimSymbol *s : symbols) {
+        const bool read = std::any_of(p.sources.begin(), p.sources.end(),
+                                      [&](const SymbolSource &source) { return source.symbol == s; });
+        if (!read) return false;
+      }
+    }
+  }
+  return true;
+}
+
+const char *c_type(ElementType type) { return type == ElementType::kBool ? "uint8_t" : cpp_type(type).storage; }
+
+// A simple C expression of a dim over parameters named like the symbols; empty when it needs more than + - *.
+std::string dim_expression(Dim d, const std::vector<std::pair<const DimSymbol *, std::string>> &names) {
+  if (d.is_constant()) return std::to_string(d.value());
+  std::string out;
+  for (const DimTerm &t : d.node()->terms) {
+    std::string term = t.coefficient == 1 ? "" : std::to_string(t.coefficient);
+    for (const DimAtom *a : t.atoms) {
+      if (a->kind != AtomKind::kSymbol) return "";
+      const auto it = std::find_if(names.begin(), names.end(), [&](const auto &n) { return n.first == a->symbol; });
+      if (it == names.end()) return "";
+      term += (term.empty() ? "" : " * ") + it->second;
+    }
+    out += (out.empty() ? "" : " + ") + term;
+  }
+  if (d.node()->constant != 0) out += " + " + std::to_string(d.node()->constant);
+  return out;
+}
+
+struct TypedSignature {
+  bool possible = false;
+  std::vector<std::pair<const DimSymbol *, std::string>> dims;
+  std::vector<std::string> inputs, outputs;  // parameter names
+  std::vector<std::vector<std::string>> input_dims, output_dims;
+};
+
+TypedSignature typed_signature(const Program &p) {
+  TypedSignature s;
+  if (!plain(p)) return s;
+  NameScope names;
+  for (const char *taken : {"context", "in", "out", "status", "model", "options"}) names.take(taken);
+  for (const SymbolSource &source : p.sources)
+    s.dims.emplace_back(source.symbol, names.unique(source.symbol->name, 24));
+  for (const std::string &n : p.input_names) s.inputs.push_back(names.unique(n, 32));
+  for (const std::string &n : p.output_names) s.outputs.push_back(names.unique(n, 32));
+  auto all = [&](const std::vector<BufferId> &buffers, std::vector<std::vector<std::string>> &out) {
+    for (BufferId b : buffers) {
+      std::vector<std::string> list;
+      for (const Dim &d : p.buffer(b).shape()) {
+        list.push_back(dim_expression(d, s.dims));
+        if (list.back().empty()) return false;
+      }
+      out.push_back(std::move(list));
+    }
+    return true;
+  };
+  s.possible = all(p.inputs, s.input_dims) && all(p.outputs, s.output_dims);
+  return s;
+}
+
+std::string join(const std::vector<std::string> &items, const char *separator = ", ") {
+  std::string out;
+  for (const std::string &i : items) out += (out.empty() ? "" : separator) + i;
+  return out;
+}
+
+std::string byte_count(const Buffer &b, const std::vector<std::string> &dims) {
+  std::string count;
+  for (const std::string &d : dims) count += (count.empty() ? "(size_t)(" : " * (size_t)(") + d + ")";
+  if (count.empty()) count = "(size_t)1";
+  const int bits = bit_width(b.element());
+  if (bits >= 8) return bits == 8 ? count : count + " * " + std::to_string(bits / 8);
+  return fmt::format("({} * {} + 7) / 8", count, bits);
+}
+
+}  // namespace
+
+std::string c_header(const Program &p, const AbiFacts &f) {
+  std::string out =
+      fmt::format("/* {}: generated by {} from {}.\n", f.name, comment_text(f.compiler), comment_text(f.source));
+  for (std::string line : signature(p)) {
+    for (size_t at; (at = line.find("*/")) != std::string::npos;) line[at] = ' ';
+    out += " *   " + line + "\n";
+  }
+  out += " */\n";
+  out +=
+      fmt::format("#ifndef {0}_H\n#define {0}_H\n#include \"optc.h\"\n#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n",
+                  "OPTC_MODEL_" + upper(f.name));
+  out += fmt::format(
+      "#if defined(__GNUC__)\n__attribute__((visibility(\"default\")))\n#endif\nconst optc_model *{}_model(void);\n",
+      f.name);
+  const TypedSignature s = typed_signature(p);
+  if (s.possible) {
+    std::string parameters = "optc_context *context";
+    for (const auto &[symbol, name] : s.dims) parameters += ", int64_t " + name;
+    for (size_t i = 0; i < s.inputs.size(); ++i)
+      parameters += fmt::format(", const {} *{}", c_type(p.buffer(p.inputs[i]).element()), s.inputs[i]);
+    for (size_t i = 0; i < s.outputs.size(); ++i)
+      parameters += fmt::format(", {} *{}", c_type(p.buffer(p.outputs[i]).element()), s.outputs[i]);
+    out +=
+        "\n/* Runs the model on tensors of this signature; the outputs must have room for their dims. optc_run is the "
+        "general form. */\n";
+    out += fmt::format("static inline optc_status {}_run({}) {{\n", f.name, parameters);
+    auto tensors = [&](const char *array, const std::vector<std::string> &names, const std::vector<BufferId> &buffers,
+                       const std::vector<std::vector<std::string>> &dims, bool input) {
+      std::string items;
+      for (size_t i = 0; i < names.size(); ++i) {
+        const Buffer &b = p.buffer(buffers[i]);
+        items += fmt::format("{}\n      {{{{{}{}, {}, 0, {}, {}, {{{}}}, OPTC_CPU, 0}}, NULL}}", i ? "," : "",
+                             input ? "(void *)" : "", names[i], byte_count(b, dims[i]), static_cast<int>(b.element()),
+                             b.shape().size(), dims[i].empty() ? "0" : join(dims[i]));
+      }
+      return fmt::format("  {}optc_value {}[] = {{{}}};\n", input ? "const " : "", array, items);
+    };
+    if (!p.inputs.empty()) out += tensors("in", s.inputs, p.inputs, s.input_dims, true);
+    out += tensors("out", s.outputs, p.outputs, s.output_dims, false);
+    out +=
+        fmt::format("  return optc_run({}_model(), context, {}, out);\n}}\n", f.name, p.inputs.empty() ? "NULL" : "in");
+  }
+  out += "\n#ifdef __cplusplus\n}\n#endif\n#endif\n";
+  return out;
+}
+
+std::string cpp_header(const Program &p, const AbiFacts &f) {
+  std::string out = fmt::format(
+      "// {0}: C++ interface. Model owns a context; run() gives owned outputs. Errors are thrown as "
+      "{0}::Error.\n#pragma once\n",
+      f.name);
+  out += "#include <cstdint>\n#include <stdexcept>\n#include <string>\n#include <utility>\n#include <vector>\n\n";
+  out += fmt::format("#include \"{}.h\"\n\nnamespace {} {{\n\n", f.name, f.name);
+  out += R"(struct Error : std::runtime_error {
+  Error(optc_status code, const std::string &text) : std::runtime_error(text), status(code) {}
+  optc_status status;
+};
+
+)";
+  const TypedSignature s = typed_signature(p);
+  if (s.possible) {
+    out += "struct Outputs {\n";
+    for (size_t i = 0; i < s.outputs.size(); ++i)
+      out += fmt::format("  std::vector<{}> {};  // {}\n", c_type(p.buffer(p.outputs[i]).element()), s.outputs[i],
+                         dims_text(p.buffer(p.outputs[i]).shape()));
+    out += "};\n\n";
+  }
+  out += fmt::format(R"(class Model {{
+ public:
+  // Options of optc.h: threads, weights_path, ... ; struct_size is set here.
+  explicit Model(optc_options options = optc_options()) {{
+    options.struct_size = sizeof options;
+    const optc_status status = api().context_create(nullptr, &options, &context_);
+    if (status != OPTC_OK) throw Error(status, api().last_error(nullptr));
+  }}
+  ~Model() {{
+    if (context_) api().context_destroy(context_);
+  }}
+  Model(Model &&other) noexcept : context_(std::exchange(other.context_, nullptr)) {{}}
+  Model &operator=(Model &&other) noexcept {{
+    std::swap(context_, other.context_);
+    return *this;
+  }}
+  Model(const Model &) = delete;
+  Model &operator=(const Model &) = delete;
+
+  static const optc_api &api() {{ return *{}_model()->api; }}
+  optc_context *context() const {{ return context_; }}
+  // The general form: tensors as optc.h has them.
+  void run(const optc_value *inputs, optc_value *outputs) {{ check(api().run(context_, inputs, outputs)); }}
+)",
+                     f.name);
+  if (s.possible && !s.inputs.empty()) {
+    std::string templates, parameters, arguments = "context_";
+    for (size_t i = 0; i < s.inputs.size(); ++i) {
+      templates += fmt::format("{}class T{}", i ? ", " : "", i);
+      parameters += fmt::format("{}const T{} &{}", i ? ", " : "", i, s.inputs[i]);
+    }
+    for (const auto &[symbol, name] : s.dims) {
+      parameters += ", int64_t " + name;
+      arguments += ", " + name;
+    }
+    for (size_t i = 0; i < s.inputs.size(); ++i) {
+      std::string count;
+      for (const std::string &d : s.input_dims[i]) count += (count.empty() ? "" : " * ") + ("(" + d + ")");
+      arguments += fmt::format(", data({}, {}, \"{}\")", s.inputs[i], count.empty() ? "1" : count, s.inputs[i]);
+    }
+    for (const std::string &o : s.outputs) arguments += ", outputs." + o + ".data()";
+    out += "\n  // Any contiguous containers (data(), size()) of the inputs' elements.\n";
+    out += fmt::format("  template <{}>\n  Outputs run({}) {{\n    Outputs outputs;\n", templates, parameters);
+    for (size_t i = 0; i < s.outputs.size(); ++i) {
+      std::string count;
+      for (const std::string &d : s.output_dims[i])
+        count += (count.empty() ? "" : " * ") + ("static_cast<size_t>(" + d + ")");
+      const int per = cpp_type(p.buffer(p.outputs[i]).element()).per_byte;
+      if (count.empty()) count = "1";
+      out += fmt::format("    outputs.{}.resize({});\n", s.outputs[i],
+                         per == 1 ? count : fmt::format("({} + {}) / {}", count, per - 1, per));
+    }
+    out += fmt::format("    check({}_run({}));\n    return outputs;\n  }}\n", f.name, arguments);
+  }
+  out += R"(
+ private:
+  void check(optc_status status) const {
+    if (status != OPTC_OK) throw Error(status, api().last_error(context_));
+  }
+  template <class T>
+  static auto data(const T &container, int64_t count, const char *name) -> decltype(container.data()) {
+    if (static_cast<int64_t>(container.size()) < count) throw Error(OPTC_INVALID_ARGUMENT, std::string("input '") + name + "' has too few elements");
+    return container.data();
+  }
+  optc_context *context_ = nullptr;
+};
+
+)";
+  out += fmt::format("}}  // namespace {}\n", f.name);
+  return out;
+}
+
+std::string cmake_lists(const AbiFacts &f) {
+  std::string sources;
+  for (const std::string &s : f.sources) sources += " src/" + s;
+  std::string out =
+      fmt::format(R"(# {0}: add_subdirectory() this folder, or install it and find_package({0}). Target {0}::{0}.
+cmake_minimum_required(VERSION 3.16)
+project({0} LANGUAGES C CXX)
+include(GNUInstallDirs)
+find_package(Threads REQUIRED)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+add_library({0}{1})
+add_library({0}::{0} ALIAS {0})
+target_compile_features({0} PRIVATE cxx_std_17)
+target_compile_options({0} PRIVATE -O2 -Wall -Wextra -ffp-contract=off -fno-math-errno)
+set_target_properties({0} PROPERTIES CXX_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
+target_include_directories({0} PUBLIC $<BUILD_INTERFACE:${{CMAKE_CURRENT_SOURCE_DIR}}/include> $<INSTALL_INTERFACE:include>
+                           PRIVATE src)
+target_link_libraries({0} PRIVATE Threads::Threads ${{CMAKE_DL_LIBS}})
+)",
+                  f.name, sources);
+  if (f.weights_file)
+    out += fmt::format(
+        "target_compile_definitions({0} PRIVATE OPTC_WEIGHTS_FOLDER=\"${{CMAKE_CURRENT_SOURCE_DIR}}\")\n", f.name);
+  out += fmt::format(R"(
+if(CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
+  add_executable({0}_example examples/main.cpp)
+  target_compile_features({0}_example PRIVATE cxx_std_17)
+  target_link_libraries({0}_example PRIVATE {0}::{0})
+endif()
+
+install(TARGETS {0} EXPORT {0}-targets LIBRARY DESTINATION ${{CMAKE_INSTALL_LIBDIR}} ARCHIVE DESTINATION ${{CMAKE_INSTALL_LIBDIR}})
+install(FILES include/optc.h include/{0}.h include/{0}.hpp DESTINATION ${{CMAKE_INSTALL_INCLUDEDIR}})
+install(FILES python/{0}.py manifest.json DESTINATION ${{CMAKE_INSTALL_DATADIR}}/{0})
+)",
+                     f.name);
+  if (f.weights_file)
+    out += fmt::format("install(FILES {0}.weights DESTINATION ${{CMAKE_INSTALL_DATADIR}}/{0})\n", f.name);
+  out += fmt::format(R"(install(EXPORT {0}-targets NAMESPACE {0}:: DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/{0})
+file(WRITE ${{CMAKE_CURRENT_BINARY_DIR}}/{0}-config.cmake
+     "include(CMakeFindDependencyMacro)\nfind_dependency(Threads)\ninclude(\"\${{CMAKE_CURRENT_LIST_DIR}}/{0}-targets.cmake\")\n")
+install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/{0}-config.cmake DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/{0})
+file(WRITE ${{CMAKE_CURRENT_BINARY_DIR}}/{0}.pc
+     "prefix=${{CMAKE_INSTALL_PREFIX}}\nName: {0}\nDescription: {0}, compiled by optc\nVersion: 1\nCflags: -I\${{prefix}}/${{CMAKE_INSTALL_INCLUDEDIR}}\nLibs: -L\${{prefix}}/${{CMAKE_INSTALL_LIBDIR}} -l{0} -lstdc++ -lm -lpthread\n")
+install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/{0}.pc DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/pkgconfig)
+)",
+                     f.name);
+  return out;
+}
+
+std::string example_main(const Program &p, const AbiFacts &f) {
+  std::string out = fmt::format(
+      R"(// Runs {0} once on zeros and prints what it gives. Dims that the model leaves open are the arguments (1 where none is given).
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "{0}.hpp"
+
+int main(int argc, char **argv) {{
+  try {{
+    {0}::Model model;
+    const optc_api &api = {0}::Model::api();
+    std::vector<optc_value> inputs(api.input_count()), outputs(api.output_count());
+    std::vector<std::vector<double>> memory;  // doubles: aligned for every element type
+    std::vector<std::pair<std::string, int64_t>> dims;
+    for (size_t i = 0; i < inputs.size(); ++i) {{
+      const optc_value_info &info = *api.input_info(i);
+      optc_tensor &t = inputs[i].tensor;
+      t.type = info.type;
+      t.rank = info.rank;
+      size_t count = 1;
+      for (int32_t k = 0; k < info.rank; ++k) {{
+        t.dims[k] = info.dims[k].value;
+        if (info.dims[k].symbol) {{
+          const std::string symbol = info.dims[k].symbol;
+          size_t at = 0;
+          while (at < dims.size() && dims[at].first != symbol) ++at;
+          if (at == dims.size()) dims.emplace_back(symbol, static_cast<int>(at) + 1 < argc ? std::atoll(argv[at + 1]) : 1);
+          t.dims[k] = dims[at].second;
+        }}
+        count *= static_cast<size_t>(t.dims[k]);
+      }}
+      memory.emplace_back(count * 2 + 1);
+      t.data = memory.back().data();
+    }}
+    if (api.output_dims(model.context(), inputs.data(), outputs.data()) != OPTC_OK) throw {0}::Error(OPTC_INVALID_ARGUMENT, api.last_error(nullptr));
+    for (optc_value &o : outputs) {{
+      memory.emplace_back(o.tensor.needed_bytes / sizeof(double) + 4096);
+      o.tensor.data = memory.back().data();
+      o.tensor.capacity_bytes = memory.back().size() * sizeof(double);
+    }}
+    model.run(inputs.data(), outputs.data());
+    for (size_t i = 0; i < outputs.size(); ++i) {{
+      std::printf("%s [", api.output_info(i)->name);
+      int64_t count = 1;
+      for (int32_t k = 0; k < outputs[i].tensor.rank; ++k) {{
+        std::printf(k ? ", %lld" : "%lld", static_cast<long long>(outputs[i].tensor.dims[k]));
+        count *= outputs[i].tensor.dims[k];
+      }}
+      std::printf("]");
+      if (outputs[i].tensor.type == 1)
+        for (int64_t k = 0; k < count && k < 8; ++k) std::printf(" %g", static_cast<double>(static_cast<const float *>(outputs[i].tensor.data)[k]));
+      std::printf("\n");
+    }}
+  }} catch (const {0}::Error &error) {{
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }}
+}}
+)",
+      f.name);
+  (void)p;
+  return out;
+}
+
+std::string python_module(const Program &p, const AbiFacts &f) {
+  std::string doc;
+  for (const std::string &line : signature(p)) {
+    std::string safe;
+    for (char c : line) safe += c == '"' || c == '\\' ? '\'' : c;
+    doc += "    " + safe + "\n";
+  }
+  std::string out = fmt::format(R"PY("""{0}, compiled by optc: the model as a Python callable on NumPy arrays.
+
+{1}
+    from {0} import Model
+    outputs = Model()(name=array, ...)   # a dict of arrays
+"""
+import ctypes
+import os
+
+import numpy as np
+
+)PY",
+                                f.name, doc);
+  out +=
+      R"PY(_TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
+          11: np.float64, 12: np.uint32, 13: np.uint64, 14: np.complex64, 15: np.complex128}
+_BITS = {16: 16, 17: 8, 18: 8, 19: 8, 20: 8, 21: 4, 22: 4, 23: 4, 24: 8, 25: 2, 26: 2}  # no NumPy type: raw bytes
+_MAX_RANK = 8
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("capacity_bytes", ctypes.c_size_t), ("needed_bytes", ctypes.c_size_t),
+                ("type", ctypes.c_int32), ("rank", ctypes.c_int32), ("dims", ctypes.c_int64 * _MAX_RANK),
+                ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+
+
+class _Value(ctypes.Structure):
+    _fields_ = [("tensor", _Tensor), ("object", ctypes.c_void_p)]
+
+
+class _Dim(ctypes.Structure):
+    _fields_ = [("symbol", ctypes.c_char_p), ("value", ctypes.c_int64), ("min", ctypes.c_int64), ("max", ctypes.c_int64)]
+
+
+class _Info(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("kind", ctypes.c_int32), ("type", ctypes.c_int32), ("rank", ctypes.c_int32),
+                ("dims", _Dim * _MAX_RANK)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("threads", ctypes.c_int32), ("parallel_for", ctypes.c_void_p), ("pool", ctypes.c_void_p),
+                ("weights_path", ctypes.c_char_p), ("read_weights", ctypes.c_void_p), ("user", ctypes.c_void_p),
+                ("check_weights", ctypes.c_int32), ("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_size_t)]
+
+
+_C = ctypes.CFUNCTYPE
+_P = ctypes.c_void_p
+
+
+class _Api(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("input_count", _C(ctypes.c_size_t)), ("output_count", _C(ctypes.c_size_t)),
+                ("input_info", _C(ctypes.POINTER(_Info), ctypes.c_size_t)), ("output_info", _C(ctypes.POINTER(_Info), ctypes.c_size_t)),
+                ("manifest_json", _C(ctypes.c_char_p)), ("weights_load", _C(ctypes.c_int, _P, _P)), ("weights_release", _C(None, _P)),
+                ("context_create", _C(ctypes.c_int, _P, ctypes.POINTER(_Options), ctypes.POINTER(_P))), ("context_destroy", _C(None, _P)),
+                ("output_dims", _C(ctypes.c_int, _P, _P, _P)), ("workspace_bytes", _C(ctypes.c_int, _P, ctypes.POINTER(ctypes.c_size_t))),
+                ("run", _C(ctypes.c_int, _P, _P, _P)), ("run_async", _C(ctypes.c_int, _P, _P, _P, _P)), ("cancel", _C(ctypes.c_int, _P)),
+                ("profile", _C(ctypes.c_int, _P, ctypes.c_int32, ctypes.POINTER(ctypes.c_char_p))),
+                ("last_error", _C(ctypes.c_char_p, _P))]
+
+
+class _Model(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("abi_version", ctypes.c_uint32), ("api", ctypes.POINTER(_Api))]
+
+
+class Error(RuntimeError):
+    """A status of the bundle that is not OPTC_OK: `status` is its number."""
+
+    def __init__(self, status, text):
+        super().__init__(text)
+        self.status = status
+
+
+def _bytes(type_number, count):
+    if type_number in _TYPES:
+        return count * np.dtype(_TYPES[type_number]).itemsize
+    return (count * _BITS[type_number] + 7) // 8
+
+
+class Model:
+    """The compiled model. `library`: path of the shared library; by default beside this file or in ../build."""
+
+    def __init__(self, library=None, threads=0, weights_path=None, check_weights=False):
+        self._library = ctypes.CDLL(library or _find_library())
+        entry = getattr(self._library, NAME + "_model")
+        entry.restype = ctypes.POINTER(_Model)
+        self._api = entry().contents.api.contents
+        options = _Options(struct_size=ctypes.sizeof(_Options), threads=threads, check_weights=int(check_weights),
+                           weights_path=os.fsencode(weights_path) if weights_path else None)
+        self._context = _P()
+        status = self._api.context_create(None, ctypes.byref(options), ctypes.byref(self._context))
+        if status:
+            raise Error(status, self._api.last_error(None).decode())
+        self.inputs = [self._api.input_info(i).contents for i in range(self._api.input_count())]
+        self.outputs = [self._api.output_info(i).contents for i in range(self._api.output_count())]
+
+    def __del__(self):
+        if getattr(self, "_context", None):
+            self._api.context_destroy(self._context)
+
+    def __call__(self, *args, **kwargs):
+        """Inputs by position or name; returns a dict of arrays. Types without a NumPy form go in and out as uint8 bytes with dims."""
+        named = {info.name.decode(): value for info, value in zip(self.inputs, args)}
+        named.update(kwargs)
+        known = {info.name.decode() for info in self.inputs}
+        for name in named:
+            if name not in known:
+                raise TypeError(f"no input '{name}'; the inputs are {sorted(known)}")
+        values = (_Value * max(1, len(self.inputs)))()
+        keep = []
+        for value, info in zip(values, self.inputs):
+            given = named.get(info.name.decode())
+            if given is None:
+                continue
+            dims = None
+            if isinstance(given, tuple):  # (bytes, dims) of a type that NumPy lacks
+                given, dims = given
+            array = np.ascontiguousarray(given)
+            if info.type in _TYPES:
+                if array.dtype != _TYPES[info.type]:
+                    raise TypeError(f"input '{info.name.decode()}' has dtype {array.dtype}, expected {np.dtype(_TYPES[info.type])}")
+                dims = np.shape(given)
+            elif dims is None:
+                dims = array.shape
+            keep.append(array)
+            tensor = value.tensor
+            tensor.data = array.ctypes.data if array.size else ctypes.addressof(values)
+            tensor.type = info.type
+            tensor.rank = len(dims)
+            for k, d in enumerate(dims[:_MAX_RANK]):
+                tensor.dims[k] = d
+        outputs = (_Value * max(1, len(self.outputs)))()
+        status = self._api.output_dims(self._context, values, outputs)
+        if status:
+            raise Error(status, self._api.last_error(None).decode())
+        memory = [np.empty(max(64, v.tensor.needed_bytes), np.uint8) for v in outputs]
+        for _ in range(2 + len(self.outputs)):
+            for value, block in zip(outputs, memory):
+                value.tensor.data = block.ctypes.data
+                value.tensor.capacity_bytes = block.nbytes
+            status = self._api.run(self._context, values, outputs)
+            if status != 2:  # OPTC_BUFFER_TOO_SMALL: sizes that only the run finds
+                break
+            memory = [np.empty(max(block.nbytes, v.tensor.needed_bytes), np.uint8) for v, block in zip(outputs, memory)]
+        if status:
+            raise Error(status, self._api.last_error(self._context).decode())
+        result = {}
+        for info, value, block in zip(self.outputs, outputs, memory):
+            tensor = value.tensor
+            dims = tuple(tensor.dims[:tensor.rank])
+            count = int(np.prod(dims, dtype=np.int64))
+            raw = block[:_bytes(info.type, count)]
+            result[info.name.decode()] = raw.view(_TYPES[info.type]).reshape(dims) if info.type in _TYPES else raw
+        return result
+
+    def profile(self, on=True):
+        """Turns the timing of kernels on or off; returns what was measured so far as JSON text."""
+        text = ctypes.c_char_p()
+        self._api.profile(self._context, int(on), ctypes.byref(text))
+        return text.value.decode()
+
+    @property
+    def manifest(self):
+        return self._api.manifest_json().decode()
+
+
+def _find_library():
+    here = os.path.dirname(os.path.abspath(__file__))
+    for folder in (here, os.path.join(here, "..", "build"), os.path.join(here, ".."), os.path.join(here, "..", "..", "lib")):
+        for name in (f"lib{NAME}.so", f"lib{NAME}.dylib", f"{NAME}.dll"):
+            path = os.path.join(folder, name)
+            if os.path.exists(path):
+                return path
+    raise FileNotFoundError(f"no lib{NAME}.so beside {here}: build it with -DBUILD_SHARED_LIBS=ON, or pass library=")
+
+)PY";
+  out += fmt::format("\nNAME = \"{}\"\n", f.name);
+  return out;
+}
+
+std::string readme(const Program &p, const AbiFacts &f, const std::string &memory) {
+  std::string out = fmt::format("# {}\n\nGenerated by {} from {}. Needs a C++17 compiler and nothing else.\n\n", f.name,
+                                f.compiler, f.source);
+  for (const std::string &line : signature(p)) out += "- " + line + "\n";
+  out += "- " + memory + "\n\n";
+  out += fmt::format(R"(Build:
+
+    cmake -S . -B build && cmake --build build -j        # static library, and the example build/{0}_example
+    cmake -S . -B build -DBUILD_SHARED_LIBS=ON           # lib{0}.so, which python/{0}.py loads
+
+Use: `add_subdirectory` this folder or install it and `find_package({0})`, link `{0}::{0}`, include `{0}.hpp` (C++) or `{0}.h` (C).
+
+| file | what |
+|---|---|
+| include/optc.h, {0}.h, {0}.hpp | the interface: C ABI of every bundle, this model in C, in C++ |
+| src/model.cpp | the schedule: every kernel call in order |
+| src/kernels_*.inc | the kernels, one function each, compiled for each instruction set by kernels_*.cpp |
+| src/runtime/ | the runtime headers that are used |
+{1}| manifest.json | signature, kernels with origin and cost, memory plan |
+)",
+                     f.name,
+                     f.weights_file ? fmt::format("| {0}.weights | the weights; found beside the library, in this "
+                                                  "folder, or where `weights_path` says |\n",
+                                                  f.name)
+                                    : std::string());
+  return out;
+}
+
+}  // namespace optc

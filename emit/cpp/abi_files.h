@@ -1,0 +1,26 @@
+#pragma once
+// The files of a bundle that its users see: headers, build files, examples, Python.
+
+#include <string>
+#include <vector>
+
+#include "ir/program/program.h"
+
+namespace optc {
+
+struct AbiFacts {
+  std::string name;                  // C identifier
+  std::string compiler;              // "optc 0.1.0"
+  std::string source;                // file name of the model and its hash
+  bool weights_file = false;         // NAME.weights exists
+  std::vector<std::string> sources;  // "model.cpp", "kernels_0.cpp", ...
+};
+
+std::string c_header(const Program &program, const AbiFacts &facts);
+std::string cpp_header(const Program &program, const AbiFacts &facts);
+std::string cmake_lists(const AbiFacts &facts);
+std::string example_main(const Program &program, const AbiFacts &facts);
+std::string python_module(const Program &program, const AbiFacts &facts);
+std::string readme(const Program &program, const AbiFacts &facts, const std::string &memory);
+
+}  // namespace optc

@@ -1,0 +1,334 @@
+// The files of a bundle.
+#include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "emit/cpp/abi_files.h"
+#include "emit/cpp/emit.h"
+#include "emit/cpp/manifest.h"
+#include "emit/cpp/model_printer.h"
+
+namespace optc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kArrayLimit = 64 * 1024;  // embedded weights up to this size are a C array
+
+// Quoted includes of a file, as written.
+std::vector<std::string> quoted_includes(const std::string &text) {
+  std::vector<std::string> found;
+  for (size_t at = 0; (at = text.find("#include \"", at)) != std::string::npos;) {
+    at += 10;
+    const size_t end = text.find('"', at);
+    if (end == std::string::npos) break;
+    found.push_back(text.substr(at, end - at));
+  }
+  return found;
+}
+
+class BundleWriter {
+ public:
+  BundleWriter(const Program &program, const BundleOptions &options, StagedDirectory &directory,
+               Diagnostics &diagnostics)
+      : program_(program), options_(options), directory_(directory), diagnostics_(diagnostics) {
+    name_ = identifier(options.name.empty() ? (program.name.empty() ? "model" : program.name) : options.name, 64);
+  }
+
+  Result<BundleReport> write() {
+    ModelPrinter model(program_, name_, diagnostics_);
+    OPTC_TRY(model.print());
+    facts_.name = name_;
+    facts_.compiler = options_.compiler.empty() ? "optc" : options_.compiler;
+    facts_.source = fs::path(program_.info.source_path).filename().string();
+    if (facts_.source.empty()) facts_.source = program_.info.name.empty() ? "a model" : program_.info.name;
+    if (!program_.info.source_hash.empty()) facts_.source += " (xxh3 " + program_.info.source_hash.substr(0, 16) + ")";
+    facts_.weights_file = model.weights_bytes > 0 && options_.weights == BundleOptions::Weights::kFile;
+    facts_.sources = {"model.cpp"};
+
+    OPTC_TRY(write_weights(model));
+    OPTC_TRY(write_kernels(model));
+    OPTC_TRY(put("include/" + name_ + ".h", c_header(program_, facts_)));
+    OPTC_TRY(put("include/" + name_ + ".hpp", cpp_header(program_, facts_)));
+    const std::string manifest = manifest_json(program_, model, options_, name_, hash_text_);
+    OPTC_TRY(put("manifest.json", manifest));
+    std::string literal;
+    for (size_t at = 0; at < manifest.size();) {
+      const size_t end = manifest.find('\n', at);
+      literal += "    " + string_literal(std::string_view(manifest).substr(at, end - at + 1)) + "\n";
+      at = end + 1;
+    }
+    literal.pop_back();
+    std::string source = model.model_source(name_, literal, weights_spec_);
+    OPTC_TRY(library_includes(model, source));
+    OPTC_TRY(put("src/model.cpp", source));
+    OPTC_TRY(put("CMakeLists.txt", cmake_lists(facts_)));
+    OPTC_TRY(put("examples/main.cpp", example_main(program_, facts_)));
+    OPTC_TRY(put("python/" + name_ + ".py", python_module(program_, facts_)));
+    const std::string memory =
+        model.arena_bytes >= 0
+            ? fmt::format("workspace {} bytes, weights {} bytes", model.arena_bytes, model.weights_bytes)
+            : fmt::format("workspace by dims (workspace_bytes of the API tells), weights {} bytes",
+                          model.weights_bytes);
+    OPTC_TRY(put("README.md", readme(program_, facts_, memory)));
+    OPTC_TRY(runtime_files());
+    BundleReport report;
+    report.kernels = model.kernels.size();
+    report.files = files_;
+    report.weights_bytes = model.weights_bytes;
+    report.arena_bytes = model.arena_bytes;
+    report.lower_bound_bytes = model.lower_bound_bytes;
+    return report;
+  }
+
+ private:
+  Status put(const std::string &path, const std::string &text) {
+    ++files_;
+    if (path.compare(0, 4, "src/") == 0)
+      for (const std::string &include : quoted_includes(text)) wanted_.insert(include);
+    return directory_.write(path, text, diagnostics_);
+  }
+
+  Status write_kernels(const ModelPrinter &model) {
+    // Files of about equal text, so that they compile side by side.
+    size_t total = 0;
+    for (const KernelText &k : model.kernels) total += k.text.size();
+    const size_t files = std::clamp<size_t>(model.kernels.size() / 12, 1, 8);
+    std::string table = fmt::format(
+        "// {}: the kernels' functions, chosen once for this machine's instruction set.\n#pragma once\n#include "
+        "<limits>\n\n#include \"runtime/bundle/env.h\"\n#include \"runtime/bundle/scalar.h\"\n\nnamespace {}_code "
+        "{{\n\nusing namespace optc;\n\nstruct Kernels {{\n",
+        name_, name_);
+    for (const KernelText &k : model.kernels) {
+      std::string parameters = k.parameters;
+      parameters.erase(0, std::string("[[maybe_unused]] ").size());
+      table += fmt::format("  void (*{})({});\n", k.name, parameters);
+    }
+    table += "};\n\nconst Kernels &kernels();\n";
+    for (size_t f = 0; f < files; ++f) table += fmt::format("void kernels_{}(Kernels *table);\n", f);
+    table += fmt::format("\n}}  // namespace {}_code\n", name_);
+    OPTC_TRY(put("src/kernels.h", table));
+    size_t next = 0, done = 0;
+    for (size_t f = 0; f < files; ++f) {
+      std::string text, fill;
+      std::set<std::string> headers;
+      const size_t goal = total * (f + 1) / files;
+      while (next < model.kernels.size() && (done < goal || f + 1 == files)) {
+        const KernelText &k = model.kernels[next++];
+        done += k.text.size();
+        text += k.text + "\n";
+        fill += fmt::format("  table->{0} = {0};\n", k.name);
+        headers.insert(k.headers.begin(), k.headers.end());
+      }
+      std::string inc = fmt::format(
+          "// Kernels of {}, included once for each instruction set by kernels_{}.cpp.\n#include "
+          "\"runtime/bundle/lanes.h\"\n",
+          name_, f);
+      for (const std::string &h : headers) inc += "#include \"" + h + "\"\n";
+      inc += "\nusing namespace optc;\n\n" + text +
+             fmt::format("static void fill([[maybe_unused]] {}_code::Kernels *table) {{\n{}}}\n", name_, fill);
+      OPTC_TRY(put(fmt::format("src/kernels_{}.inc", f), inc));
+      std::string cpp = fmt::format(
+          "// Compiles kernels_{0}.inc for each instruction set.\n#include \"kernels.h\"\n\n#define OPTC_KERNELS "
+          "\"kernels_{0}.inc\"\n#include \"runtime/cpu/foreach_isa.h\"\n\nnamespace {1}_code {{\n\nvoid "
+          "kernels_{0}(Kernels *table) {{ OPTC_PICK(fill)(table); }}\n",
+          f, name_);
+      if (f == 0) {
+        cpp += "\nconst Kernels &kernels() {\n  static const Kernels table = [] {\n    Kernels filled{};\n";
+        for (size_t g = 0; g < files; ++g) cpp += fmt::format("    kernels_{}(&filled);\n", g);
+        cpp += "    return filled;\n  }();\n  return table;\n}\n";
+      }
+      cpp += fmt::format("\n}}  // namespace {}_code\n", name_);
+      OPTC_TRY(put(fmt::format("src/kernels_{}.cpp", f), cpp));
+      facts_.sources.push_back(fmt::format("kernels_{}.cpp", f));
+    }
+    return {};
+  }
+
+  const Constant &constant(BufferId id) const {
+    const Buffer &b = program_.buffer(id);
+    if (b.kind == BufferKind::kConstant) return b.constant;
+    const auto at = std::find(program_.inputs.begin(), program_.inputs.end(), id) - program_.inputs.begin();
+    return program_.input_defaults[static_cast<size_t>(at)];
+  }
+
+  // Gives `sink` every byte behind the header, in order.
+  template <typename Sink>
+  bool each_part(const ModelPrinter &model, const Sink &sink) const {
+    static const char zeros[64] = {};
+    uint64_t at = 64;
+    for (const auto &[id, offset] : model.constants) {
+      const Constant &c = constant(id);
+      while (at < offset) {
+        const uint64_t n = std::min<uint64_t>(64, offset - at);
+        if (!sink(zeros, n)) return false;
+        at += n;
+      }
+      if (c.size() && !sink(c.data(), c.size())) return false;
+      at += c.size();
+    }
+    while (at < model.weights_bytes) {
+      const uint64_t n = std::min<uint64_t>(64, model.weights_bytes - at);
+      if (!sink(zeros, n)) return false;
+      at += n;
+    }
+    return true;
+  }
+
+  Status write_weights(ModelPrinter &model) {
+    if (model.weights_bytes == 0) {
+      weights_spec_ = "{0, 0, 0, nullptr, nullptr, nullptr}";
+      return {};
+    }
+    model.weights_bytes =
+        std::max<uint64_t>(model.weights_bytes, 384);  // the long form of the hash needs more than 240 bytes
+    XXH3_state_t *state = XXH3_createState();
+    XXH3_128bits_reset(state);
+    each_part(model, [&](const void *data, uint64_t size) {
+      XXH3_128bits_update(state, data, size);
+      return true;
+    });
+    const XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    hash_text_ = fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+    char header[64] = {};
+    std::memcpy(header, "OPTCWTS1", 8);
+    const uint64_t fields[3] = {model.weights_bytes, hash.low64, hash.high64};
+    std::memcpy(header + 8, fields, sizeof fields);
+    const bool embed = options_.weights == BundleOptions::Weights::kEmbed;
+    weights_spec_ = fmt::format("{{{}u, 0x{:016x}u, 0x{:016x}u, \"{}.weights\", {}, {}}}", model.weights_bytes,
+                                hash.low64, hash.high64, name_, facts_.weights_file ? "OPTC_WEIGHTS_FOLDER" : "nullptr",
+                                embed ? name_ + "_weights_data" : "nullptr");
+    if (options_.weights == BundleOptions::Weights::kStrip) return {};
+    if (embed && model.weights_bytes <= kArrayLimit) {
+      std::string text = fmt::format(
+          "// The weights of {0}.\nextern \"C\" {{\nextern const unsigned char {0}_weights_data[];\nalignas(64) const "
+          "unsigned char {0}_weights_data[] = {{\n",
+          name_);
+      size_t column = 0;
+      auto bytes = [&](const void *data, uint64_t size) {
+        for (uint64_t i = 0; i < size; ++i) {
+          text += fmt::format("{},", static_cast<int>(static_cast<const unsigned char *>(data)[i]));
+          if (++column % 32 == 0) text += '\n';
+        }
+        return true;
+      };
+      bytes(header, 64);
+      each_part(model, bytes);
+      text += "};\n}\n";
+      facts_.sources.push_back("weights.cpp");
+      return put("src/weights.cpp", text);
+    }
+    const std::string path = embed ? "src/" + name_ + ".weights" : name_ + ".weights";
+    std::error_code ignored;
+    fs::create_directories(fs::path(directory_.path()) / "src", ignored);
+    std::FILE *file = std::fopen((directory_.path() + "/" + path).c_str(), "wb");
+    bool good = file != nullptr && std::fwrite(header, 1, 64, file) == 64;
+    good = good &&
+           each_part(model, [&](const void *data, uint64_t size) { return std::fwrite(data, 1, size, file) == size; });
+    if (file && std::fclose(file) != 0) good = false;
+    if (!good) return diagnostics_.error(ErrorKind::kIo, fmt::format("cannot write '{}'", path));
+    ++files_;
+    if (embed) {
+      facts_.sources.push_back("weights.cpp");
+      return put(
+          "src/weights.cpp",
+          fmt::format(
+              R"(// The weights of {0}, taken into the object file as they are. OPTC_WEIGHTS_SOURCE is the folder of this file.
+#if defined(__APPLE__)
+__asm__(".const_data\n.p2align 6\n.globl _{0}_weights_data\n_{0}_weights_data:\n.incbin \"" OPTC_WEIGHTS_SOURCE "/{0}.weights\"\n.text\n");
+#else
+__asm__(".section .rodata\n.balign 64\n.globl {0}_weights_data\n.hidden {0}_weights_data\n{0}_weights_data:\n.incbin \"" OPTC_WEIGHTS_SOURCE "/{0}.weights\"\n.text\n");
+#endif
+)",
+              name_));
+    }
+    return {};
+  }
+
+  // Library functions live in runtime/cpu/lib_*.h: the header that defines each.
+  Status library_includes(const ModelPrinter &model, std::string &source) {
+    std::set<std::string> headers;
+    for (const std::string &function : model.library_functions) {
+      bool found = false;
+      std::error_code failed;
+      std::vector<fs::path> files;
+      for (const auto &entry : fs::directory_iterator(fs::path(options_.runtime_folder) / "cpu", failed))
+        files.push_back(entry.path());
+      std::sort(files.begin(), files.end());
+      for (const fs::path &path : files) {
+        const std::string file = path.filename().string();
+        if (file.compare(0, 4, "lib_") != 0 || path.extension() != ".h") continue;
+        OPTC_ASSIGN(const std::string text, read_file(path.string(), diagnostics_));
+        if (text.find("int optc_lib_" + function + "(") == std::string::npos) continue;
+        headers.insert(file);
+        found = true;
+        break;
+      }
+      if (!found)
+        return diagnostics_.error(ErrorKind::kUnsupported,
+                                  fmt::format("the runtime has no library operator '{}'", function));
+    }
+    const size_t at = source.find("@LIBRARY@");
+    if (at == std::string::npos) return {};
+    std::string includes;
+    for (const std::string &h : headers) includes += "#include \"runtime/cpu/" + h + "\"\n";
+    source.replace(at, 9, includes);
+    if (options_.weights == BundleOptions::Weights::kEmbed) return {};
+    return {};
+  }
+
+  // The runtime headers that the sources include, and theirs.
+  Status runtime_files() {
+    std::vector<std::string> queue(wanted_.begin(), wanted_.end());
+    std::set<std::string> done;
+    OPTC_ASSIGN(const std::string abi, read_file(options_.runtime_folder + "/optc.h", diagnostics_));
+    OPTC_TRY(put("include/optc.h", abi));
+    while (!queue.empty()) {
+      const std::string include = queue.back();
+      queue.pop_back();
+      if (include.compare(0, 8, "runtime/") != 0 || !done.insert(include).second || include == "runtime/optc.h")
+        continue;
+      OPTC_ASSIGN(std::string text, read_file(options_.runtime_folder + include.substr(7), diagnostics_));
+      for (std::string next : quoted_includes(text)) {
+        if (next.compare(0, 8, "runtime/") != 0) next = include.substr(0, include.rfind('/') + 1) + next;
+        queue.push_back(next);
+      }
+      // In a bundle the ABI is the public header.
+      for (size_t at; (at = text.find("\"runtime/optc.h\"")) != std::string::npos;) text.replace(at, 16, "\"optc.h\"");
+      ++files_;
+      OPTC_TRY(directory_.write("src/" + include, text, diagnostics_));
+    }
+    return {};
+  }
+
+  const Program &program_;
+  const BundleOptions &options_;
+  StagedDirectory &directory_;
+  Diagnostics &diagnostics_;
+  std::string name_, weights_spec_, hash_text_;
+  AbiFacts facts_;
+  std::set<std::string> wanted_;
+  size_t files_ = 0;
+};
+
+}  // namespace
+
+Result<BundleReport> emit_bundle(const Program &program, const BundleOptions &options, StagedDirectory &directory,
+                                 Diagnostics &diagnostics) {
+  return BundleWriter(program, options, directory, diagnostics).write();
+}
+
+Result<std::string> print_kernel(const Program &program, const Kernel &kernel, Diagnostics &diagnostics) {
+  if (!kernel.nest()) return diagnostics.error(ErrorKind::kUnsupported, "only loop nests are printed as one function");
+  FaultPlaces places;
+  return NestPrinter(program, kernel, places).print().text;
+}
+
+}  // namespace optc

@@ -1,0 +1,44 @@
+#pragma once
+// emit/cpp: Program -> bundle: a folder of C++17 source, weights and glue that builds without a framework
+// (docs/architecture.md "emit and runtime"). Deterministic to the byte.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/program/program.h"
+#include "support/diagnostics.h"
+#include "support/file.h"
+#include "support/result.h"
+
+namespace optc {
+
+struct BundleOptions {
+  std::string name;  // a C identifier; empty: the model's name
+  enum class Weights : uint8_t {
+    kFile,   // NAME.weights beside the library, mapped
+    kEmbed,  // linked into the library
+    kStrip,  // not written: the application gives them by read_weights
+  } weights = Weights::kFile;
+  std::string
+      runtime_folder;    // where runtime/optc.h, runtime/cpu and runtime/bundle lie (the folder that holds "optc.h")
+  std::string compiler;  // "optc 0.1.0", for headers and manifest
+  std::vector<std::string> passes;  // what the optimizer did, for the manifest
+};
+
+struct BundleReport {
+  size_t kernels = 0, files = 0;
+  uint64_t weights_bytes = 0;
+  int64_t arena_bytes = -1;  // -1: depends on the dims
+  int64_t lower_bound_bytes = -1;
+};
+
+// Writes the bundle's files into `directory` (commit is the caller's). Fails with kUnsupported, naming the nodes, for
+// what has no C++ form.
+Result<BundleReport> emit_bundle(const Program &program, const BundleOptions &options, StagedDirectory &directory,
+                                 Diagnostics &diagnostics);
+
+// The text of one kernel's function, as a bundle holds it.
+Result<std::string> print_kernel(const Program &program, const Kernel &kernel, Diagnostics &diagnostics);
+
+}  // namespace optc

@@ -1,0 +1,91 @@
+#include "emit/cpp/manifest.h"
+
+#include <nlohmann/json.hpp>
+
+namespace optc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json dim_json(Dim d) { return d.is_constant() ? Json(d.value()) : Json(d.str()); }
+
+Json values(const Program &program, const std::vector<BufferId> &buffers, const std::vector<std::string> &names) {
+  Json list = Json::array();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Type &type = program.buffer(buffers[i]).type;
+    Json item = {{"name", names[i]}};
+    if (type.has_shape()) {
+      item["type"] = std::string(onnx_name(type.element));
+      item["dims"] = Json::array();
+      for (const Dim &d : *type.shape) item["dims"].push_back(dim_json(d));
+    } else {
+      item["type"] = to_string(type);
+    }
+    list.push_back(std::move(item));
+  }
+  return list;
+}
+
+void add_kernels(const Program &program, const std::vector<KernelId> &order, Json &list) {
+  for (KernelId id : order) {
+    const Kernel &kernel = program.kernel(id);
+    if (const ControlFlow *control = kernel.control()) {
+      for (const auto &body : control->bodies) add_kernels(program, body, list);
+      continue;
+    }
+    Json item = {{"name", kernel.name}, {"note", kernel.note}, {"placement", "cpu"}};
+    item["strategy"] = kernel.library()               ? "library." + kernel.library()->function
+                       : kernel.strategy.name.empty() ? "loops"
+                                                      : kernel.strategy.name;
+    if (!kernel.strategy.parameters.empty())
+      for (const auto &[parameter, v] : kernel.strategy.parameters) item["parameters"][parameter] = v;
+    item["origin"] = Json::array();
+    for (uint32_t o : kernel.origin)
+      item["origin"].push_back(
+          {{"node", program.origins[o].name}, {"op", program.origins[o].op}, {"index", program.origins[o].index}});
+    if (!kernel.rules.empty()) item["rules"] = kernel.rules;
+    item["cost"] = {{"bytes_read", dim_json(kernel.cost.bytes_read)},
+                    {"bytes_written", dim_json(kernel.cost.bytes_written)},
+                    {"flops", dim_json(kernel.cost.flops)}};
+    list.push_back(std::move(item));
+  }
+}
+
+}  // namespace
+
+std::string manifest_json(const Program &program, const ModelPrinter &model, const BundleOptions &options,
+                          const std::string &name, const std::string &weights_hash) {
+  Json j;
+  j["schema_version"] = 1;
+  j["name"] = name;
+  j["compiler"] = options.compiler;
+  j["model"] = {{"name", program.info.name},
+                {"xxh3_128", program.info.source_hash},
+                {"producer", program.info.producer},
+                {"ir_version", program.info.ir_version}};
+  for (const auto &[domain, version] : program.info.opset_imports)
+    j["model"]["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
+  j["targets"] = {"cpu"};
+  j["inputs"] = values(program, program.inputs, program.input_names);
+  j["outputs"] = values(program, program.outputs, program.output_names);
+  j["weights"] = {{"bytes", model.weights_bytes},
+                  {"xxh3_128", weights_hash},
+                  {"storage", options.weights == BundleOptions::Weights::kFile    ? "file"
+                              : options.weights == BundleOptions::Weights::kEmbed ? "embedded"
+                                                                                  : "stripped"}};
+  j["arena_bytes"] = model.arena_bytes >= 0 ? Json(model.arena_bytes) : Json(nullptr);
+  j["lower_bound_bytes"] = model.lower_bound_bytes >= 0 ? Json(model.lower_bound_bytes) : Json(nullptr);
+  j["buffers"] = Json::array();
+  for (const PlacedBuffer &p : model.placed)
+    j["buffers"].push_back({{"name", program.buffer(p.buffer).name},
+                            {"bytes", dim_json(p.bytes)},
+                            {"first", p.first},
+                            {"last", p.last},
+                            {"offset", p.offset >= 0 ? Json(p.offset) : Json(nullptr)}});
+  j["passes"] = options.passes;
+  j["kernels"] = Json::array();
+  add_kernels(program, program.order, j["kernels"]);
+  return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace optc

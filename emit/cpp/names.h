@@ -1,0 +1,31 @@
+#pragma once
+// Names of emitted code: C identifiers made of ONNX names, unique in their scope.
+
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+namespace optc {
+
+// A C identifier that is no keyword of C or C++ and no name of the runtime: other characters become '_', runs of them
+// one.
+// "/layer.1/conv/Conv_output_0" -> "layer_1_conv_Conv_output_0". Long names keep their end. Never empty.
+std::string identifier(std::string_view name, size_t longest = 48);
+
+// Names already taken in a scope of the emitted code.
+class NameScope {
+ public:
+  // `wish` as an identifier, with a number behind it when it is taken.
+  std::string unique(std::string_view wish, size_t longest = 48);
+  void take(std::string name) { taken_.insert(std::move(name)); }
+
+ private:
+  std::unordered_set<std::string> taken_;
+};
+
+// The text of a C string literal, quotes included.
+std::string string_literal(std::string_view text);
+// One line of text that can stand in a // comment.
+std::string comment_text(std::string_view text);
+
+}  // namespace optc

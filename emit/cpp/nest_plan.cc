@@ -1,0 +1,418 @@
+// What a loop nest evaluates, at which depth, and which loop runs in vector lanes.
+#include <algorithm>
+
+#include "emit/cpp/nest.h"
+#include "emit/cpp/types.h"
+
+namespace optc {
+
+NestPrinter::NestPrinter(const Program &program, const Kernel &kernel, FaultPlaces &places)
+    : program_(program), kernel_(kernel), nest_(*kernel.nest()), places_(places) {
+  names_.take(kernel.name);
+  for (const Stage &stage : nest_.stages)
+    for (const StageOutput &o : stage.outputs)
+      if (o.buffer.valid()) {
+        written_buffers_.insert(o.buffer.index);
+        if (cpp_type(program_.buffer(o.buffer).element()).per_byte > 1) serial_ = true;  // neighbours share a byte
+      }
+  if (nest_.sequential) serial_ = true;
+}
+
+Dim NestPrinter::fix(Dim d) const {
+  if (d.is_constant() || fixed_.empty()) return d;
+  return substitute(d, [&](const DimSymbol &s) -> std::optional<Dim> {
+    const auto it = fixed_.find(&s);
+    if (it == fixed_.end()) return std::nullopt;
+    return it->second;
+  });
+}
+
+Dim NestPrinter::offset_of(const Buffer &buffer, const std::vector<Dim> &index) const {
+  return fix(linear_offset(buffer, index));
+}
+
+Dim NestPrinter::local_offset(const Local &local, const std::vector<Dim> &index) const {
+  Dim offset = 0;
+  for (size_t k = 0; k < index.size(); ++k) offset = offset * local.shape[k] + index[k];
+  return fix(offset);
+}
+
+Dim NestPrinter::load_offset(const Scalar &s) const {
+  return s.op == ScalarOp::kLoad ? offset_of(program_.buffer(s.buffer), s.index)
+                                 : local_offset(nest_.locals[s.local.index], s.index);
+}
+
+void NestPrinter::collect(StagePlan &plan, ScalarId id, std::set<uint32_t> &seen) {
+  if (!id.valid() || !seen.insert(id.index).second) return;
+  const Scalar &s = program_.scalars.at(id);
+  for (ScalarId a : s.args) collect(plan, a, seen);
+  if (s.op == ScalarOp::kIndex) collect_dim(plan, s.index_value, seen);
+  for (Dim d : s.index) collect_dim(plan, d, seen);
+  plan.order.push_back({id, nullptr});
+}
+
+void NestPrinter::collect_dim(StagePlan &plan, Dim d, std::set<uint32_t> &seen) {
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(d, symbols);
+  for (const DimSymbol *s : symbols) {
+    if (s->kind != SymbolKind::kScalar) continue;
+    collect(plan, ScalarId(size_t{s->scalar}), seen);
+    collect_dim(plan, s->extent, seen);
+    const bool known = std::any_of(plan.order.begin(), plan.order.end(), [&](const Item &i) { return i.index == s; });
+    if (!known) plan.order.push_back({ScalarId(), s});
+  }
+}
+
+void NestPrinter::plan_stage(const Stage &stage, StagePlan &plan) {
+  plan.loops = stage.loops;
+  drop_unit_loops(plan.loops);
+  std::set<uint32_t> seen;
+  for (const StageOutput &o : stage.outputs) {
+    collect(plan, o.initial, seen);
+    collect(plan, o.condition, seen);
+    for (Dim d : o.index) collect_dim(plan, d, seen);
+    collect(plan, o.value, seen);
+  }
+}
+
+void NestPrinter::drop_unit_loops(std::vector<Loop> &loops) {
+  std::vector<Loop> kept;
+  for (const Loop &l : loops) {
+    if (l.extent.is(1))
+      fixed_.emplace(l.index, Dim(0));
+    else
+      kept.push_back(l);
+  }
+  loops = std::move(kept);
+}
+
+// Two neighbouring loops are one when every access runs through both with one stride, and nothing else looks at their
+// counters.
+bool NestPrinter::can_join(const Loop &a, const Loop &b) const {
+  const Dim inner = fix(b.extent);
+  auto access = [&](Dim offset) {
+    const auto in_a = affine_in(offset, a.index);
+    if (!in_a) return false;
+    const auto in_b = affine_in(in_a->rest, b.index);
+    if (!in_b || uses_symbol(in_a->coefficient, b.index)) return false;
+    return in_a->coefficient == in_b->coefficient * inner;
+  };
+  auto unused = [&](Dim d) {
+    const Dim f = fix(d);
+    return !uses_symbol(f, a.index) && !uses_symbol(f, b.index);
+  };
+  for (const StagePlan &plan : plans_) {
+    for (const Loop &l : plan.loops)
+      if (!unused(l.extent)) return false;
+    for (const Item &item : plan.order) {
+      if (item.index) {
+        if (!unused(item.index->extent)) return false;
+        continue;
+      }
+      const Scalar &s = program_.scalars.at(item.id);
+      if (s.op == ScalarOp::kIndex && !unused(s.index_value)) return false;
+      if ((s.op == ScalarOp::kLoad || s.op == ScalarOp::kLocal) && !access(load_offset(s))) return false;
+    }
+  }
+  for (const Stage &stage : nest_.stages)
+    for (const StageOutput &o : stage.outputs)
+      if (!access(o.buffer.valid() ? offset_of(program_.buffer(o.buffer), o.index)
+                                   : local_offset(nest_.locals[o.local.index], o.index)))
+        return false;
+  for (const Loop &l : outer_)
+    if (!unused(l.extent)) return false;
+  return true;
+}
+
+void NestPrinter::join_loops(std::vector<Loop> &loops) {
+  for (size_t i = loops.size(); i-- > 1;) {
+    Loop &a = loops[i - 1], &b = loops[i];
+    if (!can_join(a, b)) continue;
+    fixed_.emplace(a.index, Dim(0));
+    b.extent = fix(a.extent) * fix(b.extent);
+    loops.erase(loops.begin() + static_cast<long>(i) - 1);
+  }
+}
+
+bool NestPrinter::proved(const Scalar &load) const {
+  if (load.op == ScalarOp::kLocal) return true;
+  const Shape &shape = program_.buffer(load.buffer).shape();
+  for (size_t k = 0; k < load.index.size(); ++k)
+    if (!proved_in_range(load.index[k], shape[k])) return false;
+  return true;
+}
+
+bool NestPrinter::contains_unproved(ScalarId id) {
+  if (!id.valid()) return false;
+  if (const auto it = unproved_.find(id.index); it != unproved_.end()) return it->second;
+  const Scalar &s = program_.scalars.at(id);
+  bool result = s.op == ScalarOp::kLoad && !proved(s);
+  for (ScalarId a : s.args) result = contains_unproved(a) || result;
+  std::vector<const DimSymbol *> symbols;
+  if (s.op == ScalarOp::kIndex) collect_symbols(s.index_value, symbols);
+  for (Dim d : s.index) collect_symbols(d, symbols);
+  for (const DimSymbol *symbol : symbols)
+    if (symbol->kind == SymbolKind::kScalar) result = contains_unproved(ScalarId(size_t{symbol->scalar})) || result;
+  unproved_[id.index] = result;
+  return result;
+}
+
+void NestPrinter::mark_always_dim(StagePlan &plan, Dim d) {
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(d, symbols);
+  for (const DimSymbol *s : symbols)
+    if (s->kind == SymbolKind::kScalar) mark_always(plan, ScalarId(size_t{s->scalar}));
+}
+
+void NestPrinter::mark_always(StagePlan &plan, ScalarId id) {
+  if (!id.valid() || !plan.always.insert(id.index).second) return;
+  const Scalar &s = program_.scalars.at(id);
+  mark_always(plan, s.args[0]);
+  if (s.op != ScalarOp::kSelect) {
+    mark_always(plan, s.args[1]);
+    mark_always(plan, s.args[2]);
+  }
+  if (s.op == ScalarOp::kIndex) mark_always_dim(plan, s.index_value);
+  for (Dim d : s.index) mark_always_dim(plan, d);
+}
+
+bool NestPrinter::lazy(const StagePlan &plan, ScalarId id) {
+  return !plan.always.count(id.index) && contains_unproved(id);
+}
+
+int NestPrinter::dim_depth(StagePlan &plan, Dim d) {
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(fix(d), symbols);
+  int depth = 0;
+  for (const DimSymbol *s : symbols) {
+    if (s->kind == SymbolKind::kLoop) {
+      const auto it = level_.find(s);
+      if (it != level_.end()) depth = std::max(depth, it->second);
+    } else if (s->kind == SymbolKind::kScalar) {
+      depth = std::max(depth, std::max(node_depth(plan, ScalarId(size_t{s->scalar})), dim_depth(plan, s->extent)));
+    }
+  }
+  return depth;
+}
+
+int NestPrinter::node_depth(StagePlan &plan, ScalarId id) {
+  if (!id.valid()) return 0;
+  if (const auto it = plan.depth.find(id.index); it != plan.depth.end()) return it->second;
+  const Scalar &s = program_.scalars.at(id);
+  const int innermost = static_cast<int>(outer_.size() + plan.loops.size());
+  int depth = 0;
+  for (ScalarId a : s.args) depth = std::max(depth, node_depth(plan, a));
+  if (s.op == ScalarOp::kIndex) depth = std::max(depth, dim_depth(plan, s.index_value));
+  for (Dim d : s.index) depth = std::max(depth, dim_depth(plan, d));
+  if (s.op == ScalarOp::kLocal) depth = std::max(depth, static_cast<int>(outer_.size()));
+  if (s.op == ScalarOp::kLoad && written_buffers_.count(s.buffer.index)) depth = innermost;
+  if (lazy(plan, id)) depth = innermost;
+  plan.depth[id.index] = depth;
+  return depth;
+}
+
+void NestPrinter::measure_stage(const Stage &stage, StagePlan &plan) {
+  for (size_t i = 0; i < outer_.size(); ++i) level_[outer_[i].index] = static_cast<int>(i) + 1;
+  for (size_t i = 0; i < plan.loops.size(); ++i) level_[plan.loops[i].index] = static_cast<int>(outer_.size() + i) + 1;
+  for (const StageOutput &o : stage.outputs) {
+    mark_always(plan, o.initial);
+    mark_always(plan, o.condition);
+    if (o.condition.valid()) continue;
+    mark_always(plan, o.value);
+    for (Dim d : o.index) mark_always_dim(plan, d);
+  }
+  const int innermost = static_cast<int>(outer_.size() + plan.loops.size());
+  auto use = [&](ScalarId id, int depth) {
+    if (!id.valid()) return;
+    ++plan.uses[id.index];
+    plan.deepest[id.index] = std::max(plan.deepest[id.index], depth);
+  };
+  auto use_dim = [&](Dim d, int depth) {
+    std::vector<const DimSymbol *> symbols;
+    collect_symbols(d, symbols);
+    for (const DimSymbol *s : symbols)
+      if (s->kind == SymbolKind::kScalar) plan.index_deepest[s] = std::max(plan.index_deepest[s], depth);
+  };
+  for (const StageOutput &o : stage.outputs) {
+    use(o.value, innermost);
+    use(o.condition, innermost);
+    use(o.initial, static_cast<int>(outer_.size()));
+    for (Dim d : o.index) use_dim(d, innermost);
+  }
+  for (const Item &item : plan.order) {
+    if (item.index) {
+      use(ScalarId(size_t{item.index->scalar}), node_depth(plan, ScalarId(size_t{item.index->scalar})));
+      continue;
+    }
+    const Scalar &s = program_.scalars.at(item.id);
+    const int depth = node_depth(plan, item.id);
+    for (ScalarId a : s.args) use(a, depth);
+    if (s.op == ScalarOp::kIndex) use_dim(s.index_value, depth);
+    for (Dim d : s.index) use_dim(d, depth);
+  }
+}
+
+void NestPrinter::set_lanes(const DimSymbol *lanes, bool columns) {
+  lanes_ = lanes;
+  columns_ = columns;
+  varies_.clear();
+}
+
+bool NestPrinter::dim_varies(Dim d) {
+  if (!lanes_) return false;
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(fix(d), symbols);
+  for (const DimSymbol *s : symbols) {
+    if (s == lanes_) return true;
+    if (s->kind == SymbolKind::kScalar && varies(ScalarId(size_t{s->scalar}))) return true;
+  }
+  return false;
+}
+
+bool NestPrinter::varies(ScalarId id) {
+  if (!id.valid() || !lanes_) return false;
+  if (const auto it = varies_.find(id.index); it != varies_.end()) return it->second;
+  const Scalar &s = program_.scalars.at(id);
+  bool result = s.op == ScalarOp::kLocal && columns_;
+  for (ScalarId a : s.args) result = result || varies(a);
+  if (s.op == ScalarOp::kIndex) result = result || dim_varies(s.index_value);
+  for (Dim d : s.index) result = result || dim_varies(d);
+  varies_[id.index] = result;
+  return result;
+}
+
+size_t NestPrinter::reduction_level(const StageOutput &output, const StagePlan &plan) const {
+  size_t level = 0;
+  for (size_t i = 0; i < plan.loops.size(); ++i) {
+    bool used = false;
+    for (Dim d : output.index) used = used || uses_symbol(fix(d), plan.loops[i].index);
+    if (!used) continue;
+    if (level != i) return SIZE_MAX;
+    level = i + 1;
+  }
+  return level;
+}
+
+bool NestPrinter::lanes_value(const StagePlan &plan, ScalarId id, int64_t &cost, std::set<uint32_t> &seen) {
+  if (!id.valid() || !varies(id)) return true;
+  if (!seen.insert(id.index).second) return true;
+  if (lazy(plan, id)) return false;
+  const Scalar &s = program_.scalars.at(id);
+  ElementType operand = s.type;
+  if (arity(s.op) > 0 && s.op != ScalarOp::kSelect) operand = program_.scalars.at(s.args[0]).type;
+  if (!lanes_support(s, operand)) return false;
+  for (ScalarId a : s.args)
+    if (!lanes_value(plan, a, cost, seen)) return false;
+  switch (s.op) {
+    case ScalarOp::kIndex: {
+      const auto part = affine_in(fix(s.index_value), lanes_);
+      return part && part->coefficient.is_constant() && !dim_varies(part->rest) && part->coefficient.value() >= -64 &&
+             part->coefficient.value() <= 64;
+    }
+    case ScalarOp::kLocal:
+      if (columns_) return s.type != ElementType::kInt64 && !dim_varies(load_offset(s));
+      [[fallthrough]];
+    case ScalarOp::kLoad: {
+      if (s.type == ElementType::kInt64) return false;
+      const auto part = affine_in(load_offset(s), lanes_);
+      if (!part || dim_varies(part->rest)) return false;
+      if (part->coefficient.is(1)) {
+        cost += 1;
+        return s.op == ScalarOp::kLoad || s.type != ElementType::kBool;
+      }
+      cost += 8;
+      return s.type == ElementType::kFloat32;
+    }
+    case ScalarOp::kEq:
+    case ScalarOp::kNe:
+    case ScalarOp::kLt:
+    case ScalarOp::kLe:
+    case ScalarOp::kCast:
+      // i64 runs in int32 lanes, which is right for loop counters only.
+      if (operand == ElementType::kInt64)
+        for (ScalarId a : s.args)
+          if (a.valid() && varies(a) && program_.scalars.at(a).op != ScalarOp::kIndex) return false;
+      return true;
+    default:
+      return true;
+  }
+}
+
+bool NestPrinter::lanes_possible(const Stage &stage, const StagePlan &plan, int64_t &cost) {
+  std::set<uint32_t> seen;
+  for (const StageOutput &o : stage.outputs) {
+    if (!lanes_value(plan, o.value, cost, seen) || !lanes_value(plan, o.condition, cost, seen)) return false;
+    if (o.initial.valid() && varies(o.initial)) return false;
+    const bool conditional = o.condition.valid() && varies(o.condition);
+    if (o.buffer.valid()) {
+      if (o.combine != Combine::kStore || conditional) return false;
+      const Buffer &buffer = program_.buffer(o.buffer);
+      if (lane_class(buffer.element()) == LaneClass::kNone || buffer.element() == ElementType::kInt64) return false;
+      const auto part = affine_in(offset_of(buffer, o.index), lanes_);
+      if (!part || dim_varies(part->rest) || part->coefficient.is(0)) return false;
+      if (!part->coefficient.is(1)) {
+        if (buffer.element() != ElementType::kFloat32) return false;
+        cost += 16;
+      }
+      continue;
+    }
+    const Local &local = nest_.locals[o.local.index];
+    const Dim offset = local_offset(local, o.index);
+    const bool f32 = local.type == ElementType::kFloat32;
+    if (columns_) {
+      if (dim_varies(offset) || lane_class(local.type) == LaneClass::kNone || local.type == ElementType::kInt64)
+        return false;
+      const bool arithmetic = f32 || local.type == ElementType::kInt32;
+      const bool logic = o.combine == Combine::kAnd || o.combine == Combine::kOr;
+      if (o.combine != Combine::kStore && !(logic ? local.type == ElementType::kBool : arithmetic)) return false;
+      if (conditional && o.combine == Combine::kStore) return false;
+      if (!local.shape.empty()) {
+        const Dim count = fix(element_count(local.shape));
+        if (!count.is_constant() || count.value() > 256) return false;
+        if (reduction_level(o, plan) == SIZE_MAX && o.combine != Combine::kStore) return false;
+      }
+      continue;
+    }
+    if (!f32) return false;
+    if (o.combine == Combine::kStore) {
+      const auto part = affine_in(offset, lanes_);
+      if (conditional || !part || !part->coefficient.is(1) || dim_varies(part->rest)) return false;
+      continue;
+    }
+    if (o.combine == Combine::kAnd || o.combine == Combine::kOr) return false;
+    if (dim_varies(offset) || reduction_level(o, plan) == SIZE_MAX) return false;
+  }
+  return true;
+}
+
+void NestPrinter::choose_lanes() {
+  auto long_enough = [](Dim extent, int64_t least_extent) {
+    return !extent.is_constant() || extent.value() >= least_extent;
+  };
+  int64_t row_cost = 0, column_cost = 0;
+  size_t rows = 0, row_stages = 0;
+  std::vector<const DimSymbol *> row_lanes(plans_.size());
+  for (size_t i = 0; i < plans_.size() && !serial_; ++i) {
+    StagePlan &plan = plans_[i];
+    if (plan.loops.empty()) continue;
+    ++rows;
+    if (!long_enough(plan.loops.back().extent, 8)) continue;
+    set_lanes(plan.loops.back().index, false);
+    int64_t cost = 0;
+    if (!lanes_possible(nest_.stages[i], plan, cost)) continue;
+    row_cost += cost;
+    row_lanes[i] = lanes_;
+    ++row_stages;
+  }
+  bool columns = !serial_ && !outer_.empty() && long_enough(outer_.back().extent, 4);
+  if (columns) {
+    set_lanes(outer_.back().index, true);
+    for (size_t i = 0; i < plans_.size() && columns; ++i)
+      columns = lanes_possible(nest_.stages[i], plans_[i], column_cost);
+  }
+  if (columns && (rows == 0 || row_stages < rows || column_cost < row_cost)) return;  // as set
+  set_lanes(nullptr, false);
+  for (size_t i = 0; i < plans_.size(); ++i) plans_[i].lanes = row_lanes[i];
+}
+
+}  // namespace optc

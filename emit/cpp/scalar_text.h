@@ -1,0 +1,51 @@
+#pragma once
+// The C++ spelling of one scalar operation, for a scalar variable or for vector lanes (runtime/cpu/simd.h, math.h;
+// runtime/bundle/scalar.h).
+
+#include <string>
+
+#include "ir/program/program.h"
+
+namespace optc {
+
+// Binding strength of a C++ expression, strongest first.
+enum Precedence {
+  kAtomPrecedence,
+  kUnaryPrecedence,
+  kMulPrecedence,
+  kAddPrecedence,
+  kShiftPrecedence,
+  kRelationPrecedence,
+  kEqualityPrecedence,
+  kBitPrecedence,
+  kLogicPrecedence,
+  kTernaryPrecedence
+};
+
+struct Text {
+  std::string s;
+  int precedence = kAtomPrecedence;
+  bool lanes = false;  // a vector; else a scalar that is the same for all lanes
+};
+std::string wrap(const Text &text, int weakest);  // with parentheses if it binds weaker than that
+
+// What holds the lanes of a type: float vectors, int32 vectors, masks; kNone: only scalar code can.
+enum class LaneClass { kNone, kFloat, kInt, kMask };
+LaneClass lane_class(ElementType type);
+const char *lane_type_name(LaneClass lanes);  // "vf", "vi", "vm"
+
+// Whether `node` (with operands of `operand` type) can be computed in lanes.
+bool lanes_support(const Scalar &node, ElementType operand);
+
+Text constant_text(ElementType type, uint64_t bits);
+// The operation on its operands; `lanes`: at least one operand is a vector. The result's type is node.type.
+Text operation_text(const Scalar &node, ElementType operand, const Text *args, bool lanes);
+// Elements in memory: pointer and index are expressions.
+std::string load_text(ElementType type, const std::string &pointer, const std::string &index);
+std::string store_text(ElementType type, const std::string &pointer, const std::string &index,
+                       const std::string &value);
+// combine(a, b) of a reduction or scatter on values of that type.
+Text combine_text(Combine combine, ElementType type, const Text &a, const Text &b);
+std::string identity_text(Combine combine, ElementType type);
+
+}  // namespace optc

@@ -1,0 +1,130 @@
+// lanes.h: loops that run OPTC_VW elements at a time, for emitted kernels. Included inside an instruction-set namespace
+// (runtime/cpu/foreach_isa.h), once; it includes the vectors and their mathematics.
+//
+// A body is written once, as a generic function of the first element and the number of lanes `n`: Full for whole
+// vectors (a constant, so loads and stores are plain ones), Part for the rest of a row.
+#include "runtime/cpu/math.h"
+#include "runtime/cpu/simd.h"
+
+#undef OPTC_TASK
+#if defined(__clang__) && defined(OPTC_TARGET)
+#define OPTC_TASK __attribute__((noinline, target(OPTC_TARGET)))  // clang's attribute pragma does not reach lambdas
+#else
+#define OPTC_TASK
+#endif
+
+template <int Slot>
+struct Full {
+  static constexpr int slot = Slot;
+};
+struct Part {
+  static constexpr int slot = 0;
+  int lanes;
+};
+
+#define OPTC_LANE_ACCESS(suffix, type, vector)                                                    \
+  template <int S>                                                                                \
+  OPTC_INLINE vector load##suffix(const type *p, Full<S>) {                                       \
+    return load##suffix(p);                                                                       \
+  }                                                                                               \
+  OPTC_INLINE vector load##suffix(const type *p, Part n) { return load##suffix##_n(p, n.lanes); } \
+  template <int S>                                                                                \
+  OPTC_INLINE void store##suffix(type *p, vector v, Full<S>) {                                    \
+    store##suffix(p, v);                                                                          \
+  }                                                                                               \
+  OPTC_INLINE void store##suffix(type *p, vector v, Part n) { store##suffix##_n(p, v, n.lanes); }
+OPTC_LANE_ACCESS(, float, vf)
+OPTC_LANE_ACCESS(, int32_t, vi)
+OPTC_LANE_ACCESS(_f16, uint16_t, vf)
+OPTC_LANE_ACCESS(_bf16, uint16_t, vf)
+OPTC_LANE_ACCESS(_i8, int8_t, vi)
+OPTC_LANE_ACCESS(_u8, uint8_t, vi)
+OPTC_LANE_ACCESS(_i16, int16_t, vi)
+OPTC_LANE_ACCESS(_u16, uint16_t, vi)
+OPTC_LANE_ACCESS(_bool, uint8_t, vm)
+#undef OPTC_LANE_ACCESS
+template <int S>
+OPTC_INLINE vf load_strided(const float *p, int64_t stride, Full<S>) {
+  return load_strided(p, stride);
+}
+OPTC_INLINE vf load_strided(const float *p, int64_t stride, Part n) { return load_strided(p, stride, n.lanes); }
+template <int S>
+OPTC_INLINE void store_strided(float *p, int64_t stride, vf v, Full<S>) {
+  store_strided(p, stride, v);
+}
+OPTC_INLINE void store_strided(float *p, int64_t stride, vf v, Part n) { store_strided(p, stride, v, n.lanes); }
+
+OPTC_INLINE vm splat_m(bool b) { return splat_i(b ? -1 : 0); }
+OPTC_INLINE vi wrap_i8(vi a) { return (a << 24) >> 24; }
+OPTC_INLINE vi wrap_i16(vi a) { return (a << 16) >> 16; }
+// first, first + step, ... as int32 lanes: loop counters stay below 2^31.
+OPTC_INLINE vi iota(int64_t first, int32_t step = 1) {
+  vi lane;
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) lane[i] = i * step;
+  return lane + splat_i((int32_t)first);
+}
+// A 64-bit value beside int32 lanes: beyond their range it compares as their limits do.
+OPTC_INLINE vi lane_int(int64_t a) {
+  return splat_i(a < INT32_MIN ? INT32_MIN : a > INT32_MAX ? INT32_MAX : (int32_t)a);
+}
+
+template <class Body>
+OPTC_INLINE void lanes(int64_t begin, int64_t end, const Body &body) {
+  int64_t i = begin;
+  for (; i + OPTC_VW <= end; i += OPTC_VW) body(i, Full<0>{});
+  if (i < end) body(i, Part{(int)(end - i)});
+}
+// The same for reductions: four accumulators take turns, in an order that depends on the extent alone.
+template <class Body>
+OPTC_INLINE void lanes4(int64_t begin, int64_t end, const Body &body) {
+  int64_t i = begin;
+  for (; i + 4 * OPTC_VW <= end; i += 4 * OPTC_VW) {
+    body(i, Full<0>{});
+    body(i + OPTC_VW, Full<1>{});
+    body(i + 2 * OPTC_VW, Full<2>{});
+    body(i + 3 * OPTC_VW, Full<3>{});
+  }
+  for (; i + OPTC_VW <= end; i += OPTC_VW) body(i, Full<0>{});
+  if (i < end) body(i, Part{(int)(end - i)});
+}
+
+struct SumLanes {
+  vf s[4] = {};
+  template <int S>
+  OPTC_MEMBER void add(vf v, Full<S>) {
+    s[S] = s[S] + v;
+  }
+  OPTC_MEMBER void add(vf v, Part n) { s[0] = s[0] + select(first_lanes(n.lanes), v, vf{}); }
+  OPTC_MEMBER float total(float initial = 0.0f) const { return initial + reduce_sum((s[0] + s[1]) + (s[2] + s[3])); }
+};
+struct ProductLanes {
+  vf s[4] = {splat(1.0f), splat(1.0f), splat(1.0f), splat(1.0f)};
+  template <int S>
+  OPTC_MEMBER void add(vf v, Full<S>) {
+    s[S] = s[S] * v;
+  }
+  OPTC_MEMBER void add(vf v, Part n) { s[0] = s[0] * select(first_lanes(n.lanes), v, splat(1.0f)); }
+  OPTC_MEMBER float total(float initial = 1.0f) const { return initial * reduce_mul((s[0] * s[1]) * (s[2] * s[3])); }
+};
+struct MaxLanes {
+  vf s[4] = {splat(-INFINITY), splat(-INFINITY), splat(-INFINITY), splat(-INFINITY)};
+  template <int S>
+  OPTC_MEMBER void add(vf v, Full<S>) {
+    s[S] = max(s[S], v);
+  }
+  OPTC_MEMBER void add(vf v, Part n) { s[0] = select(first_lanes(n.lanes), max(s[0], v), s[0]); }
+  OPTC_MEMBER float total(float initial = -INFINITY) const {
+    return max(initial, reduce_max(max(max(s[0], s[1]), max(s[2], s[3]))));
+  }
+};
+struct MinLanes {
+  vf s[4] = {splat(INFINITY), splat(INFINITY), splat(INFINITY), splat(INFINITY)};
+  template <int S>
+  OPTC_MEMBER void add(vf v, Full<S>) {
+    s[S] = min(s[S], v);
+  }
+  OPTC_MEMBER void add(vf v, Part n) { s[0] = select(first_lanes(n.lanes), min(s[0], v), s[0]); }
+  OPTC_MEMBER float total(float initial = INFINITY) const {
+    return min(initial, reduce_min(min(min(s[0], s[1]), min(s[2], s[3]))));
+  }
+};

@@ -1,0 +1,408 @@
+// model.h: the part of the C ABI that is the same for every model. A bundle's model.cpp describes the model in a struct
+// M (in an unnamed namespace, so that bundles do not meet in one program) and exports bundle<M>().
+//
+// M has: kInputs, kOutputs; inputs[], outputs[] (optc_value_info); defaults[] (offset in the weights of an input's
+// value, -1: required); struct Dims; bind(run) -> status, from input dims to Dims; output_dims(dims, outputs);
+// plan(dims, offsets) -> bytes of the arena; kPlaced, kGrowing (numbers of buffers); row_scratch(dims) -> bytes a task;
+// execute(run) -> status; weights; manifest; faults[]; kKernels, kernel_names[].
+#pragma once
+#include <limits.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <initializer_list>
+#include <new>
+#include <string>
+
+#include "runtime/bundle/env.h"
+#include "runtime/bundle/place.h"
+#include "runtime/bundle/scalar.h"
+#include "runtime/bundle/threads.h"
+#include "runtime/bundle/weights.h"
+#include "runtime/optc.h"
+
+namespace optc {
+
+static inline __attribute__((unused)) size_t element_bits(int32_t type) {
+  switch (type) {
+    case 1:
+    case 6:
+    case 12:
+      return 32;
+    case 7:
+    case 11:
+    case 13:
+    case 14:
+      return 64;
+    case 15:
+      return 128;
+    case 4:
+    case 5:
+    case 10:
+    case 16:
+      return 16;
+    case 21:
+    case 22:
+    case 23:
+      return 4;
+    case 25:
+    case 26:
+      return 2;
+    default:
+      return 8;
+  }
+}
+static inline __attribute__((unused)) size_t tensor_bytes(int32_t type, int64_t count) {
+  return (static_cast<size_t>(count) * element_bits(type) + 7) / 8;
+}
+static inline __attribute__((unused)) int64_t count_of(const optc_tensor &t) {
+  int64_t n = 1;
+  for (int32_t k = 0; k < t.rank; ++k) n *= t.dims[k];
+  return n;
+}
+
+constexpr size_t kErrorSize = 512;
+static inline char *thread_error() {
+  static thread_local char text[kErrorSize];
+  return text;
+}
+
+template <class M>
+struct Run {
+  Env env;
+  typename M::Dims dims{};
+  optc_tensor inputs[M::kInputs ? M::kInputs : 1];
+  optc_value *outputs = nullptr;
+  const uint8_t *weights_data = nullptr;
+  uint8_t *arena = nullptr;
+  int64_t offsets[M::kPlaced ? M::kPlaced : 1] = {};
+  void *grown[M::kGrowing ? M::kGrowing : 1] = {};
+  size_t grown_bytes[M::kGrowing ? M::kGrowing : 1] = {};
+  int32_t fault = 0;
+  int32_t cancelled = 0;
+  bool profiling = false;
+  int32_t current = -1;
+  double started = 0;
+  double nanoseconds[M::kKernels ? M::kKernels : 1] = {};
+  uint64_t calls[M::kKernels ? M::kKernels : 1] = {};
+  optc_status status = OPTC_OK;
+  char *error = nullptr;
+
+  template <class T>
+  const T *input(size_t i) const {
+    return static_cast<const T *>(inputs[i].data);
+  }
+  template <class T>
+  T *output(size_t i) const {
+    return static_cast<T *>(outputs[i].tensor.data);
+  }
+  template <class T>
+  const T *weight(int64_t offset) const {
+    return reinterpret_cast<const T *>(weights_data + offset);
+  }
+  template <class T>
+  T *at(int64_t offset) const {
+    return reinterpret_cast<T *>(arena + offset);
+  }
+  // A buffer of the growing region: keeps its memory between runs.
+  template <class T>
+  T *grow(size_t slot, int64_t bytes) {
+    if (static_cast<size_t>(bytes) > grown_bytes[slot] || !grown[slot]) {
+      const size_t wanted = (static_cast<size_t>(bytes) + 127) / 64 * 64;
+      free(grown[slot]);
+      grown[slot] = aligned_alloc(64, wanted);
+      grown_bytes[slot] = grown[slot] ? wanted : 0;
+      if (!grown[slot])
+        fail(OPTC_OUT_OF_MEMORY, "out of memory: %lld bytes for a result of this size", static_cast<long long>(bytes));
+    }
+    return static_cast<T *>(grown[slot]);
+  }
+
+  // The same, keeping the first `kept` bytes.
+  template <class T>
+  T *extend(size_t slot, int64_t kept, int64_t bytes) {
+    if (static_cast<size_t>(bytes) <= grown_bytes[slot] && grown[slot]) return static_cast<T *>(grown[slot]);
+    const size_t wanted = (static_cast<size_t>(bytes) * 2 + 127) / 64 * 64;
+    void *larger = aligned_alloc(64, wanted);
+    if (!larger) {
+      fail(OPTC_OUT_OF_MEMORY, "out of memory: %zu bytes for a result of this size", wanted);
+      return nullptr;
+    }
+    if (grown[slot] && kept) memcpy(larger, grown[slot], static_cast<size_t>(kept));
+    free(grown[slot]);
+    grown[slot] = larger;
+    grown_bytes[slot] = wanted;
+    return static_cast<T *>(larger);
+  }
+
+  optc_status fail(optc_status code, const char *format, ...) __attribute__((format(printf, 3, 4))) {
+    va_list list;
+    va_start(list, format);
+    vsnprintf(error, kErrorSize, format, list);
+    va_end(list);
+    return status = code;
+  }
+  // An output's dims, once they are known. False: the caller's memory is too small (needed_bytes says how much).
+  bool set_output(size_t i, std::initializer_list<int64_t> dims_list) {
+    optc_tensor &t = outputs[i].tensor;
+    t.type = M::outputs[i].type;
+    t.rank = static_cast<int32_t>(dims_list.size());
+    int32_t k = 0;
+    for (int64_t d : dims_list) t.dims[k++] = d;
+    t.needed_bytes = tensor_bytes(t.type, count_of(t));
+    if (t.capacity_bytes >= t.needed_bytes && (t.data || t.needed_bytes == 0)) return true;
+    fail(OPTC_BUFFER_TOO_SMALL, "output '%s' needs %zu bytes, its buffer has %zu", M::outputs[i].name, t.needed_bytes,
+         t.data ? t.capacity_bytes : static_cast<size_t>(0));
+    return false;
+  }
+  // Before each kernel. True: stop and return `status`.
+  bool step(int32_t kernel) {
+    if (profiling) {
+      timespec now;
+      clock_gettime(CLOCK_MONOTONIC, &now);
+      const double t = 1e9 * static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec);
+      if (current >= 0) nanoseconds[current] += t - started, ++calls[current];
+      current = kernel;
+      started = t;
+    }
+    if (status != OPTC_OK) return true;
+    if (__atomic_load_n(&fault, __ATOMIC_RELAXED)) {
+      fail(OPTC_MODEL_FAULT, "%s", M::faults[fault]);
+      return true;
+    }
+    if (__atomic_load_n(&cancelled, __ATOMIC_RELAXED)) {
+      fail(OPTC_CANCELLED, "cancelled");
+      return true;
+    }
+    return false;
+  }
+};
+
+template <class M>
+struct Context {
+  Run<M> run;
+  Weights *weights = nullptr;
+  ThreadPool *threads = nullptr;
+  uint8_t *memory = nullptr;  // of the arena and the row scratch
+  size_t memory_bytes = 0;
+  bool own_memory = false, fixed_memory = false, planned = false;
+  std::string profile_text;
+  char error[kErrorSize] = "";
+};
+
+template <class M>
+struct Bundle {
+  static Context<M> *context(optc_context *c) { return reinterpret_cast<Context<M> *>(c); }
+  static size_t input_count() { return M::kInputs; }
+  static size_t output_count() { return M::kOutputs; }
+  static const optc_value_info *input_info(size_t i) { return i < M::kInputs ? &M::inputs[i] : nullptr; }
+  static const optc_value_info *output_info(size_t i) { return i < M::kOutputs ? &M::outputs[i] : nullptr; }
+  static const char *manifest_json() { return M::manifest; }
+
+  static optc_status weights_load(const optc_options *options, optc_weights **out) {
+    Weights *w = nullptr;
+    thread_error()[0] = 0;
+    const optc_status status = load_weights(M::weights, options, &M::weights, &w, thread_error(), kErrorSize);
+    if (status == OPTC_OK) *out = reinterpret_cast<optc_weights *>(w);
+    return status;
+  }
+  static void weights_release(optc_weights *w) { release(reinterpret_cast<Weights *>(w)); }
+
+  static optc_status context_create(optc_weights *weights, const optc_options *options, optc_context **out) {
+    thread_error()[0] = 0;
+    if (!out) return OPTC_INVALID_ARGUMENT;
+    Context<M> *c = new (std::nothrow) Context<M>;
+    if (!c) return OPTC_OUT_OF_MEMORY;
+    if (weights) {
+      c->weights = reinterpret_cast<Weights *>(weights);
+      c->weights->users.fetch_add(1);
+    } else {
+      const optc_status status =
+          load_weights(M::weights, options, &M::weights, &c->weights, thread_error(), kErrorSize);
+      if (status != OPTC_OK) {
+        delete c;
+        return status;
+      }
+    }
+    c->run.error = c->error;
+    c->run.env.fault = &c->run.fault;
+    c->run.weights_data = c->weights->data;
+    if (options && options->parallel_for) {
+      c->run.env.parallel_for = options->parallel_for;
+      c->run.env.pool = options->pool;
+      c->run.env.threads = options->threads > 0 ? options->threads : processor_count();
+    } else {
+      const int wish = options && options->threads > 0 ? options->threads : processor_count();
+      if (wish > 1) c->threads = thread_pool_create(wish);
+      if (c->threads) {
+        c->run.env.parallel_for = thread_pool_run;
+        c->run.env.pool = c->threads;
+        c->run.env.threads = wish;
+      }
+    }
+    if (options && options->workspace) {
+      c->memory = static_cast<uint8_t *>(options->workspace);
+      c->memory_bytes = options->workspace_bytes;
+      c->fixed_memory = true;
+    }
+    *out = reinterpret_cast<optc_context *>(c);
+    return OPTC_OK;
+  }
+  static void context_destroy(optc_context *handle) {
+    Context<M> *c = context(handle);
+    if (!c) return;
+    if (c->threads) thread_pool_destroy(c->threads);
+    if (c->own_memory) free(c->memory);
+    for (void *p : c->run.grown) free(p);
+    release(c->weights);
+    delete c;
+  }
+
+  // Types, ranks and pointers of the inputs, then M's own reading of the dims.
+  static optc_status bind(Run<M> &run, const optc_value *inputs, bool need_data) {
+    static const uint64_t nothing[8] = {};
+    for (size_t i = 0; i < M::kInputs; ++i) {
+      const optc_value_info &info = M::inputs[i];
+      optc_tensor &t = run.inputs[i];
+      if (inputs) t = inputs[i].tensor;
+      const bool absent = !inputs || (!t.data && t.type == 0);
+      if (absent && M::defaults[i] >= 0) {
+        t = optc_tensor{};
+        t.type = info.type;
+        t.rank = info.rank;
+        for (int32_t k = 0; k < info.rank; ++k) t.dims[k] = info.dims[k].value;
+        t.data = const_cast<uint8_t *>(run.weights_data ? run.weights_data + M::defaults[i]
+                                                        : reinterpret_cast<const uint8_t *>(nothing));
+        continue;
+      }
+      if (absent) return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' is missing", info.name);
+      if (t.type != info.type)
+        return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' has type %d, expected %d", info.name, t.type, info.type);
+      if (t.rank != info.rank)
+        return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' has %d dims, expected %s", info.name, t.rank, M::shapes[i]);
+      for (int32_t k = 0; k < t.rank; ++k)
+        if (t.dims[k] < 0 || t.dims[k] > INT32_MAX)
+          return run.fail(OPTC_INVALID_ARGUMENT, "input '%s': dim %d is %lld", info.name, k,
+                          static_cast<long long>(t.dims[k]));
+      if (need_data) {
+        const size_t bytes = tensor_bytes(t.type, count_of(t));
+        if (bytes && !t.data) return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' has no data", info.name);
+        if (t.capacity_bytes && t.capacity_bytes < bytes)
+          return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' has %zu bytes, its dims need %zu", info.name,
+                          t.capacity_bytes, bytes);
+        if (!bytes) t.data = const_cast<uint64_t *>(nothing);  // an index of a faulty model may read one element
+      }
+    }
+    return M::bind(run);
+  }
+
+  static optc_status output_dims(const optc_context *, const optc_value *inputs, optc_value *outputs) {
+    Run<M> run;
+    run.error = thread_error();
+    const optc_status status = bind(run, inputs, false);
+    if (status == OPTC_OK) M::output_dims(run.dims, outputs);
+    return status;
+  }
+  static size_t row_scratch(const typename M::Dims &dims) {
+    return (static_cast<size_t>(M::row_scratch(dims)) + 127) / 64 * 64;
+  }
+  static optc_status workspace_bytes(const optc_value *inputs, size_t *bytes) {
+    Run<M> run;
+    run.error = thread_error();
+    const optc_status status = bind(run, inputs, false);
+    if (status != OPTC_OK) return status;
+    // Exact for as many threads as there are processors.
+    *bytes = static_cast<size_t>(M::plan(run.dims, run.offsets)) +
+             row_scratch(run.dims) * static_cast<size_t>(processor_count()) + 64;
+    return OPTC_OK;
+  }
+
+  static optc_status prepare(Context<M> &c) {
+    Run<M> &run = c.run;
+    const size_t arena = static_cast<size_t>(M::plan(run.dims, run.offsets));
+    const size_t stride = row_scratch(run.dims);
+    const size_t needed = arena + stride * static_cast<size_t>(run.env.threads) + 64;
+    if (needed > c.memory_bytes || !c.memory) {
+      if (c.fixed_memory)
+        return run.fail(OPTC_OUT_OF_MEMORY, "the workspace has %zu bytes, these dims need %zu", c.memory_bytes, needed);
+      if (c.own_memory) free(c.memory);
+      c.memory = static_cast<uint8_t *>(aligned_alloc(64, (needed + 63) / 64 * 64));
+      c.memory_bytes = c.memory ? needed : 0;
+      c.own_memory = true;
+      if (!c.memory) return run.fail(OPTC_OUT_OF_MEMORY, "out of memory: %zu bytes of workspace", needed);
+    }
+    uint8_t *aligned = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(c.memory) + 63) / 64 * 64);
+    run.arena = aligned;
+    run.env.scratch = aligned + arena;
+    run.env.scratch_stride = stride;
+    return OPTC_OK;
+  }
+
+  static optc_status run(optc_context *handle, const optc_value *inputs, optc_value *outputs) {
+    Context<M> &c = *context(handle);
+    Run<M> &run = c.run;
+    run.status = OPTC_OK;
+    run.fault = 0;
+    run.current = -1;
+    c.error[0] = 0;
+    if (!outputs && M::kOutputs) return run.fail(OPTC_INVALID_ARGUMENT, "no outputs");
+    const typename M::Dims before = run.dims;
+    if (const optc_status status = bind(run, inputs, true)) return status;
+    run.outputs = outputs;
+    if (!c.planned || memcmp(&before, &run.dims, sizeof before) != 0) {
+      c.planned = false;
+      if (const optc_status status = prepare(c)) return status;
+      c.planned = true;
+    }
+    optc_status status = M::execute(run);
+    run.step(-1);
+    if (status == OPTC_OK) status = run.status;
+    run.cancelled = 0;
+    return status;
+  }
+  static optc_status run_async(optc_context *handle, const optc_value *, optc_value *, void *) {
+    return context(handle)->run.fail(OPTC_DEVICE, "this bundle has no code for a device");
+  }
+  static optc_status cancel(optc_context *handle) {
+    __atomic_store_n(&context(handle)->run.cancelled, 1, __ATOMIC_RELAXED);
+    return OPTC_OK;
+  }
+  static optc_status profile(optc_context *handle, int32_t on, const char **json) {
+    Context<M> &c = *context(handle);
+    if (json) {
+      c.profile_text = "[";
+      for (size_t i = 0; i < M::kKernels; ++i) {
+        char item[320];
+        snprintf(item, sizeof item, "%s{\"kernel\":\"%.200s\",\"calls\":%llu,\"ns\":%.0f}", i ? "," : "",
+                 M::kernel_names[i], static_cast<unsigned long long>(c.run.calls[i]), c.run.nanoseconds[i]);
+        c.profile_text += item;
+      }
+      c.profile_text += "]";
+      *json = c.profile_text.c_str();
+    }
+    if (on && !c.run.profiling)
+      for (size_t i = 0; i < M::kKernels; ++i) c.run.nanoseconds[i] = 0, c.run.calls[i] = 0;
+    c.run.profiling = on != 0;
+    return OPTC_OK;
+  }
+  static const char *last_error(const optc_context *handle) {
+    return handle ? reinterpret_cast<const Context<M> *>(handle)->error : thread_error();
+  }
+};
+
+template <class M>
+static const optc_model *bundle() {
+  using B = Bundle<M>;
+  static const optc_api api = {
+      sizeof(optc_api), B::input_count,     B::output_count,   B::input_info,      B::output_info, B::manifest_json,
+      B::weights_load,  B::weights_release, B::context_create, B::context_destroy, B::output_dims, B::workspace_bytes,
+      B::run,           B::run_async,       B::cancel,         B::profile,         B::last_error};
+  static const optc_model model = {sizeof(optc_model), OPTC_ABI_VERSION, &api};
+  return &model;
+}
+
+}  // namespace optc

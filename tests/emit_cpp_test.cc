@@ -1,0 +1,102 @@
+// Bundles against the evaluator: small graphs of every kind of kernel, compiled by g++ and run through the C ABI.
+#include "tests/bundle_testing.h"
+
+namespace optc {
+namespace {
+
+using testing::BuiltBundle;
+using testing::difference;
+using testing::messages;
+using testing::program_of;
+using testing::random_tensor;
+
+struct Case {
+  const char *name;
+  const char *text;
+  std::vector<std::vector<int64_t>> dims;  // of each input
+  double tolerance = 1e-6;
+};
+
+void check(const Case &c, BundleOptions options = {}, const std::string &compiler = "g++") {
+  SCOPED_TRACE(c.name);
+  Diagnostics diagnostics;
+  Result<Program> program = program_of(c.text, diagnostics);
+  ASSERT_TRUE(program.ok()) << messages(diagnostics);
+  ASSERT_TRUE(verify(*program, diagnostics).ok()) << messages(diagnostics);
+  std::vector<Constant> inputs;
+  std::vector<RuntimeValue> values;
+  for (size_t i = 0; i < program->inputs.size(); ++i) {
+    inputs.push_back(
+        random_tensor(program->buffer(program->inputs[i]).element(), c.dims[i], static_cast<uint32_t>(i + 1)));
+    values.push_back(RuntimeValue::of(inputs.back()));
+  }
+  Result<std::vector<RuntimeValue>> expected = evaluate(*program, values, {}, diagnostics);
+  ASSERT_TRUE(expected.ok()) << messages(diagnostics);
+  BuiltBundle bundle;
+  const std::string made = bundle.make(*program, options, compiler);
+  ASSERT_TRUE(made.empty()) << made;
+  std::vector<Constant> outputs;
+  const std::string ran = bundle.run(inputs, outputs);
+  ASSERT_TRUE(ran.empty()) << ran;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    EXPECT_LE(difference(outputs[i], (*expected)[i].tensor), c.tolerance) << "output " << i;
+}
+
+TEST(EmitCpp, PointwiseFloat) {
+  check({"chain",
+         R"(graph "g" (x: f32[N,37], b: f32[37]) -> (y, z) {
+    a: f32[N,37] = Add(x, b) @ "add"
+    y: f32[N,37] = Sigmoid(a) @ "sigmoid"
+    z: f32[N,37] = Mul(y, x) @ "mul"
+  })",
+         {{5, 37}, {37}}});
+  check({"many",
+         R"(graph "g" (x: f32[130]) -> (a, b, c, d, e, f) {
+    a: f32[130] = Tanh(x) @ "a"
+    b: f32[130] = Erf(x) @ "b"
+    c: f32[130] = Floor(x) @ "c"
+    d: f32[130] = Atan(x) @ "d"
+    e: f32[130] = Sign(x) @ "e"
+    f: bool[130] = IsNaN(x) @ "f"
+  })",
+         {{130}}});
+}
+
+TEST(EmitCpp, PointwiseOtherTypes) {
+  check({"f16", R"(graph "g" (x: f16[33], y: f16[33]) -> (z) { z: f16[33] = Add(x, y) @ "z" })", {{33}, {33}}, 0});
+  check({"f64", R"(graph "g" (x: f64[33]) -> (z) { z: f64[33] = Exp(x) @ "z" })", {{33}}, 1e-12});
+  check({"i64",
+         R"(graph "g" (x: i64[33], y: i64[33]) -> (z, q) {
+    z: i64[33] = Mul(x, y) @ "z"
+    q: i64[33] = Div(x, y) @ "q"
+  })",
+         {{33}, {33}},
+         0});
+  check({"casts",
+         R"(graph "g" (x: f32[50]) -> (a, b, c, d) {
+    a: i32[50] = Cast(x) {to = 6} @ "a"
+    b: u8[50] = Cast(a) {to = 2} @ "b"
+    c: bool[50] = Cast(x) {to = 9} @ "c"
+    d: bf16[50] = Cast(x) {to = 16} @ "d"
+  })",
+         {{50}},
+         0});
+}
+
+TEST(EmitCpp, IndexKernels) {
+  check({"transpose",
+         R"(graph "g" (x: f32[N,7,9]) -> (y) { y: f32[9,N,7] = Transpose(x) {perm = ints [2, 0, 1]} @ "t" })",
+         {{3, 7, 9}},
+         0});
+  check({"concat",
+         R"(graph "g" (x: f32[N,7], z: f32[N,4]) -> (y) { y: f32[N,11] = Concat(x, z) {axis = 1} @ "c" })",
+         {{3, 7}, {3, 4}},
+         0});
+  check({"gather",
+         R"(graph "g" (x: f32[4,20], i: i64[N]) -> (y) { y: f32[N,20] = Gather(x, i) {axis = 0} @ "gather" })",
+         {{4, 20}, {6}},
+         0});
+}
+
+}  // namespace
+}  // namespace optc
