@@ -26,6 +26,9 @@
   X(pad_sizes)                    \
   X(slice_sizes)                  \
   X(range_sizes)                  \
+  X(squeeze_sizes)                \
+  X(unsqueeze_sizes)              \
+  X(crop_sizes)                   \
   X(nonzero)                      \
   X(compress)                     \
   X(unique)                       \

@@ -331,7 +331,8 @@ Status Machine::run_library(const Kernel &, const LibraryCall &call) {
     values.push_back(std::move(slot));
     inputs.push_back(&values.back());
   }
-  for (const DimSymbol *symbol : call.defines) symbols_.forget(*symbol);
+  for (const DimSymbol *symbol : call.defines)
+    if (symbol) symbols_.forget(*symbol);
   std::vector<LibraryOutput> outputs(call.outputs.size());
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const BufferId id = call.outputs[i];
@@ -353,7 +354,7 @@ Status Machine::run_library(const Kernel &, const LibraryCall &call) {
   if (status != 0) return fault(error);
   for (size_t i = 0; i < call.defines.size(); ++i) {
     if (sizes[i] < 0) return fault(call.function + " found a negative size");
-    symbols_.set(*call.defines[i], sizes[i]);
+    if (call.defines[i]) symbols_.set(*call.defines[i], sizes[i]);
   }
   if (!call.defines.empty()) OPTC_TRY(check_constraints());
   for (size_t i = 0; i < call.outputs.size(); ++i) {

@@ -298,7 +298,15 @@ BufferId ProgramBuilder::store_elements(ValueId v) {
     if (program_.scalars.at(out.value).type != type) out.value = program_.scalars.cast(out.value, type);
     nest.stages[0].outputs.push_back(std::move(out));
   }
-  if (elements.empty()) return id;
+  if (elements.empty()) {  // nothing is stored, but the value is made
+    const Dim none = program_.dims->new_loop("i0", 0);
+    nest.loops.push_back({single_symbol(none), 0});
+    StageOutput out;
+    out.buffer = id;
+    out.index.push_back(none);
+    out.value = program_.scalars.constant_int(type, 0);
+    nest.stages[0].outputs.push_back(std::move(out));
+  }
   Kernel kernel;
   kernel.body = std::move(nest);
   kernel.note = "the elements of " + value.name;

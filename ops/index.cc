@@ -406,13 +406,16 @@ Status build_trilu(BuildContext &c) {
 Result<Dims> crop_target(InferContext &c) {
   const Shape in = c.shape(0);
   const Dims *sizes = c.elements(1);
-  if (!sizes) return c.unsupported("the target shape is known only at run time", "make input 'shape' a constant");
   Dims out = in;
   std::vector<int64_t> axes;
   if (const auto *given = c.node().ints("axes")) {
     axes = *given;
   } else {
     for (size_t k = 0; k < in.size(); ++k) axes.push_back(static_cast<int64_t>(k));
+  }
+  if (!sizes) {
+    for (size_t k = 0; k < out.size(); ++k) out[k] = c.run_time_size(0, k);
+    return out;
   }
   if (axes.size() != sizes->size()) return c.invalid("shape has " + std::to_string(sizes->size()) + " entries for " + std::to_string(axes.size()) + " axes");
   for (size_t j = 0; j < axes.size(); ++j) {
@@ -431,6 +434,11 @@ Status infer_center_crop_pad(InferContext &c) {
 
 Status build_center_crop_pad(BuildContext &c) {
   const Shape in = c.shape(0), out = c.output_shape(0);
+  if (!c.elements(1)) {
+    std::vector<std::pair<std::string, Attribute>> attributes;
+    if (const auto *axes = c.node().ints("axes")) attributes.push_back({"axes", *axes});
+    c.library("crop_sizes", {c.input(0), c.input(1)}, {}, attributes, output_symbols(c, 0));
+  }
   NestBuilder nest(c, "center crop and pad");
   Dims i = nest.outer(out), from = i;
   Expr inside;

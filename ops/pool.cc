@@ -220,7 +220,11 @@ Status infer_max_unpool(InferContext &c) {
   Shape out = unpooled(c.node(), c.shape(0));
   if (c.has_input(2)) {
     const Dims *wanted = c.elements(2);
-    if (!wanted) return c.unsupported("output_shape is known only at run time", "make input 'output_shape' a constant");
+    if (!wanted) {
+      for (size_t k = 0; k < out.size(); ++k) out[k] = c.run_time_size(0, k);
+      c.set_tensor(0, c.element(0), std::move(out));
+      return {};
+    }
     if (wanted->size() != out.size()) return c.invalid("output_shape must have one entry a dimension");
     out = *wanted;
   }
@@ -229,6 +233,7 @@ Status infer_max_unpool(InferContext &c) {
 }
 
 Status build_max_unpool(BuildContext &c) {
+  if (c.has_input(2) && !c.elements(2)) c.library("value_sizes", {c.input(0), c.input(2)}, {}, {}, output_symbols(c, 0));
   OPTC_TRY(fill(c, c.output(0), 0));
   const Shape counted = unpooled(c.node(), c.shape(0));
   NestBuilder nest(c, "max unpool");

@@ -107,6 +107,8 @@ Status infer_flatten(InferContext &c) {
   return {};
 }
 
+bool run_time_axes(InferContext &c) { return c.has_input(1) && !c.elements(1) && !c.constant(1); }
+
 // Which of `rank` axes are listed; axes absent: nullopt.
 Result<std::optional<std::vector<bool>>> listed_axes(InferContext &c, size_t input, int64_t rank) {
   std::optional<std::vector<bool>> marks;
@@ -123,9 +125,29 @@ Result<std::optional<std::vector<bool>>> listed_axes(InferContext &c, size_t inp
   return marks;
 }
 
+// The rank is known, the dims are found by a library function.
+Status set_run_time_shape(InferContext &c, int64_t rank) {
+  Shape out;
+  for (int64_t k = 0; k < rank; ++k) out.push_back(c.run_time_size(0, static_cast<size_t>(k)));
+  c.set_tensor(0, c.element(0), std::move(out));
+  return {};
+}
+
+Status build_axes_view(BuildContext &c) {
+  if (c.has_input(1) && !c.elements(1) && !c.constant(1))
+    c.library(c.node().op == "Squeeze" ? "squeeze_sizes" : "unsqueeze_sizes", {c.input(0), c.input(1)}, {}, {}, output_symbols(c, 0));
+  c.alias(0, c.input(0));
+  return {};
+}
+
 Status infer_squeeze(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   const Shape in = c.shape(0);
+  if (run_time_axes(c)) {
+    OPTC_ASSIGN(int64_t dropped, input_length(c, 1));
+    if (dropped > c.rank(0)) return c.invalid("there are more axes than dimensions");
+    return set_run_time_shape(c, c.rank(0) - dropped);
+  }
   OPTC_ASSIGN(auto marks, listed_axes(c, 1, c.rank(0)));
   Shape out;
   for (size_t i = 0; i < in.size(); ++i) {
@@ -152,6 +174,7 @@ Status infer_unsqueeze(InferContext &c) {
   const Shape in = c.shape(0);
   OPTC_ASSIGN(int64_t added, c.has_input(1) ? input_length(c, 1) : Result<int64_t>(c.invalid("Unsqueeze needs axes")));
   const int64_t rank = c.rank(0) + added;
+  if (run_time_axes(c)) return set_run_time_shape(c, rank);
   OPTC_ASSIGN(auto marks, listed_axes(c, 1, rank));
   Shape out;
   size_t next = 0;
@@ -194,8 +217,8 @@ const OpDef kOps[] = {
     {"Size", OpForm::kIndex, 25, infer_size, build_elements},
     {"Reshape", OpForm::kIndex, 25, infer_reshape, build_reshape, kReshapeSteps},
     {"Flatten", OpForm::kIndex, 25, infer_flatten, build_view},
-    {"Squeeze", OpForm::kIndex, 25, infer_squeeze, build_view, kAxesSteps},
-    {"Unsqueeze", OpForm::kIndex, 25, infer_unsqueeze, build_view, kAxesSteps},
+    {"Squeeze", OpForm::kIndex, 25, infer_squeeze, build_axes_view, kAxesSteps},
+    {"Unsqueeze", OpForm::kIndex, 25, infer_unsqueeze, build_axes_view, kAxesSteps},
 };
 
 }  // namespace

@@ -101,7 +101,7 @@ void kernel_text(const Program &program, const Kernel &kernel, const std::string
     text += ") -> (";
     for (size_t i = 0; i < call->outputs.size(); ++i) text += (i ? ", " : "") + buffer_name(program, call->outputs[i]);
     text += ")";
-    for (const DimSymbol *s : call->defines) text += " defines " + s->name;
+    for (const DimSymbol *s : call->defines) text += " defines " + (s ? s->name : std::string("_"));
     text += "\n";
   } else if (const ControlFlow *control = kernel.control()) {
     text += indent + (control->kind == ControlFlow::Kind::kIf ? "  if " : "  loop ") + buffer_name(program, control->condition) + "\n";

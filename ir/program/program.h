@@ -120,7 +120,7 @@ struct LibraryCall {
   std::vector<BufferId> inputs;  // invalid: absent
   std::vector<BufferId> outputs;
   std::vector<std::pair<std::string, Attribute>> attributes;
-  std::vector<const DimSymbol *> defines;  // sizes that it finds (kData), in the order the function documents
+  std::vector<const DimSymbol *> defines;  // sizes that it finds (kData), in the order the function documents; null: not wanted
 };
 
 struct Program;

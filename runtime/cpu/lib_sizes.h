@@ -126,15 +126,15 @@ static inline int optc_lib_range_sizes(OptcLibCall *call) {
     const OptcLibTensor *t = &call->inputs[k];
     w[k] = 0, v[k] = 0;
     switch (t->type) {
-      case 1: v[k] = *(const float *)t->data; break;
-      case 11: v[k] = *(const double *)t->data; break;
+      case 1: case 10: case 11: case 16: v[k] = optc_lib_double(t, 0); break;
       case 5: w[k] = *(const int16_t *)t->data; break;
       case 6: w[k] = *(const int32_t *)t->data; break;
       case 7: w[k] = *(const int64_t *)t->data; break;
       default: return optc_lib_fault(call, "Range: a type that it does not take");
     }
   }
-  if (call->inputs[0].type == 1 || call->inputs[0].type == 11) {
+  const int32_t type = call->inputs[0].type;
+  if (type == 1 || type == 10 || type == 11 || type == 16) {
     if (v[2] == 0) return optc_lib_fault(call, "Range: delta is 0");
     const double n = (v[1] - v[0]) / v[2];
     if (!(n < 1e15)) return optc_lib_fault(call, "Range: too many elements");
@@ -144,6 +144,54 @@ static inline int optc_lib_range_sizes(OptcLibCall *call) {
     if (w[2] == 0) return optc_lib_fault(call, "Range: delta is 0");
     const int64_t span = w[2] > 0 ? w[1] - w[0] : w[0] - w[1], by = w[2] > 0 ? w[2] : -w[2];
     call->sizes[0] = span > 0 ? (span - 1) / by + 1 : 0;
+  }
+  return 0;
+}
+
+// inputs: data, axes (i64[n]). Sizes: the dims of data without the axes (squeeze), each of which must be 1.
+static inline int optc_lib_squeeze_sizes(OptcLibCall *call) {
+  const OptcLibTensor *data = &call->inputs[0];
+  uint32_t drop = 0;
+  const int64_t n = optc_lib_count(&call->inputs[1]);
+  for (int64_t j = 0; j < n; ++j) {
+    int64_t axis = optc_lib_int_at(&call->inputs[1], j);
+    if (axis < 0) axis += data->rank;
+    if (axis < 0 || axis >= data->rank || (drop >> axis & 1)) return optc_lib_fault(call, "Squeeze: an axis is out of range or listed twice");
+    if (data->dims[axis] != 1) return optc_lib_fault(call, "Squeeze: a squeezed dimension is not 1");
+    drop |= 1u << axis;
+  }
+  int64_t to = 0;
+  for (int32_t k = 0; k < data->rank; ++k)
+    if (!(drop >> k & 1)) call->sizes[to++] = data->dims[k];
+  return 0;
+}
+// inputs: data, axes (i64[n]). Sizes: the rank + n dims with 1 at the axes.
+static inline int optc_lib_unsqueeze_sizes(OptcLibCall *call) {
+  const OptcLibTensor *data = &call->inputs[0];
+  uint32_t added = 0;
+  const int64_t n = optc_lib_count(&call->inputs[1]), rank = data->rank + n;
+  for (int64_t j = 0; j < n; ++j) {
+    int64_t axis = optc_lib_int_at(&call->inputs[1], j);
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis >= rank || (added >> axis & 1)) return optc_lib_fault(call, "Unsqueeze: an axis is out of range or listed twice");
+    added |= 1u << axis;
+  }
+  int32_t from = 0;
+  for (int64_t k = 0; k < rank; ++k) call->sizes[k] = added >> k & 1 ? 1 : data->dims[from++];
+  return 0;
+}
+// inputs: data, shape (i64[n]); attribute axes (absent: all). Sizes: the dims of data with those of the axes replaced.
+static inline int optc_lib_crop_sizes(OptcLibCall *call) {
+  const OptcLibTensor *data = &call->inputs[0];
+  const OptcLibAttribute *axes = optc_lib_attribute(call, "axes");
+  for (int32_t k = 0; k < data->rank; ++k) call->sizes[k] = data->dims[k];
+  const int64_t n = optc_lib_count(&call->inputs[1]);
+  for (int64_t j = 0; j < n; ++j) {
+    int64_t axis = axes ? axes->ints[j] : j;
+    if (axis < 0) axis += data->rank;
+    if (axis < 0 || axis >= data->rank) return optc_lib_fault(call, "CenterCropPad: an axis is out of range");
+    call->sizes[axis] = optc_lib_int_at(&call->inputs[1], j);
+    if (call->sizes[axis] < 0) return optc_lib_fault(call, "CenterCropPad: a size is negative");
   }
   return 0;
 }
