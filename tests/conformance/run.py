@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Runs every test of the onnx package (see export.py) through optc and compares as onnx's own runner does.
+
+  run.py [--binary BUILD/bin/optc_conformance] [--ways static,dynamic,constant,folded] [--filter GLOB] [--op NAME]
+         [--jobs N] [--show N] [--json OUT] [--bless]
+
+Failures that are known stand in expected.json: {way: {test: reason}}. A failure that is not there fails the run, and so does
+an entry there whose test passes. --bless writes the failures of this run into expected.json (of the ways that it ran).
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import fnmatch
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from onnx import OptionalProto, SequenceProto, TensorProto, numpy_helper
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import export  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+WAYS = ("static", "dynamic", "constant", "folded")
+
+
+def cache_folder():
+    base = os.environ.get("OPTC_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "optc")
+    import onnx
+
+    return pathlib.Path(base) / f"conformance-{onnx.__version__}"
+
+
+def read_value(path, kind):
+    data = path.read_bytes()
+    if kind == "sequence_type":
+        return SequenceProto.FromString(data)
+    if kind == "optional_type":
+        return OptionalProto.FromString(data)
+    return TensorProto.FromString(data)
+
+
+def flatten(value):
+    """(place, tensor) for each tensor in a value."""
+    if isinstance(value, TensorProto):
+        return [("", value)]
+    if isinstance(value, SequenceProto):
+        found = [(f"[{i}]", t) for i, t in enumerate(value.tensor_values)]
+        for i, inner in enumerate(value.sequence_values):
+            found += [(f"[{i}]" + p, t) for p, t in flatten(inner)]
+        return found
+    if value.HasField("tensor_value"):
+        return [("?", value.tensor_value)]
+    if value.HasField("sequence_value"):
+        return [("?" + p, t) for p, t in flatten(value.sequence_value)]
+    return []
+
+
+def difference(want, got, rtol, atol):
+    if want.data_type != got.data_type:
+        names = [TensorProto.DataType.Name(t.data_type) for t in (got, want)]
+        return f"type {names[0]}, expected {names[1]}"
+    if list(want.dims) != list(got.dims):
+        return f"shape {list(got.dims)}, expected {list(want.dims)}"
+    a, b = numpy_helper.to_array(want), numpy_helper.to_array(got)
+    if want.data_type == TensorProto.STRING:
+        good = np.atleast_1d(a.astype(str) == b.astype(str))
+        return None if good.all() else f"strings differ: {b.tolist()}, expected {a.tolist()}"[:200]
+    if a.dtype.kind not in "biufc":
+        if want.data_type == TensorProto.BFLOAT16:
+            rtol = max(rtol, 2**-6)
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    a, b = np.atleast_1d(a, b)
+    if a.dtype.kind == "b":
+        good = a == b
+    else:
+        if a.dtype.kind in "iu" and a.dtype.itemsize < 8:
+            a, b = a.astype(np.int64), b.astype(np.int64)
+        with np.errstate(all="ignore"):
+            good = np.isclose(b, a, rtol=rtol, atol=atol, equal_nan=True)
+    if good.all():
+        return None
+    at = tuple(int(i[0]) for i in np.nonzero(~good))
+    return f"{np.count_nonzero(~good)} of {good.size} values differ; at {list(at)}: {b[at]}, expected {a[at]}"
+
+
+def compare(test, folder, number, outputs):
+    for i, kind in enumerate(test["outputs"]):
+        wanted = folder / f"set_{number}" / f"output_{i}.pb"
+        if not wanted.exists():
+            continue
+        path = outputs / f"output_{i}.pb"
+        if not path.exists():
+            return f"output {i} was not written"
+        want, got = (dict(flatten(read_value(p, kind))) for p in (wanted, path))
+        if want.keys() != got.keys():
+            return f"output {i} has {len(got)} elements, expected {len(want)}"
+        for place, tensor in want.items():
+            if text := difference(tensor, got[place], test["rtol"], test["atol"]):
+                return f"output {i}{place}: {text}"
+    return None
+
+
+def run_share(binary, timeout, jobs, tests, folder, work):
+    """Runs (way, name, set) jobs in one process of the runner; gives (way, name, failure or None)."""
+    lines = []
+    for n, (way, name, number) in enumerate(jobs):
+        out = work / str(n)
+        out.mkdir(parents=True)
+        lines.append("\t".join([str(n), str(folder / name / f"{way}.onnx"), str(folder / name / way / f"set_{number}"), str(out)]))
+    process = subprocess.run([str(binary), "--timeout", str(timeout)], input="\n".join(lines) + "\n", capture_output=True, text=True,
+                             errors="replace")
+    answers = {}
+    for line in process.stdout.splitlines():
+        parts = line.split("\t")
+        if len(parts) == 3 and parts[0].isdigit():
+            answers[int(parts[0])] = parts[1:]
+    results = []
+    for n, (way, name, number) in enumerate(jobs):
+        word, text = answers.get(n, ("crash", "no answer: " + process.stderr[-200:]))
+        if word == "ok":
+            try:
+                failure = compare(tests[name], folder / name, number, work / str(n))
+            except Exception as error:
+                failure = f"cannot compare: {error!r}"
+            failure = failure and f"wrong: {failure}"
+        else:
+            failure = f"{word}: {text}"
+        results.append((way, name, failure))
+        shutil.rmtree(work / str(n))
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default=str(ROOT / "build/bin/optc_conformance"))
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--filter", default="*")
+    parser.add_argument("--op", default="")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--timeout", type=int, default=60)
+    parser.add_argument("--show", type=int, default=40, help="failures to print for each way")
+    parser.add_argument("--json", default="")
+    parser.add_argument("--expected", default=str(HERE / "expected.json"))
+    parser.add_argument("--bless", action="store_true")
+    args = parser.parse_args()
+
+    folder = cache_folder()
+    tests = export.export(folder)["tests"]
+    ways = args.ways.split(",")
+    jobs = []
+    for way in ways:
+        for name, test in sorted(tests.items()):
+            if not fnmatch.fnmatch(name, args.filter) or (args.op and args.op not in test["ops"]):
+                continue
+            jobs += [(way, name, k) for k in range(test["ways"].get(way, 0))]
+    if not jobs:
+        print("no test matches")
+        return 2
+    with tempfile.TemporaryDirectory(prefix="optc_conformance_") as work:
+        share = [jobs[i :: args.jobs * 4] for i in range(args.jobs * 4)]
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            done = pool.map(lambda k: run_share(args.binary, args.timeout, share[k], tests, folder, pathlib.Path(work) / str(k)),
+                            range(len(share)))
+            results = [r for rs in done for r in rs]
+
+    failures = {way: {} for way in ways}
+    counts = {way: set() for way in ways}
+    for way, name, failure in results:
+        counts[way].add(name)
+        if failure:
+            failures[way].setdefault(name, failure)
+    path = pathlib.Path(args.expected)
+    expected = json.loads(path.read_text()) if path.exists() else {}
+    if args.bless:
+        for way in ways:
+            known = {n: r for n, r in expected.get(way, {}).items() if n not in counts[way]}
+            known.update({n: f[:160] for n, f in failures[way].items()})
+            expected[way] = dict(sorted(known.items()))
+        path.write_text(json.dumps(expected, indent=1) + "\n")
+
+    bad = 0
+    for way in ways:
+        known = expected.get(way, {})
+        surprises = {n: f for n, f in sorted(failures[way].items()) if n not in known}
+        stale = sorted(n for n in counts[way] if n in known and n not in failures[way])
+        bad += len(surprises) + len(stale)
+        by_op = collections.Counter("+".join(tests[n]["ops"][:3]) for n in surprises)
+        for n, f in list(surprises.items())[: args.show]:
+            print(f"FAIL {way} {n}: {f[:300]}")
+        if len(surprises) > args.show:
+            print(f"     {way}: {len(surprises) - args.show} more failures; by operator: "
+                  + ", ".join(f"{op} {k}" for op, k in by_op.most_common(60)))
+        for n in stale:
+            print(f"STALE {way} {n}: passes, but expected.json says it fails ({known[n][:80]})")
+    for way in ways:
+        passed = len(counts[way]) - len(failures[way])
+        known = sum(n in expected.get(way, {}) for n in failures[way])
+        print(f"{way:9} {passed} of {len(counts[way])} passed, {len(failures[way]) - known} failed, {known} failed as expected")
+    if args.json:
+        rows = {w: {"run": len(counts[w]), "passed": len(counts[w]) - len(failures[w]), "failures": failures[w]} for w in ways}
+        pathlib.Path(args.json).write_text(json.dumps(rows, indent=1) + "\n")
+    total = sum(len(counts[w]) for w in ways)
+    print(f"{total - bad} passed, {bad} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
