@@ -296,8 +296,8 @@ void store_lanes(E type, uint8_t *data, const Offsets &o, int n, const Register 
         if (!mask || mask->i64[i]) std::memcpy(data + o.at(i) * cell, r.handle[i], static_cast<size_t>(cell));
       break;
     }
-    default:
-      store_as<uint8_t>(data, o, n, r.f32, mask, [type](float v) { return float_to_small_float(type, v, true); });
+    default:  // the lanes are rounded already; without saturation an infinity stays one
+      store_as<uint8_t>(data, o, n, r.f32, mask, [type](float v) { return float_to_small_float(type, v, false); });
   }
 }
 

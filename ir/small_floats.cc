@@ -97,15 +97,14 @@ float small_float_to_float(ElementType type, uint8_t bits) {
 
 uint8_t float_to_small_float(ElementType type, float value, bool saturate) {
   if (type == ElementType::kFloat8E8M0) {
-    // A scale: powers of two from 2^-127 to 2^127, 255 is NaN. Rounds up in magnitude ties as ONNX's default "up" mode is left to the
-    // caller; here: nearest, ties away.
+    // A scale: powers of two from 2^-127 to 2^127, 255 is NaN. Rounds up, ONNX's default round_mode.
     if (std::isnan(value) || (std::isinf(value) && !saturate)) return 255;
     const float magnitude = std::fabs(value);
     if (std::isinf(value)) return 254;
     if (magnitude == 0) return 0;
     int e;
     const float m = std::frexp(magnitude, &e);  // magnitude = m * 2^e, 0.5 <= m < 1
-    int biased = e - 1 + 127 + (m >= 0.75f ? 1 : 0);
+    int biased = e - 1 + 127 + (m > 0.5f ? 1 : 0);
     if (biased > 254) return saturate ? 254 : 255;
     return static_cast<uint8_t>(biased < 0 ? 0 : biased);
   }
@@ -119,7 +118,8 @@ uint8_t float_to_small_float(ElementType type, float value, bool saturate) {
   uint8_t largest = all_ones;  // FNUZ and E2M1: all codes are finite
   if (f.has_infinity) largest = static_cast<uint8_t>(((top - 1) << f.mantissa_bits) | ((1 << f.mantissa_bits) - 1));
   else if (!f.negative_zero_is_nan && f.has_nan) largest = static_cast<uint8_t>(all_ones - 1);
-  if (std::isnan(value)) return !f.has_nan ? static_cast<uint8_t>(sign | largest) : f.has_infinity ? static_cast<uint8_t>(sign | all_ones) : nan;
+  // E2M1 has no NaN: negative zero stands for it, as in ONNX's reference.
+  if (std::isnan(value)) return !f.has_nan ? static_cast<uint8_t>(1u << (width - 1)) : f.has_infinity ? static_cast<uint8_t>(sign | all_ones) : nan;
   if (std::isinf(value)) {
     if (saturate || !f.has_nan) return static_cast<uint8_t>(sign | largest);
     return f.has_infinity ? infinity : nan;
