@@ -13,6 +13,7 @@
   X(index) \
   X(loss) \
   X(matmul) \
+  X(ml) \
   X(norm) \
   X(pool) \
   X(quantize) \
@@ -21,7 +22,9 @@
   X(reduce) \
   X(resize) \
   X(select) \
+  X(sequence) \
   X(shape) \
   X(slice) \
   X(softmax) \
+  X(trees) \
   X(unary)
