@@ -1,0 +1,139 @@
+// optc bench MODEL: how fast is the bundle, and where does the time go?
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/common.h"
+#include "driver/bundle.h"
+#include "driver/oracle.h"
+
+namespace optc::cli {
+namespace {
+
+struct BenchOptions : CommonOptions {
+  int warmup = 3, iterations = 200;
+  double duration = 5;
+  std::string against;
+  bool per_node = false;
+};
+
+struct Times {
+  double median = 0, min = 0, p95 = 0;
+  size_t runs = 0;
+};
+
+Times summarize(std::vector<double> ms) {
+  Times t;
+  t.runs = ms.size();
+  if (ms.empty()) return t;
+  std::sort(ms.begin(), ms.end());
+  t.min = ms.front();
+  t.median = ms.size() % 2 ? ms[ms.size() / 2] : 0.5 * (ms[ms.size() / 2 - 1] + ms[ms.size() / 2]);
+  t.p95 = ms[std::min(ms.size() - 1, ms.size() * 95 / 100)];
+  return t;
+}
+
+nlohmann::ordered_json to_json(const Times &t) {
+  return {{"median_ms", t.median}, {"min_ms", t.min}, {"p95_ms", t.p95}, {"runs", t.runs}};
+}
+
+Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
+  OPTC_ASSIGN(const SizeByName sizes, given_sizes(o, diagnostics));
+  OPTC_ASSIGN(const auto named, named_inputs(o, diagnostics));
+  const std::unique_ptr<Listener> listener = make_listener(o);
+  OPTC_ASSIGN(const Graph model, load_model(o.model, options, *listener, diagnostics));
+  std::vector<RuntimeValue> fallback;
+  SizeByName chosen;
+  if (o.inputs_folder.empty()) {
+    OPTC_ASSIGN(chosen, choose_sizes(model, sizes, 0, diagnostics));
+    OPTC_ASSIGN(fallback, random_inputs(model, chosen, o.seed, diagnostics));
+  }
+  OPTC_ASSIGN(const auto inputs, read_inputs(model, o.inputs_folder, named, fallback, diagnostics));
+  OPTC_ASSIGN(const BuiltBundle built, build_model(o.model, options, *listener, diagnostics));
+  BundleRunOptions run_options;
+  run_options.threads = o.threads;
+  run_options.cuda =
+      std::any_of(o.targets.begin(), o.targets.end(), [](const std::string &t) { return t.rfind("sm_", 0) == 0; });
+  run_options.weights_path = built.folder + "/" + built.name + ".weights";
+  OPTC_ASSIGN(const auto bundle, Bundle::load(built.library, built.name, run_options, diagnostics));
+  listener->begin("measure");
+  OPTC_ASSIGN(const auto milliseconds, bundle->time(inputs, o.warmup, o.iterations, o.duration, diagnostics));
+  const Times own = summarize(milliseconds);
+  std::string dims;
+  for (const auto &[name, value] : chosen) dims += fmt::format(" {}={}", name, value);
+  nlohmann::ordered_json json = {{"schema_version", 1}, {"model", o.model}, {"threads", o.threads}, {"dims", chosen}};
+  json.update(to_json(own));
+  std::string text = fmt::format("{}{}  {} thread{}   {:.3f} ms median (min {:.3f}, p95 {:.3f}, {} runs)", built.name,
+                                 dims, o.threads, o.threads == 1 ? "" : "s", own.median, own.min, own.p95, own.runs);
+  if (o.against == "ort") {
+    OracleOptions oracle;
+    oracle.optimize = true;
+    oracle.threads = o.threads;
+    oracle.iterations = o.iterations;
+    oracle.seconds = o.duration;
+    OPTC_ASSIGN(const OracleResult rival, run_oracle(o.model, model, inputs, oracle, diagnostics));
+    const Times theirs = summarize(rival.milliseconds);
+    json["against"] = {{"onnxruntime", to_json(theirs)}};
+    json["against"]["onnxruntime"]["version"] = rival.version;
+    json["speedup"] = theirs.median / own.median;
+    text += fmt::format("   ONNX Runtime {:.3f} ({:.2f}×)", theirs.median, theirs.median / own.median);
+  }
+  if (o.per_node) {
+    OPTC_ASSIGN(const std::string profile,
+                bundle->profile(inputs, std::max(3, std::min(o.iterations, 20)), diagnostics));
+    const nlohmann::json kernels = nlohmann::json::parse(profile, nullptr, false);
+    if (kernels.is_discarded() || !kernels.contains("kernels"))
+      return diagnostics.error(ErrorKind::kUnsupported, "the bundle gives no profile by kernel");
+    json["kernels"] = kernels["kernels"];
+    struct Row {
+      double us;
+      std::string name;
+    };
+    std::vector<Row> rows;
+    double total = 0;
+    for (const auto &k : kernels["kernels"]) {
+      const double us = k.value("us", 0.0);
+      rows.push_back({us, k.value("note", std::string()).empty()
+                              ? k.value("name", std::string())
+                              : k.value("name", std::string()) + "  " + k.value("note", std::string())});
+      total += us;
+    }
+    std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) { return a.us > b.us; });
+    text += "\n        µs      %  kernel";
+    for (const Row &row : rows)
+      text += fmt::format("\n{:>10.1f}  {:>5.1f}  {}", row.us, 100 * row.us / std::max(total, 1e-9), row.name);
+  }
+  print(o.format == "json" ? json.dump(2) + "\n" : text + "\n");
+  return {};
+}
+
+}  // namespace
+
+void add_bench(CLI::App &app, int &code) {
+  auto o = std::make_shared<BenchOptions>();
+  CLI::App *verb = app.add_subcommand("bench", "measure the bundle's time");
+  add_model(*verb, *o);
+  verb->add_option("--warmup", o->warmup, "runs before measuring (default 3)");
+  verb->add_option("--iters", o->iterations, "most runs that are measured (default 200)");
+  verb->add_option("--duration", o->duration, "seconds after which measuring stops (default 5)");
+  verb->add_option("--against", o->against, "ort: also time ONNX Runtime with its optimizations on")
+      ->check(CLI::IsMember({"ort"}));
+  verb->add_flag("--per-node", o->per_node, "time by kernel");
+  add_run_options(*verb, *o);
+  add_shape_options(*verb, *o);
+  add_compile_options(*verb, *o);
+  add_output_options(*verb, *o);
+  verb->callback([o, &code] {
+    Diagnostics diagnostics(o->model);
+    const Status status = bench(*o, diagnostics);
+    if (!status.ok())
+      code = report(diagnostics, status.failure(), *o);
+    else
+      print_warnings(diagnostics, *o);
+  });
+}
+
+}  // namespace optc::cli

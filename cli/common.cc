@@ -1,0 +1,204 @@
+#include "cli/common.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+namespace optc::cli {
+namespace {
+
+bool colored(const CommonOptions &options, int file) {
+  if (options.color == "always") return true;
+  if (options.color == "never" || std::getenv("NO_COLOR")) return false;
+  return isatty(file) != 0;
+}
+
+// Columns of a UTF-8 text.
+int width(const std::string &text) {
+  int columns = 0;
+  for (const char c : text) columns += (c & 0xC0) != 0x80;
+  return columns;
+}
+
+class TextListener : public Listener {
+ public:
+  TextListener(bool quiet, bool terminal) : quiet_(quiet), terminal_(terminal) {}
+  void begin(std::string_view step) override {
+    step_ = step;
+    if (terminal_ && !quiet_) draw("...");
+  }
+  void progress(int64_t done, int64_t total) override {
+    if (!terminal_ || quiet_ || total <= 0) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (done < total && now - drawn_ < std::chrono::milliseconds(100)) return;
+    drawn_ = now;
+    constexpr int kWidth = 30;
+    const int full = static_cast<int>(kWidth * done / total);
+    draw(fmt::format("{:━<{}}{:╌<{}} {}/{}", "", full, "", kWidth - full, done, total));
+  }
+  void end(std::string_view step, const std::string &facts, double seconds) override {
+    if (quiet_) return;
+    const std::string time = seconds >= 0.005 ? fmt::format("{:.2f} s", seconds) : "";
+    std::string line = fmt::format("{:<15} {}", step, facts);
+    if (!time.empty()) line += std::string(std::max(2, 108 - width(line)), ' ') + time;
+    std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\x1b[K" : "", line.c_str());
+  }
+  ~TextListener() override {
+    if (terminal_ && !quiet_) std::fputs("\r\x1b[K", stderr);
+  }
+
+ private:
+  void draw(const std::string &text) {
+    std::fprintf(stderr, "\r\x1b[K%-15s %s", step_.c_str(), text.c_str());
+    std::fflush(stderr);
+  }
+  bool quiet_, terminal_;
+  std::string step_;
+  std::chrono::steady_clock::time_point drawn_;
+};
+
+bool split(const std::string &text, char at, std::string &left, std::string &right) {
+  const size_t where = text.rfind(at);
+  if (where == std::string::npos || where == 0) return false;
+  left = text.substr(0, where);
+  right = text.substr(where + 1);
+  return true;
+}
+
+bool parse_number(const std::string &text, int64_t &value) {
+  if (text.empty()) return false;
+  char *end = nullptr;
+  value = std::strtoll(text.c_str(), &end, 10);
+  return *end == 0 && value >= 0 && value < kDimOverflow;
+}
+
+}  // namespace
+
+void add_model(CLI::App &app, CommonOptions &o) {
+  app.add_option("MODEL", o.model, "the ONNX model (.onnx, or its text form .onnxtxt)")->required();
+}
+
+void add_output_options(CLI::App &app, CommonOptions &o) {
+  app.add_flag("-v,--verbose", o.verbose, "say more (twice: still more)");
+  app.add_flag("-q,--quiet", o.quiet, "print nothing but errors and results");
+  app.add_option("--color", o.color, "auto, always or never (NO_COLOR is honoured)")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  app.add_option("--format", o.format, "text or json (one object on stdout)")->check(CLI::IsMember({"text", "json"}));
+}
+
+void add_shape_options(CLI::App &app, CommonOptions &o) {
+  app.add_option("--dim", o.dims, "a named dimension: batch=1, or a range batch=1..8 (repeatable)");
+  app.add_option("--shape", o.shapes, "the shape of an input: x=1x3x224x224; names are symbols (repeatable)");
+}
+
+void add_compile_options(CLI::App &app, CommonOptions &o) {
+  app.add_option("--target", o.targets, "cpu, or GPU targets sm_80, sm_86, sm_90, sm_90a (repeatable, comma-separated)")
+      ->delimiter(',');
+  app.add_option("-O", o.level, "0: no rewrites, no fusion; 1..3: all (default 2)")->check(CLI::Range(0, 3));
+  app.add_option("--disable-pass", o.disabled, "leave out a pass or a rule, by name (repeatable)");
+  app.add_option("--name", o.name, "the bundle's name, a C identifier (default: the model's stem)");
+}
+
+void add_run_options(CLI::App &app, CommonOptions &o) {
+  app.add_option("--inputs", o.inputs_folder, "a folder with input_0.pb or .npy, ..., or NAME.npy");
+  app.add_option("--input", o.inputs, "one input from a file: x=@file.npy (repeatable)");
+  app.add_option("--seed", o.seed, "of random inputs, where no file gives them");
+  app.add_option("--threads", o.threads, "threads of a run; 0: the physical cores (default 1)");
+  app.add_option("--engine", o.engine,
+                 "bundle: compile, build and run it; evaluate: the evaluator inside optc, no C++ compiler")
+      ->check(CLI::IsMember({"bundle", "evaluate"}));
+}
+
+Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diagnostics) {
+  CompileOptions options;
+  options.level = o.level;
+  options.disabled = o.disabled;
+  options.targets = o.targets;
+  options.name = o.name;
+  for (const std::string &text : o.dims) {
+    DimPin pin;
+    std::string range;
+    if (!split(text, '=', pin.name, range))
+      return diagnostics.error(ErrorKind::kUsage, fmt::format("--dim {}: expected NAME=VALUE or NAME=MIN..MAX", text));
+    const size_t dots = range.find("..");
+    const std::string last = dots == std::string::npos ? range : range.substr(dots + 2);
+    if (!parse_number(range.substr(0, dots), pin.min) || !parse_number(last, pin.max) || pin.min > pin.max)
+      return diagnostics.error(ErrorKind::kUsage, fmt::format("--dim {}: expected NAME=VALUE or NAME=MIN..MAX", text));
+    options.import.dims.push_back(pin);
+  }
+  for (const std::string &text : o.shapes) {
+    std::string name, dims;
+    if (!split(text, '=', name, dims))
+      return diagnostics.error(ErrorKind::kUsage, fmt::format("--shape {}: expected INPUT=1x3x224x224", text));
+    std::vector<std::string> list;
+    size_t from = 0;
+    while (from <= dims.size() && !dims.empty()) {
+      const size_t to = std::min(dims.find('x', from), dims.size());
+      list.push_back(dims.substr(from, to - from));
+      from = to + 1;
+    }
+    options.import.shapes.emplace_back(name, std::move(list));
+  }
+  return options;
+}
+
+Result<SizeByName> given_sizes(const CommonOptions &o, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
+  SizeByName sizes;
+  for (const DimPin &pin : options.import.dims)
+    if (pin.min == pin.max) sizes[pin.name] = pin.min;
+  return sizes;
+}
+
+Result<std::vector<std::pair<std::string, std::string>>> named_inputs(const CommonOptions &o,
+                                                                      Diagnostics &diagnostics) {
+  std::vector<std::pair<std::string, std::string>> list;
+  for (const std::string &text : o.inputs) {
+    const size_t at = text.find("=@");
+    if (at == std::string::npos || at == 0)
+      return diagnostics.error(ErrorKind::kUsage, fmt::format("--input {}: expected NAME=@FILE", text));
+    list.emplace_back(text.substr(0, at), text.substr(at + 2));
+  }
+  return list;
+}
+
+std::unique_ptr<Listener> make_listener(const CommonOptions &o) {
+  return std::make_unique<TextListener>(o.quiet, isatty(STDERR_FILENO) != 0);
+}
+
+void print_warnings(const Diagnostics &diagnostics, const CommonOptions &o) {
+  if (o.quiet) return;
+  for (const Diagnostic &d : diagnostics.all())
+    if (d.severity == Severity::kWarning) std::fputs(format(d).c_str(), stderr);
+}
+
+int report(const Diagnostics &diagnostics, const Failure &failure, const CommonOptions &o) {
+  const bool color = colored(o, STDERR_FILENO);
+  if (isatty(STDERR_FILENO)) std::fputs("\r\x1b[K", stderr);
+  bool said = false;
+  for (const Diagnostic &d : diagnostics.all()) {
+    if (d.severity == Severity::kWarning && o.quiet) continue;
+    said = said || d.severity == Severity::kError;
+    std::string text = format(d);
+    if (color) {
+      const size_t colon = text.find(':');
+      text = (d.severity == Severity::kError ? "\x1b[1;31m" : "\x1b[1;33m") + text.substr(0, colon) + "\x1b[0m" +
+             text.substr(colon);
+    }
+    std::fputs(text.c_str(), stderr);
+  }
+  if (!said) std::fprintf(stderr, "error[%s]: no reason was given\n", to_string(failure.kind));
+  return exit_code(failure.kind);
+}
+
+int run_usage_error(const std::string &message) {
+  std::fprintf(stderr, "error[usage]: %s\n", message.c_str());
+  return exit_code(ErrorKind::kUsage);
+}
+
+void print(const std::string &text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+}  // namespace optc::cli

@@ -1,0 +1,68 @@
+#pragma once
+// What the verbs share: common options, where results, progress and errors are printed, exit codes.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "driver/inputs.h"
+#include "driver/toolchain.h"
+#include "support/diagnostics.h"
+
+namespace optc::cli {
+
+// Options that most verbs take. Which of them a verb shows is the choice of its add_* calls.
+struct CommonOptions {
+  std::string model;
+  std::vector<std::string> dims;    // "batch=1", "batch=1..8"
+  std::vector<std::string> shapes;  // "x=1x3x224x224"
+  std::vector<std::string> inputs;  // "x=@file.npy"
+  std::string inputs_folder;
+  std::vector<std::string> disabled;
+  std::vector<std::string> targets = {"cpu"};
+  std::string name;
+  std::string engine = "bundle";
+  std::string format = "text";
+  std::string color = "auto";
+  uint64_t seed = 0;
+  int level = 2;
+  int threads = 1;
+  bool quiet = false;
+  int verbose = 0;
+};
+
+void add_model(CLI::App &app, CommonOptions &options);
+void add_output_options(CLI::App &app, CommonOptions &options);   // -v, -q, --color, --format
+void add_shape_options(CLI::App &app, CommonOptions &options);    // --dim, --shape
+void add_compile_options(CLI::App &app, CommonOptions &options);  // --target, -O, --disable-pass, --name
+void add_run_options(CLI::App &app, CommonOptions &options);      // --inputs, --input, --seed, --threads, --engine
+
+// The options as the driver takes them. kUsage on a form that is not understood.
+Result<CompileOptions> compile_options(const CommonOptions &options, Diagnostics &diagnostics);
+Result<SizeByName> given_sizes(const CommonOptions &options, Diagnostics &diagnostics);  // --dim NAME=VALUE only
+Result<std::vector<std::pair<std::string, std::string>>> named_inputs(const CommonOptions &options,
+                                                                      Diagnostics &diagnostics);
+
+// Progress: one finished line a step on stderr; on a terminal the running step shows on the last line.
+std::unique_ptr<Listener> make_listener(const CommonOptions &options);
+
+// Prints all diagnostics on stderr; returns the exit code of `failure`.
+int report(const Diagnostics &diagnostics, const Failure &failure, const CommonOptions &options);
+void print_warnings(const Diagnostics &diagnostics, const CommonOptions &options);
+int run_usage_error(const std::string &message);
+void print(const std::string &text);  // to stdout
+
+// One function a verb: adds the subcommand and sets what runs when it is chosen; the callback leaves its exit code in
+// `code`.
+void add_compile(CLI::App &app, int &code);
+void add_opt(CLI::App &app, int &code);
+void add_run(CLI::App &app, int &code);
+void add_verify(CLI::App &app, int &code);
+void add_inspect(CLI::App &app, int &code);
+void add_bench(CLI::App &app, int &code);
+void add_ops(CLI::App &app, int &code);
+void add_diff(CLI::App &app, int &code);
+void add_explain(CLI::App &app, int &code);
+
+}  // namespace optc::cli

@@ -1,0 +1,58 @@
+// optc compile MODEL -o DIR: a model becomes a bundle.
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/common.h"
+
+namespace optc::cli {
+
+void add_compile(CLI::App &app, int &code) {
+  struct Options : CommonOptions {
+    std::string output;
+    bool embed = false;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App *verb = app.add_subcommand("compile", "compile a model to a bundle (the verb may be left out)");
+  add_model(*verb, *o);
+  verb->add_option("-o,--output", o->output, "the folder to write")->required();
+  verb->add_flag("--embed-weights,!--no-embed-weights", o->embed,
+                 "weights inside the library instead of a file beside it");
+  add_compile_options(*verb, *o);
+  add_shape_options(*verb, *o);
+  add_output_options(*verb, *o);
+  verb->callback([o, &code] {
+    Diagnostics diagnostics(o->model);
+    Result<CompileOptions> options = compile_options(*o, diagnostics);
+    if (!options) {
+      code = report(diagnostics, options.failure(), *o);
+      return;
+    }
+    options->embed_weights = o->embed;
+    const std::unique_ptr<Listener> listener = make_listener(*o);
+    Result<BundleFacts> facts = compile_model(o->model, o->output, *options, *listener, diagnostics);
+    if (!facts) {
+      code = report(diagnostics, facts.failure(), *o);
+      return;
+    }
+    print_warnings(diagnostics, *o);
+    if (o->format == "json") {
+      const nlohmann::ordered_json json = {{"schema_version", 1},
+                                           {"bundle", facts->folder},
+                                           {"name", facts->name},
+                                           {"kernels", facts->kernels},
+                                           {"arena_bytes", facts->arena_bytes},
+                                           {"lower_bound_bytes", facts->bound_bytes},
+                                           {"weight_bytes", facts->weight_bytes},
+                                           {"files", facts->files}};
+      print(json.dump(2) + "\n");
+    } else if (!o->quiet) {
+      const std::string &folder = facts->folder;
+      print(fmt::format("wrote {}/   next: cmake -S {} -B build && cmake --build build, or see {}/README.md\n", folder,
+                        folder, folder));
+    }
+  });
+}
+
+}  // namespace optc::cli

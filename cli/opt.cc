@@ -1,0 +1,124 @@
+// optc opt MODEL -o OUT.onnx: the optimized model, in standard operators.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/common.h"
+#include "emit/onnx/export.h"
+#include "emit/report/report.h"
+
+namespace optc::cli {
+namespace {
+
+struct OptOptions : CommonOptions {
+  std::string output;
+  int64_t opset = 0;
+  bool external = false, report = false;
+};
+
+std::map<std::string, int64_t> count_ops(const Graph &graph) {
+  std::map<std::string, int64_t> counts;
+  for (const NodeId id : graph.all_nodes()) ++counts[graph.node(id).op];
+  return counts;
+}
+
+std::string rules_text(const Optimized &optimized) {
+  std::string text = " count  rule                            class           nodes\n";
+  for (const RuleSummary &r : summarize_rules(optimized.records))
+    text +=
+        fmt::format("{:>6}  {:<30}  {:<14}  {} → {}\n", r.count, r.rule, to_string(r.numerics), r.removed, r.created);
+  const auto missed = summarize_missed(optimized.missed);
+  if (!missed.empty()) text += "not applied\n";
+  for (const MissedSummary &m : missed)
+    text += fmt::format("{:>6}  {} at {}: {}\n", m.count, m.rule, m.example, m.reason);
+  return text;
+}
+
+Status opt(const OptOptions &o, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
+  const std::unique_ptr<Listener> listener = make_listener(o);
+  OPTC_ASSIGN(Graph model, load_model(o.model, options, *listener, diagnostics));
+  const std::map<std::string, int64_t> before = count_ops(model);
+  OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, *listener, diagnostics));
+  const std::map<std::string, int64_t> after = count_ops(optimized.graph);
+  const GraphFacts facts = facts_of(optimized.graph);
+  ExportOptions export_options;
+  export_options.opset = o.opset;
+  export_options.external = o.external;
+  if (!o.output.empty()) OPTC_TRY(export_file(optimized.graph, o.output, export_options, diagnostics));
+  if (o.format == "json") {
+    nlohmann::ordered_json rules = nlohmann::ordered_json::array(), missed = nlohmann::ordered_json::array();
+    for (const RuleSummary &r : summarize_rules(optimized.records))
+      rules.push_back({{"rule", r.rule},
+                       {"pass", r.pass},
+                       {"class", to_string(r.numerics)},
+                       {"count", r.count},
+                       {"removed", r.removed},
+                       {"created", r.created}});
+    for (const MissedSummary &m : summarize_missed(optimized.missed))
+      missed.push_back({{"rule", m.rule}, {"count", m.count}, {"reason", m.reason}, {"node", m.example}});
+    print(nlohmann::ordered_json{{"schema_version", 1},
+                                 {"nodes_before", optimized.before.nodes},
+                                 {"nodes_after", facts.nodes},
+                                 {"parameter_bytes_before", optimized.before.parameter_bytes},
+                                 {"parameter_bytes_after", facts.parameter_bytes},
+                                 {"operators_before", before},
+                                 {"operators_after", after},
+                                 {"rules", rules},
+                                 {"missed", missed}}
+              .dump(2) +
+          "\n");
+    return {};
+  }
+  if (o.quiet) return {};
+  print(fmt::format("{} → {} nodes, parameters {} → {}\n", optimized.before.nodes, facts.nodes,
+                    format_bytes(optimized.before.parameter_bytes), format_bytes(facts.parameter_bytes)));
+  struct Row {
+    std::string op;
+    int64_t before, after;
+  };
+  std::vector<Row> rows;
+  std::map<std::string, int64_t> all = before;
+  all.insert(after.begin(), after.end());
+  for (const auto &[op, unused] : all) {
+    const Row row{op, before.count(op) ? before.at(op) : 0, after.count(op) ? after.at(op) : 0};
+    if (row.before != row.after) rows.push_back(row);
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) {
+    return std::abs(a.before - a.after) > std::abs(b.before - b.after);
+  });
+  for (const Row &row : rows) print(fmt::format("  {:<26} {:>5} → {}\n", row.op, row.before, row.after));
+  if (o.report) print(rules_text(optimized));
+  if (!o.output.empty()) print(fmt::format("wrote {}\n", o.output));
+  return {};
+}
+
+}  // namespace
+
+void add_opt(CLI::App &app, int &code) {
+  auto o = std::make_shared<OptOptions>();
+  CLI::App *verb = app.add_subcommand("opt", "write the optimized model as .onnx");
+  add_model(*verb, *o);
+  verb->add_option("-o,--output", o->output, "the .onnx file to write; without it only the report is printed");
+  verb->add_option("--opset", o->opset,
+                   "version of ai.onnx to write (default: the model's own, or the lowest above that can say it)");
+  verb->add_flag("--external,!--no-external", o->external, "weights in OUT.onnx.data beside the model");
+  verb->add_flag("--opt-report", o->report, "which rules were applied and which were not, with reasons");
+  verb->add_option("-O", o->level, "0: no rewrites; 1..3: all (default 2)")->check(CLI::Range(0, 3));
+  verb->add_option("--disable-pass", o->disabled, "leave out a pass or a rule, by name (repeatable)");
+  add_shape_options(*verb, *o);
+  add_output_options(*verb, *o);
+  verb->callback([o, &code] {
+    Diagnostics diagnostics(o->model);
+    const Status status = opt(*o, diagnostics);
+    if (!status.ok())
+      code = report(diagnostics, status.failure(), *o);
+    else
+      print_warnings(diagnostics, *o);
+  });
+}
+
+}  // namespace optc::cli

@@ -1,0 +1,96 @@
+#include "driver/oracle.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "driver/places.h"
+#include "driver/process.h"
+#include "driver/tensor_file.h"
+#include "support/file.h"
+
+namespace optc {
+namespace {
+
+// A new folder that goes with the object.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    const char *base = std::getenv("TMPDIR");
+    std::string pattern = std::string(base && *base ? base : "/tmp") + "/optc-XXXXXX";
+    if (mkdtemp(pattern.data())) path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder &) = delete;
+  ScratchFolder &operator=(const ScratchFolder &) = delete;
+  const std::string &path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+Result<std::string> oracle_python(Diagnostics &diagnostics) {
+  const char *own = std::getenv("OPTC_PYTHON");
+  const std::string python = own && *own ? own : "python3";
+  Diagnostics quiet;
+  Result<ProcessResult> tried = run_process({python, "-c", "import onnxruntime"}, quiet);
+  if (!tried || tried->status != 0)
+    return diagnostics.error(ErrorKind::kIo, "ONNX Runtime is not there: " + python + " cannot import onnxruntime", {},
+                             "set OPTC_PYTHON to a Python that has the package onnxruntime");
+  return python;
+}
+
+Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, const std::vector<RuntimeValue> &inputs,
+                                const OracleOptions &options, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const std::string python, oracle_python(diagnostics));
+  ScratchFolder scratch;
+  if (scratch.path().empty()) return diagnostics.error(ErrorKind::kIo, "cannot make a temporary folder");
+  const std::vector<ValueId> &names = graph.region(Graph::main()).inputs;
+  std::vector<std::string> arguments = {python,
+                                        resource_path("tools/ort_run.py"),
+                                        model,
+                                        scratch.path(),
+                                        fmt::format("--threads={}", options.threads),
+                                        fmt::format("--iterations={}", options.iterations),
+                                        fmt::format("--seconds={}", options.seconds)};
+  if (options.optimize) arguments.push_back("--optimize");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].kind == RuntimeValue::Kind::kAbsent) continue;
+    const bool numpy = inputs[i].kind == RuntimeValue::Kind::kTensor && has_numpy_type(inputs[i].tensor.type());
+    const std::string file = fmt::format("{}/input_{}.{}", scratch.path(), i, numpy ? "npy" : "pb");
+    OPTC_TRY(write_value(file, inputs[i], diagnostics));
+    arguments.push_back(fmt::format("--input={}={}", graph.value(names[i]).name, file));
+  }
+  OPTC_ASSIGN(const ProcessResult run, run_process(arguments, diagnostics));
+  if (run.status != 0) {
+    Diagnostic d;
+    d.kind = ErrorKind::kIo;
+    d.message = "ONNX Runtime could not run " + model;
+    d.notes.push_back(last_lines(run.output, 6));
+    return diagnostics.add(std::move(d));
+  }
+  OPTC_ASSIGN(const std::string text, read_file(scratch.path() + "/result.json", diagnostics));
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) return diagnostics.error(ErrorKind::kInternal, "ort_run.py wrote no JSON");
+  OracleResult result;
+  result.version = json.value("version", "");
+  result.milliseconds = json.value("milliseconds", std::vector<double>());
+  const std::vector<ValueId> &outputs = graph.region(Graph::main()).outputs;
+  const auto files = json.value("outputs", std::vector<std::string>());
+  for (size_t i = 0; i < files.size(); ++i) {
+    const Type type = i < outputs.size() ? graph.value(outputs[i]).type : Type();
+    OPTC_ASSIGN(RuntimeValue value, read_value(scratch.path() + "/" + files[i], type, diagnostics));
+    result.outputs.push_back(std::move(value));
+  }
+  return result;
+}
+
+}  // namespace optc

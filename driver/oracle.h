@@ -1,0 +1,36 @@
+#pragma once
+// The oracle: ONNX Runtime through its Python package, in a process of its own, with its optimizations off (results) or
+// on (times).
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "evaluate/evaluate.h"
+#include "ir/graph/graph.h"
+#include "support/diagnostics.h"
+#include "support/result.h"
+
+namespace optc {
+
+struct OracleOptions {
+  bool optimize = false;
+  int threads = 1;
+  int iterations = 0;  // > 0: also time this many runs, `seconds` at most
+  double seconds = 10;
+};
+
+struct OracleResult {
+  std::vector<RuntimeValue> outputs;  // in the model's order
+  std::vector<double> milliseconds;   // one a timed run
+  std::string version;                // of ONNX Runtime
+};
+
+// The Python that has onnxruntime: $OPTC_PYTHON, else python3. kIo when it has none.
+Result<std::string> oracle_python(Diagnostics &diagnostics);
+// Runs `model` on inputs that match the main inputs of `graph` (its import). Only tensors of types that NumPy knows go
+// in; anything comes out.
+Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, const std::vector<RuntimeValue> &inputs,
+                                const OracleOptions &options, Diagnostics &diagnostics);
+
+}  // namespace optc

@@ -1,0 +1,65 @@
+#include "driver/toolchain.h"
+
+#include <fmt/format.h>
+
+#include "driver/step.h"
+#include "emit/report/report.h"
+#include "lowering/lower.h"
+#include "optimizer/optimize.h"
+
+namespace optc {
+
+Result<Graph> load_model(const std::string &path, const CompileOptions &options, Listener &listener,
+                         Diagnostics &diagnostics) {
+  Step step(listener, path.substr(path.find_last_of('/') + 1));
+  OPTC_ASSIGN(Graph graph, import_model(path, options.import, diagnostics));
+  const GraphFacts facts = facts_of(graph);
+  std::string opset;
+  for (const auto &[domain, version] : graph.info().opset_imports)
+    if (domain.empty() || domain == "ai.onnx") opset = fmt::format("opset {}, ", version);
+  step.end(fmt::format("{}{} nodes, {} parameters ({}), input {}", opset, facts.nodes, format_count(facts.parameters),
+                       format_bytes(facts.parameter_bytes), describe_inputs(graph)));
+  return graph;
+}
+
+Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Listener &listener,
+                                 Diagnostics &diagnostics) {
+  Optimized result;
+  result.before = facts_of(graph);
+  if (options.level > 0) {
+    Step step(listener, "optimize");
+    OptimizeOptions optimize_options;
+    optimize_options.disabled = options.disabled;
+    if (options.stop_after_rewrites >= 0) optimize_options.max_rewrites = options.stop_after_rewrites;
+    OptimizeReport report;
+    OPTC_TRY(optimize(graph, optimize_options, report, diagnostics));
+    result.records = std::move(report.rewrites);
+    result.missed = std::move(report.missed);
+    const std::vector<RuleSummary> rules = summarize_rules(result.records);
+    std::string facts = fmt::format("{} → {} nodes", result.before.nodes, graph.live_node_count());
+    for (size_t i = 0; i < rules.size() && i < 3; ++i)
+      facts += fmt::format("{}{} {}", i == 0 ? ": " : ", ", rules[i].count, rules[i].rule);
+    if (rules.size() > 3) facts += fmt::format(", {} more rules", rules.size() - 3);
+    step.end(facts);
+  }
+  result.graph = std::move(graph);
+  return result;
+}
+
+Result<Program> lower_model(const Graph &graph, const CompileOptions &options, Listener &listener,
+                            Diagnostics &diagnostics) {
+  Step step(listener, "lower");
+  LoweringOptions lowering;
+  lowering.fuse = options.level > 0;
+  lowering.channels_last = options.level > 0;
+  LoweringReport report;
+  OPTC_ASSIGN(Program program, lower(graph, lowering, report, diagnostics));
+  std::string facts = fmt::format("{} kernels (from {})", program.order.size(), report.kernels_before);
+  if (program.arena_bytes.is_constant())
+    facts += fmt::format(", arena {} (bound {})", format_bytes(program.arena_bytes.value()),
+                         format_bytes(program.lower_bound_bytes.value()));
+  step.end(facts);
+  return program;
+}
+
+}  // namespace optc

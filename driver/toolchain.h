@@ -1,0 +1,82 @@
+#pragma once
+// The toolchain as a library: what the command line does, for any host. Each function is one step or a chain of them;
+// progress goes to a Listener, errors to the Diagnostics sink, results are values.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evaluate/evaluate.h"
+#include "importer/importer.h"
+#include "ir/graph/graph.h"
+#include "ir/graph/rewriter.h"
+#include "ir/program/program.h"
+#include "support/diagnostics.h"
+#include "support/result.h"
+
+namespace optc {
+
+// Hears of steps as they happen. Every begin has one end, unless the step fails.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void begin(std::string_view step) = 0;
+  virtual void progress(int64_t done, int64_t total) = 0;  // of the step that runs
+  virtual void end(std::string_view step, const std::string &facts, double seconds) = 0;
+};
+
+struct CompileOptions {
+  ImportOptions import;
+  int level = 2;                               // 0: no rewrites and no fusion; 1 and more: all
+  std::vector<std::string> disabled;           // passes and rules that are left out
+  std::vector<std::string> targets = {"cpu"};  // "cpu", "sm_80", "sm_90a", ...
+  std::string name;                            // of the bundle; empty: the model's stem as a C identifier
+  bool embed_weights = false;                  // in the library, instead of a file beside it
+  int64_t stop_after_rewrites = -1;            // for bisection: only so many rewrites are allowed; negative: all
+};
+
+// Counts that describe a Graph to a reader.
+struct GraphFacts {
+  int64_t nodes = 0, parameters = 0, parameter_bytes = 0;
+};
+GraphFacts facts_of(const Graph &graph);
+// "input image [N,3,224,224] f32", all inputs or outputs, comma-separated.
+std::string describe_inputs(const Graph &graph);
+std::string describe_outputs(const Graph &graph);
+
+struct Optimized {
+  Graph graph;
+  GraphFacts before;
+  std::vector<RewriteRecord> records;
+  std::vector<MissedRewrite> missed;
+};
+
+struct BundleFacts {
+  std::string folder, name;
+  int64_t files = 0, weight_bytes = 0;
+  int64_t kernels = 0, arena_bytes = -1, bound_bytes = -1;  // bytes are -1 where they depend on dims
+};
+
+Result<Graph> load_model(const std::string &path, const CompileOptions &options, Listener &listener,
+                         Diagnostics &diagnostics);
+Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Listener &listener,
+                                 Diagnostics &diagnostics);
+Result<Program> lower_model(const Graph &graph, const CompileOptions &options, Listener &listener,
+                            Diagnostics &diagnostics);
+// All of it: model file to bundle folder.
+Result<BundleFacts> compile_model(const std::string &path, const std::string &folder, const CompileOptions &options,
+                                  Listener &listener, Diagnostics &diagnostics);
+
+// A compiled and built bundle in the cache folder, made anew only when the model, the options or optc itself changed.
+struct BuiltBundle {
+  std::string folder, name, library;
+};
+Result<BuiltBundle> build_model(const std::string &path, const CompileOptions &options, Listener &listener,
+                                Diagnostics &diagnostics);
+
+// "97.5 MiB": powers of 1024, three digits.
+std::string format_bytes(int64_t bytes);
+std::string format_count(int64_t count);  // "25.6 M", "412"
+
+}  // namespace optc

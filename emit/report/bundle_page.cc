@@ -1,0 +1,245 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "emit/report/report.h"
+
+namespace optc {
+namespace {
+
+std::string escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string bytes_text(double bytes) {
+  if (bytes < 1024) return fmt::format("{:.0f} B", bytes);
+  const char *units[] = {"KiB", "MiB", "GiB", "TiB"};
+  int unit = -1;
+  while (bytes >= 1024 && unit < 3) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.3g} {}", bytes, units[unit]);
+}
+
+std::string count_text(double count) {
+  const char *units[] = {"", " k", " M", " G", " T"};
+  int unit = 0;
+  while (count >= 1000 && unit < 4) {
+    count /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f}", count) : fmt::format("{:.3g}{}", count, units[unit]);
+}
+
+// Sizes at which symbolic costs are shown: the least value of each symbol that its bounds allow, at least 1.
+std::optional<int64_t> at_least_sizes(Dim d) {
+  return evaluate(d, [](const DimSymbol &s) -> std::optional<int64_t> { return std::max<int64_t>(s.min, s.multiple); });
+}
+
+std::string dim_cell(Dim d, bool bytes) {
+  const auto value = at_least_sizes(d);
+  if (!value) return fmt::format("<td>{}</td>", escape(d.str()));
+  const std::string text = bytes ? bytes_text(static_cast<double>(*value)) : count_text(static_cast<double>(*value));
+  return fmt::format("<td class=n data-v={} title=\"{}\">{}</td>", *value, escape(d.str()), text);
+}
+
+constexpr std::string_view kStyle = R"(
+:root{--ink:#1c2430;--soft:#5b6675;--line:#dde3ea;--paper:#fff;--tint:#f4f7fa;--accent:#0b62a4;--b0:#4c8ec4;--b1:#e0a03c;--b2:#5fa777;--b3:#b46fb0}
+@media (prefers-color-scheme:dark){:root{--ink:#e3e8ee;--soft:#9aa7b6;--line:#323b47;--paper:#161b22;--tint:#1d242d;--accent:#6cb2ee}}
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:76rem;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.6rem;margin:0}h2{font-size:1.15rem;margin:2.2rem 0 .6rem}p{margin:.3rem 0}
+.soft{color:var(--soft)}code{font:13px ui-monospace,monospace}
+.facts{display:flex;flex-wrap:wrap;gap:.8rem;margin:1.2rem 0}
+.facts div{background:var(--tint);border:1px solid var(--line);border-radius:6px;padding:.5rem .9rem}
+.facts b{display:block;font-size:1.25rem}
+table{border-collapse:collapse;width:100%;font-size:13.5px}
+th{text-align:left;color:var(--soft);font-weight:600;cursor:pointer;position:sticky;top:0;background:var(--paper)}
+th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
+td.n,th.n{text-align:right;white-space:nowrap}
+input{font:inherit;padding:.3rem .5rem;border:1px solid var(--line);border-radius:5px;background:var(--tint);color:inherit;width:20rem;max-width:100%}
+svg{width:100%;height:auto;background:var(--tint);border:1px solid var(--line);border-radius:6px}
+rect.b:hover{stroke:var(--ink);stroke-width:1.5}
+)";
+
+constexpr std::string_view kScript = R"(
+for(const t of document.querySelectorAll('table.sort'))t.querySelectorAll('th').forEach((h,c)=>h.onclick=()=>{
+const d=h.dataset.d=h.dataset.d=='1'?'-1':'1',b=t.tBodies[0],k=r=>{const e=r.cells[c];return e.dataset.v?+e.dataset.v:e.textContent};
+[...b.rows].sort((x,y)=>{const p=k(x),q=k(y);return(typeof p=='number'&&typeof q=='number'?p-q:String(p).localeCompare(String(q)))*d}).forEach(r=>b.append(r))});
+const f=document.getElementById('filter');if(f)f.oninput=()=>{const w=f.value.toLowerCase();
+for(const r of document.querySelectorAll('#kernels tbody tr'))r.hidden=!r.textContent.toLowerCase().includes(w)};
+)";
+
+void fact(std::string &html, std::string_view value, std::string_view what) {
+  html += fmt::format("<div><b>{}</b>{}</div>", escape(value), escape(what));
+}
+
+void signature(std::string &html, const Program &p) {
+  html += "<h2>Signature</h2><table><thead><tr><th></th><th>name</th><th>type</th></tr></thead><tbody>";
+  for (size_t i = 0; i < p.inputs.size(); ++i)
+    html += fmt::format("<tr><td>input</td><td><code>{}</code></td><td><code>{}</code></td></tr>",
+                        escape(p.input_names[i]), escape(to_string(p.buffer(p.inputs[i]).type)));
+  for (size_t i = 0; i < p.outputs.size(); ++i)
+    html += fmt::format("<tr><td>output</td><td><code>{}</code></td><td><code>{}</code></td></tr>",
+                        escape(p.output_names[i]), escape(to_string(p.buffer(p.outputs[i]).type)));
+  html += "</tbody></table>";
+}
+
+void rewrites(std::string &html, const ReportInput &in) {
+  html += "<h2>What the optimizer did</h2>";
+  const auto rules = summarize_rules(*in.records);
+  if (rules.empty()) html += "<p>No rule applied.</p>";
+  if (!rules.empty()) {
+    html +=
+        "<table class=sort><thead><tr><th class=n>count</th><th>rule</th><th>class</th><th class=n>nodes removed</th>"
+        "<th class=n>created</th><th>for example at</th></tr></thead><tbody>";
+    for (const RuleSummary &r : rules)
+      html += fmt::format(
+          "<tr><td class=n data-v={0}>{0}</td><td><code>{1}</code></td><td>{2}</td><td class=n data-v={3}>{3}</td>"
+          "<td class=n data-v={4}>{4}</td><td><code>{5}</code></td></tr>",
+          r.count, escape(r.rule), to_string(r.numerics), r.removed, r.created, escape(r.example));
+    html += "</tbody></table>";
+  }
+  const auto missed = summarize_missed(*in.missed);
+  if (missed.empty()) return;
+  html +=
+      "<h2>What it did not do, and why</h2><table class=sort><thead><tr><th "
+      "class=n>count</th><th>rule</th><th>reason</th>"
+      "<th>for example at</th></tr></thead><tbody>";
+  for (const MissedSummary &m : missed)
+    html += fmt::format(
+        "<tr><td class=n data-v={0}>{0}</td><td><code>{1}</code></td><td>{2}</td><td><code>{3}</code></td></tr>",
+        m.count, escape(m.rule), escape(m.reason), escape(m.example));
+  html += "</tbody></table>";
+}
+
+std::string origin_text(const Program &p, const Kernel &kernel) {
+  std::string text;
+  size_t shown = 0;
+  for (const uint32_t id : kernel.origin) {
+    if (shown++ == 4) {
+      text += fmt::format(" … {} more", kernel.origin.size() - 4);
+      break;
+    }
+    text += fmt::format("{}{} ({})", shown == 1 ? "" : ", ", p.origins[id].name, p.origins[id].op);
+  }
+  return text;
+}
+
+std::string kind_of(const Kernel &kernel) {
+  if (const LibraryCall *call = kernel.library()) return "library: " + call->function;
+  if (kernel.control()) return "control flow";
+  return kernel.strategy.name.empty() ? "loops" : kernel.strategy.name;
+}
+
+void kernels(std::string &html, const Program &p) {
+  html += fmt::format(
+      "<h2>Kernels</h2><p><input id=filter placeholder=\"filter by name, operator, strategy\"> "
+      "<span class=soft>{} in the order of execution; sizes are for the least dims</span></p>"
+      "<table id=kernels class=sort><thead><tr><th class=n>#</th><th>kernel</th><th>strategy</th><th class=n>FLOPs</th>"
+      "<th class=n>read</th><th class=n>written</th><th>from</th></tr></thead><tbody>",
+      p.order.size());
+  size_t number = 0;
+  for (const KernelId id : p.order) {
+    const Kernel &k = p.kernel(id);
+    html += fmt::format(
+        "<tr><td class=n data-v={0}>{0}</td><td><code>{1}</code><br><span "
+        "class=soft>{2}</span></td><td>{3}</td>{4}{5}{6}<td>{7}</td></tr>",
+        number++, escape(k.name), escape(k.note), escape(kind_of(k)), dim_cell(k.cost.flops, false),
+        dim_cell(k.cost.bytes_read, true), dim_cell(k.cost.bytes_written, true), escape(origin_text(p, k)));
+  }
+  html += "</tbody></table>";
+}
+
+// Buffers of the arena: across, the kernels; up, the addresses.
+void memory(std::string &html, const Program &p) {
+  const auto total = at_least_sizes(p.arena_bytes);
+  if (p.placements.empty() || !total || *total <= 0) return;
+  const auto bound = at_least_sizes(p.lower_bound_bytes);
+  html += fmt::format(
+      "<h2>Memory</h2><p>The arena takes {}{}; each box is a buffer: across, from the kernel that writes it to the "
+      "last that "
+      "reads it; up, its place.</p>",
+      bytes_text(static_cast<double>(*total)),
+      bound ? fmt::format(", the largest sum of live bytes is {}", bytes_text(static_cast<double>(*bound))) : "");
+  constexpr double kWidth = 1200, kHeight = 360;
+  const double steps = std::max<double>(1, static_cast<double>(p.order.size()));
+  html += fmt::format("<svg viewBox=\"0 0 {} {}\" role=img aria-label=\"buffers over time\">", kWidth, kHeight);
+  size_t color = 0;
+  for (const Placement &place : p.placements) {
+    const auto offset = at_least_sizes(place.offset), size = at_least_sizes(place.bytes);
+    if (!offset || !size || *size <= 0) continue;
+    const double x = kWidth * static_cast<double>(place.first) / steps;
+    const double w = std::max(1.0, kWidth * static_cast<double>(place.last + 1 - place.first) / steps);
+    const double h = kHeight * static_cast<double>(*size) / static_cast<double>(*total);
+    const double y = kHeight - kHeight * static_cast<double>(*offset) / static_cast<double>(*total) - h;
+    html += fmt::format(
+        "<rect class=b x={:.2f} y={:.2f} width={:.2f} height={:.2f} fill=\"var(--b{})\" fill-opacity=.75><title>{}: {} "
+        "at {}, "
+        "kernels {} to {}</title></rect>",
+        x, y, w, std::max(h, 0.5), color++ % 4, escape(p.buffer(place.buffer).name),
+        bytes_text(static_cast<double>(*size)), *offset, place.first, place.last);
+  }
+  html += "</svg>";
+}
+
+}  // namespace
+
+std::string report_html(const ReportInput &in) {
+  const Program &p = *in.program;
+  std::string html =
+      "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width\">"
+      "<meta http-equiv=Content-Security-Policy content=\"default-src 'none';style-src 'unsafe-inline';script-src "
+      "'unsafe-inline'\">";
+  html += fmt::format("<title>{}: optc report</title><style>{}</style></head><body>", escape(in.name), kStyle);
+  std::string targets;
+  for (const std::string &target : in.targets) targets += (targets.empty() ? "" : ", ") + target;
+  html +=
+      fmt::format("<h1>{}</h1><p class=soft>compiled by optc {} from {} (xxh3 {}) for {}</p><div class=facts>",
+                  escape(in.name), escape(in.version), escape(in.model), escape(p.info.source_hash), escape(targets));
+  fact(html, fmt::format("{} → {}", in.nodes_before, in.nodes_after), "nodes, before and after the optimizer");
+  fact(html, std::to_string(p.order.size()), "kernels");
+  std::map<std::string, int64_t> by_kind;
+  for (const KernelId id : p.order) ++by_kind[kind_of(p.kernel(id))];
+  const auto arena = at_least_sizes(p.arena_bytes);
+  if (arena)
+    fact(html, bytes_text(static_cast<double>(*arena)),
+         p.arena_bytes.is_constant() ? "arena" : "arena at the least dims");
+  fact(html, bytes_text(static_cast<double>(in.weight_bytes)), "weights, as laid out");
+  html += "</div><p class=soft>";
+  bool first = true;
+  for (const auto &[kind, count] : by_kind) {
+    html += fmt::format("{}{} {}", first ? "" : ", ", count, escape(kind));
+    first = false;
+  }
+  html += "</p>";
+  signature(html, p);
+  rewrites(html, in);
+  memory(html, p);
+  kernels(html, p);
+  html += fmt::format("<script>{}</script></body></html>\n", kScript);
+  return html;
+}
+
+}  // namespace optc

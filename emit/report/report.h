@@ -1,0 +1,42 @@
+#pragma once
+// report.html of a bundle: one page, no network, that says what the optimizer did, which kernels there are and where
+// the memory goes. The same input gives the same bytes: it holds no times and no paths of the machine that made it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/graph/rewriter.h"
+#include "ir/program/program.h"
+
+namespace optc {
+
+struct ReportInput {
+  std::string name;     // of the bundle
+  std::string model;    // file name of the model, without its folder
+  std::string version;  // of optc
+  int64_t nodes_before = 0, nodes_after = 0;
+  int64_t weight_bytes = 0;
+  std::vector<std::string> targets;
+  const std::vector<RewriteRecord> *records = nullptr;  // not null
+  const std::vector<MissedRewrite> *missed = nullptr;   // not null
+  const Program *program = nullptr;                     // not null
+};
+
+std::string report_html(const ReportInput &input);
+
+// One line a rule: how often, its class, what it removed and created, an example. For `--opt-report` and the page.
+struct RuleSummary {
+  std::string rule, pass, example;  // example: a node that it changed
+  NumericsClass numerics = NumericsClass::kExact;
+  int64_t count = 0, removed = 0, created = 0;
+};
+std::vector<RuleSummary> summarize_rules(
+    const std::vector<RewriteRecord> &records);  // most frequent first, then by name
+struct MissedSummary {
+  std::string rule, reason, example;
+  int64_t count = 0;
+};
+std::vector<MissedSummary> summarize_missed(const std::vector<MissedRewrite> &missed);
+
+}  // namespace optc

@@ -1,0 +1,176 @@
+// Parts of the driver that need no model: values in files, comparison, names, processes.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+
+#include "driver/compare.h"
+#include "driver/inputs.h"
+#include "driver/places.h"
+#include "driver/process.h"
+#include "driver/tensor_file.h"
+#include "support/file.h"
+
+namespace optc {
+namespace {
+
+RuntimeValue floats(std::vector<int64_t> dims, const std::vector<float> &values) {
+  return RuntimeValue::of(Constant::floats(values).reshaped(std::move(dims)));
+}
+
+std::string scratch(const std::string &name) {
+  const std::string folder = testing::TempDir() + "optc_driver_test";
+  std::filesystem::create_directories(folder);
+  return folder + "/" + name;
+}
+
+TEST(TensorFile, NpyAndPbKeepTypeDimsAndBytes) {
+  const std::vector<ElementType> types = {ElementType::kFloat32, ElementType::kInt64,   ElementType::kUInt8,
+                                          ElementType::kBool,    ElementType::kFloat16, ElementType::kComplex64};
+  for (const ElementType type : types)
+    for (const std::vector<int64_t> &dims : {std::vector<int64_t>{}, {0}, {3}, {2, 3}}) {
+      int64_t count = 1;
+      for (const int64_t d : dims) count *= d;
+      std::vector<uint8_t> bytes(*storage_bytes(type, count));
+      for (size_t i = 0; i < bytes.size(); ++i)
+        bytes[i] = type == ElementType::kBool ? i & 1 : static_cast<uint8_t>(i * 7);
+      const RuntimeValue value = RuntimeValue::of(Constant::owned(type, dims, bytes));
+      for (const char *extension : {"npy", "pb"}) {
+        Diagnostics diagnostics;
+        const std::string path = scratch(std::string("value.") + extension);
+        ASSERT_TRUE(write_value(path, value, diagnostics).ok());
+        const auto read = read_value(path, {}, diagnostics);
+        ASSERT_TRUE(read.ok());
+        EXPECT_TRUE(read->tensor.equals(value.tensor))
+            << to_string(type) << " " << extension << " rank " << dims.size();
+      }
+    }
+}
+
+TEST(TensorFile, SequenceRoundTrip) {
+  RuntimeValue sequence;
+  sequence.kind = RuntimeValue::Kind::kSequence;
+  sequence.items = {floats({2}, {1, 2}), floats({1, 1}, {3})};
+  Diagnostics diagnostics;
+  ASSERT_TRUE(write_value(scratch("sequence.pb"), sequence, diagnostics).ok());
+  const auto read = read_value(scratch("sequence.pb"),
+                               Type::sequence(Type::tensor(ElementType::kFloat32, std::nullopt)), diagnostics);
+  ASSERT_TRUE(read.ok());
+  ASSERT_EQ(read->items.size(), 2u);
+  EXPECT_TRUE(read->items[1].tensor.equals(sequence.items[1].tensor));
+}
+
+TEST(TensorFile, BrokenFilesAreErrors) {
+  Diagnostics diagnostics;
+  const std::string path = scratch("array.npy");
+  ASSERT_TRUE(write_value(path, floats({4}, {1, 2, 3, 4}), diagnostics).ok());
+  const std::string good = *read_file(path, diagnostics);
+  const size_t shape = good.find("(4,)");
+  ASSERT_NE(shape, std::string::npos);
+  std::string longer = good, huge = good;
+  longer.replace(shape, 4, "(5,)");
+  huge.replace(shape, 4, "(4,99999999999999999999");
+  for (const std::string &text :
+       {good.substr(0, good.size() - 1), good.substr(0, 9), good.substr(0, 20), longer, huge}) {
+    ASSERT_TRUE(write_file(path, text, diagnostics).ok());
+    Diagnostics errors;
+    EXPECT_FALSE(read_value(path, {}, errors).ok());
+    EXPECT_EQ(errors.all().size(), 1u);
+  }
+}
+
+TEST(Compare, RelativeToTheRange) {
+  const RuntimeValue expected = floats({3}, {-100, 0, 1});
+  EXPECT_TRUE(compare(floats({3}, {-100, 0.009f, 1}), expected, {}).ok);
+  const Comparison bad = compare(floats({3}, {-100, 0.011f, 1}), expected, {});
+  EXPECT_FALSE(bad.ok);
+  EXPECT_EQ(bad.differing, 1);
+  EXPECT_TRUE(compare(floats({3}, {-100, 0.011f, 1}), expected, {-1, 0.02}).ok);
+}
+
+TEST(Compare, NanInfTypeAndDims) {
+  const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(compare(floats({2}, {nan, -inf}), floats({2}, {nan, -inf}), {}).ok);
+  EXPECT_FALSE(compare(floats({2}, {nan, inf}), floats({2}, {nan, -inf}), {}).ok);
+  EXPECT_FALSE(compare(floats({2}, {nan, 0}), floats({2}, {0, 0}), {}).ok);
+  EXPECT_FALSE(compare(floats({2}, {0, 0}), floats({1, 2}, {0, 0}), {}).ok);
+  EXPECT_FALSE(compare(RuntimeValue::of(Constant::int64s({1})), floats({1}, {1}), {}).ok);
+}
+
+TEST(Compare, IntegersAreExactBeyondDouble) {
+  const int64_t big = (int64_t{1} << 60) + 1;
+  EXPECT_TRUE(compare(RuntimeValue::of(Constant::int64s({big})), RuntimeValue::of(Constant::int64s({big})), {}).ok);
+  EXPECT_FALSE(
+      compare(RuntimeValue::of(Constant::int64s({big})), RuntimeValue::of(Constant::int64s({big - 1})), {}).ok);
+}
+
+TEST(Compare, ArgmaxOfEachRow) {
+  const RuntimeValue expected = floats({2, 2}, {1, 0, 0, 1});
+  EXPECT_TRUE(compare(floats({2, 2}, {1, 0, 0, 1}), expected, {}).same_argmax);
+  EXPECT_FALSE(compare(floats({2, 2}, {1, 0, 1, 0}), expected, {}).same_argmax);
+}
+
+TEST(Places, StemIsAnIdentifier) {
+  EXPECT_EQ(stem_identifier("/a/b/res-net.v2.onnx"), "res_net_v2");
+  EXPECT_EQ(stem_identifier("50.onnx"), "m50");
+  EXPECT_EQ(stem_identifier("model"), "model");
+}
+
+TEST(Process, OutputAndStatus) {
+  Diagnostics diagnostics;
+  const auto result = run_process({"sh", "-c", "echo one; echo two >&2; exit 3"}, diagnostics);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->status, 3);
+  EXPECT_EQ(result->output, "one\ntwo\n");
+  EXPECT_EQ(last_lines(result->output, 1), "two");
+  EXPECT_FALSE(run_process({"/no/such/program"}, diagnostics).ok());
+}
+
+Graph graph_with_tokens() {
+  Graph graph;
+  DimTable &dims = *graph.dims();
+  const Dim n = dims.model_symbol("N"), s = dims.model_symbol("S");
+  const ValueId ids = graph.add_input(Graph::main(), "ids", Type::tensor(ElementType::kInt64, Shape{n, s}));
+  const ValueId table = graph.add_constant("table", Constant::floats({1, 2, 3, 4, 5}).reshaped({5, 1}));
+  const NodeId node =
+      graph.add_node(Graph::main(), "Gather", "lookup", {table, ids},
+                     {{"y", Type::tensor(ElementType::kFloat32, Shape{n, s, 1})}}, {{"axis", int64_t{0}}});
+  graph.set_outputs(Graph::main(), {graph.node(node).outputs[0]});
+  return graph;
+}
+
+TEST(Inputs, IndicesStayInsideTheTable) {
+  const Graph graph = graph_with_tokens();
+  Diagnostics diagnostics;
+  const auto sizes = choose_sizes(graph, {{"S", 200}}, 1, diagnostics);
+  ASSERT_TRUE(sizes.ok());
+  EXPECT_EQ(sizes->at("N"), 2);
+  EXPECT_EQ(sizes->at("S"), 200);
+  const auto inputs = random_inputs(graph, *sizes, 7, diagnostics);
+  ASSERT_TRUE(inputs.ok());
+  ASSERT_EQ((*inputs)[0].tensor.count(), 400);
+  int64_t greatest = 0;
+  for (int64_t i = 0; i < 400; ++i) {
+    const int64_t index = (*inputs)[0].tensor.as_int64(i);
+    ASSERT_TRUE(index >= 0 && index < 5);
+    greatest = std::max(greatest, index);
+  }
+  EXPECT_EQ(greatest, 4);
+  const auto again = random_inputs(graph, *sizes, 7, diagnostics);
+  EXPECT_TRUE((*again)[0].tensor.equals((*inputs)[0].tensor));
+}
+
+TEST(Inputs, UnknownNamesAndMissingFilesAreUsageErrors) {
+  const Graph graph = graph_with_tokens();
+  Diagnostics diagnostics;
+  EXPECT_FALSE(read_inputs(graph, "", {{"no_such", "file.npy"}}, {}, diagnostics).ok());
+  const auto missing = read_inputs(graph, scratch("empty"), {}, {}, diagnostics);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.failure().kind, ErrorKind::kUsage);
+}
+
+}  // namespace
+}  // namespace optc
