@@ -1,0 +1,79 @@
+// compile_model: model file to bundle folder.
+
+#include <fmt/format.h>
+
+#include <cctype>
+
+#include "driver/places.h"
+#include "driver/step.h"
+#include "driver/toolchain.h"
+#include "emit/cpp/emit.h"
+#include "emit/report/report.h"
+#include "support/file.h"
+
+namespace optc {
+namespace {
+
+constexpr const char *kCompiler = "optc 0.1.0";
+
+bool is_identifier(const std::string &name) {
+  if (name.empty() || !(std::isalpha(static_cast<unsigned char>(name[0])) || name[0] == '_')) return false;
+  for (const char c : name)
+    if (!(std::isalnum(static_cast<unsigned char>(c)) || c == '_')) return false;
+  return true;
+}
+
+}  // namespace
+
+Result<BundleFacts> compile_model(const std::string &path, const std::string &folder, const CompileOptions &options,
+                                  Listener &listener, Diagnostics &diagnostics) {
+  BundleFacts facts;
+  facts.folder = folder;
+  facts.name = options.name.empty() ? stem_identifier(path) : options.name;
+  if (!is_identifier(facts.name))
+    return diagnostics.error(ErrorKind::kUsage, fmt::format("--name {}: not a C identifier", facts.name));
+  for (const std::string &target : options.targets)
+    if (target != "cpu")
+      return diagnostics.error(ErrorKind::kUnsupported,
+                               fmt::format("--target {}: only cpu is emitted by this version", target));
+
+  OPTC_ASSIGN(Graph model, load_model(path, options, listener, diagnostics));
+  OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, listener, diagnostics));
+  OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, listener, diagnostics));
+
+  Step step(listener, "emit");
+  OPTC_ASSIGN(const auto directory, StagedDirectory::create(folder, diagnostics));
+  BundleOptions bundle;
+  bundle.name = facts.name;
+  bundle.weights = options.embed_weights ? BundleOptions::Weights::kEmbed : BundleOptions::Weights::kFile;
+  bundle.runtime_folder = resource_path("runtime");
+  bundle.compiler = kCompiler;
+  const std::vector<RuleSummary> rules = summarize_rules(optimized.records);
+  for (const RuleSummary &rule : rules) bundle.passes.push_back(fmt::format("{} x{}", rule.rule, rule.count));
+  OPTC_ASSIGN(const BundleReport report, emit_bundle(program, bundle, *directory, diagnostics));
+
+  ReportInput page;
+  page.name = facts.name;
+  page.model = path.substr(path.find_last_of('/') + 1);
+  page.version = kCompiler + 5;  // without "optc "
+  page.nodes_before = optimized.before.nodes;
+  page.nodes_after = static_cast<int64_t>(optimized.graph.live_node_count());
+  page.weight_bytes = static_cast<int64_t>(report.weights_bytes);
+  page.targets = options.targets;
+  page.records = &optimized.records;
+  page.missed = &optimized.missed;
+  page.program = &program;
+  OPTC_TRY(directory->write("report.html", report_html(page), diagnostics));
+  OPTC_TRY(directory->commit(diagnostics));
+
+  facts.files = static_cast<int64_t>(report.files) + 1;
+  facts.kernels = static_cast<int64_t>(report.kernels);
+  facts.weight_bytes = static_cast<int64_t>(report.weights_bytes);
+  facts.arena_bytes = report.arena_bytes;
+  facts.bound_bytes = report.lower_bound_bytes;
+  step.end(fmt::format("cpu (AVX-512, AVX2, baseline), {} files, {} of packed weights", facts.files,
+                       format_bytes(facts.weight_bytes)));
+  return facts;
+}
+
+}  // namespace optc
