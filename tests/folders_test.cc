@@ -26,7 +26,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"optimizer", {"support", "ir", "ops", "evaluate"}},
     {"lowering", {"support", "ir", "ops", "evaluate"}},
     {"emit", {"support", "ir", "ops", "evaluate"}},
-    {"driver", {"support", "ir", "ops", "evaluate", "importer", "optimizer", "lowering", "emit"}},
+    {"driver", {"support", "ir", "ops", "evaluate", "importer", "optimizer", "lowering", "emit", "runtime"}},
     {"cli", {"support", "ir", "ops", "evaluate", "importer", "optimizer", "lowering", "emit", "driver"}},
     {"runtime", {}},
 };
@@ -109,7 +109,9 @@ TEST(Folders, IncludeInOneDirectionOnly) {
     const std::string target = fs::path(include.target).begin()->string();
     if (!include.quoted || kMayInclude.count(target) == 0) continue;
     ++checked;
-    EXPECT_TRUE(target == own || kMayInclude.at(own).count(target)) << where(include);
+    // Library operators are written once, in runtime/cpu/lib_*.h; their shape inference may use what stands there.
+    const bool library = own == "ops" && starts_with(include.target, "runtime/cpu/lib");
+    EXPECT_TRUE(target == own || library || kMayInclude.at(own).count(target)) << where(include);
   }
   EXPECT_GT(checked, 0) << "no include was read: are the folders where the test looks?";
 }
