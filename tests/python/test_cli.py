@@ -1,0 +1,168 @@
+"""The command line's contract: exit codes, where things are printed, and the verbs on a small model."""
+
+import json
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+
+def run(optc, *arguments, code=0, env=None):
+    done = subprocess.run([optc, *map(str, arguments)], capture_output=True, text=True, env=env)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """x [N, 4] -> relu(x w + b) -> softmax."""
+    random = np.random.default_rng(5)
+    w = numpy_helper.from_array(random.standard_normal((4, 6), dtype=np.float32), "w")
+    b = numpy_helper.from_array(random.standard_normal(6, dtype=np.float32), "b")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], name="fc/MatMul"),
+        helper.make_node("Identity", ["m"], ["i"], name="fc/Identity"),
+        helper.make_node("Add", ["i", "b"], ["a"], name="fc/Add"),
+        helper.make_node("Relu", ["a"], ["r"], name="act"),
+        helper.make_node("Softmax", ["r"], ["y"], name="head"),
+    ]
+    graph = helper.make_graph(
+        nodes, "small", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 6])], [w, b])
+    path = tmp_path_factory.mktemp("models") / "small-net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def reference(path, x):
+    proto = onnx.load(path)
+    w, b = (numpy_helper.to_array(t) for t in proto.graph.initializer)
+    r = np.maximum(x.astype(np.float64) @ w + b, 0)
+    e = np.exp(r - r.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_no_arguments_is_a_usage_error_that_names_help(optc):
+    assert "--help" in run(optc, code=2).stderr
+
+
+def test_help_lists_the_verbs(optc):
+    text = run(optc, "--help").stdout
+    for verb in ("compile", "opt", "run", "verify", "inspect", "bench", "diff", "explain", "ops"):
+        assert verb in text
+
+
+def test_usage_io_and_invalid_have_their_exit_codes(optc, model, tmp_path):
+    assert "error[usage]" in run(optc, "inspect", model, "--no-such-flag", code=2).stderr
+    assert "error[io]" in run(optc, "inspect", tmp_path / "absent.onnx", code=2).stderr
+    (tmp_path / "broken.onnx").write_bytes(b"\x08\x07not a model\xff\xff")
+    assert "error[invalid]" in run(optc, "inspect", tmp_path / "broken.onnx", code=3).stderr
+
+
+def test_unsupported_operators_are_all_listed(optc, tmp_path):
+    nodes = [helper.make_node(op, ["x"], [op], name=f"post/{op}", domain="com.acme") for op in ("Decode", "Hash")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+                              [helper.make_tensor_value_info("Hash", TensorProto.FLOAT, [2])])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.acme", 1)])
+    onnx.save(proto, tmp_path / "acme.onnx")
+    text = run(optc, "inspect", tmp_path / "acme.onnx", code=4).stderr
+    assert "error[unsupported]" in text and "Decode" in text and "Hash" in text
+
+
+def test_inspect_gives_the_signature_as_json(optc, model):
+    facts = json.loads(run(optc, "inspect", model, "--format=json").stdout)
+    assert facts["inputs"] == [{"name": "x", "type": "f32[N,4]"}]
+    assert facts["operators"]["Softmax"] == 1 and facts["nodes"] == 5 and facts["parameters"] == 30
+
+
+def test_opt_writes_a_model_that_computes_the_same(optc, model, tmp_path):
+    import onnxruntime
+
+    out = tmp_path / "small.opt.onnx"
+    facts = json.loads(run(optc, "opt", model, "-o", out, "--format=json").stdout)
+    assert facts["nodes_after"] < facts["nodes_before"]
+    onnx.checker.check_model(out, full_check=True)
+    x = np.random.default_rng(1).standard_normal((3, 4), dtype=np.float32)
+    y = onnxruntime.InferenceSession(str(out)).run(None, {"x": x})[0]
+    np.testing.assert_allclose(y, reference(model, x), rtol=1e-5, atol=1e-6)
+    text = run(optc, "diff", model, out, "--exit-code", code=1).stdout
+    assert "removed" in text or "fused" in text
+    run(optc, "diff", model, model, "--exit-code")
+
+
+@pytest.mark.parametrize("engine", ["evaluate", "bundle"])
+def test_run_reads_and_writes_values(optc, model, tmp_path, engine):
+    x = np.random.default_rng(2).standard_normal((2, 4), dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    run(optc, "run", model, f"--engine={engine}", f"--input=x=@{tmp_path / 'x.npy'}", "--outputs", tmp_path / "out")
+    y = numpy_helper.to_array(onnx.TensorProto.FromString((tmp_path / "out/output_0.pb").read_bytes()))
+    np.testing.assert_allclose(y, reference(model, x), rtol=1e-5, atol=1e-6)
+
+
+def test_wrong_inputs_are_usage_errors(optc, model, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((2, 5), np.float32))
+    for engine in ("evaluate", "bundle"):
+        run(optc, "run", model, f"--engine={engine}", f"--input=x=@{tmp_path / 'x.npy'}", code=2)
+    run(optc, "run", model, "--input=z=@nothing.npy", code=2)
+
+
+@pytest.mark.parametrize("engine", ["evaluate", "bundle"])
+def test_verify_against_onnx_runtime(optc, model, engine):
+    import os
+    import sys
+
+    env = {**os.environ, "OPTC_PYTHON": sys.executable}
+    done = run(optc, "verify", model, f"--engine={engine}", "--format=json", env=env)
+    facts = json.loads(done.stdout)
+    assert facts["ok"] and facts["against"].startswith("ONNX Runtime") and facts["input_sets"] == 2
+
+
+def test_verify_finds_a_difference_and_cannot_verify_is_not_good(optc, model, tmp_path):
+    import os
+
+    folder = tmp_path / "set"
+    folder.mkdir()
+    x = np.random.default_rng(3).standard_normal((2, 4), dtype=np.float32)
+    np.save(folder / "input_0.npy", x)
+    good = reference(model, x).astype(np.float32)
+    np.save(folder / "output_0.npy", good)
+    run(optc, "verify", model, "--engine=evaluate", "--inputs", folder, "--against", folder)
+    good[1, 2] += 0.01
+    np.save(folder / "output_0.npy", good)
+    text = run(optc, "verify", model, "--engine=evaluate", "--inputs", folder, "--against", folder, code=1)
+    assert "FAIL" in text.stdout and "error[mismatch]" in text.stderr
+    run(optc, "verify", model, "--engine=evaluate", env={**os.environ, "OPTC_PYTHON": "/no/such/python"}, code=2)
+
+
+def test_compile_writes_the_same_bytes_twice(optc, model, tmp_path):
+    for name in ("a", "b"):
+        run(optc, model, "-o", tmp_path / name)
+    files = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file())
+    assert any(str(f) == "report.html" for f in files) and any(str(f) == "manifest.json" for f in files)
+    assert files == sorted(p.relative_to(tmp_path / "b") for p in (tmp_path / "b").rglob("*") if p.is_file())
+    for file in files:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+
+
+def test_compile_replaces_bundles_only(optc, model, tmp_path):
+    run(optc, model, "-o", tmp_path / "bundle", "-q")
+    run(optc, model, "-o", tmp_path / "bundle", "-q")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter.txt").write_text("keep me")
+    run(optc, model, "-o", tmp_path / "mine", code=2)
+    assert (tmp_path / "mine/letter.txt").read_text() == "keep me"
+
+
+def test_bench_gives_median_and_min(optc, model):
+    facts = json.loads(run(optc, "bench", model, "--format=json", "--iters=20").stdout)
+    assert 0 < facts["min_ms"] <= facts["median_ms"] and facts["threads"] == 1
+
+
+def test_explain_knows_what_opt_reports(optc, model):
+    rules = json.loads(run(optc, "opt", model, "--format=json").stdout)["rules"]
+    assert rules
+    for rule in rules:
+        run(optc, "explain", rule["rule"])
+    run(optc, "explain", "no.such_rule", code=2)
