@@ -43,9 +43,9 @@ def normal(*shape):
 
 
 def main():
-    what = sys.argv[1:] or ["gemm", "conv", "attention"]
+    what = [a for a in sys.argv[1:] if not a.isdigit()] or ["gemm", "conv", "attention"]
     if "gemm" in what:
-        for m, k, n in GEMM:
+        for m, k, n in GEMM[next((int(a) for a in sys.argv[1:] if a.isdigit()), 0):]:
             t = best([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": normal(m, k)}, {"w": normal(k, n)}, [m, n])
             print(f"{m} x {k} x {n}: {t:.1f} us {2e-3 * m * n * k / t:.0f} GF/s")
     if "conv" in what:

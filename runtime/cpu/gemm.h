@@ -98,7 +98,7 @@ OPTC_INLINE void gemm_products(vf (&acc)[MR][NV], const float *a, int64_t lda, c
     for (; k >= KU; k -= KU) {
       OPTC_UNROLL for (int u = 0; u < KU; ++u) {
         if (Prefetch) {
-          OPTC_UNROLL for (int j = 0; j < NV * OPTC_VW; j += 16) __builtin_prefetch((const char *)(b + j) + 8192, 0, 2);
+          OPTC_UNROLL for (int j = 0; j < NV * OPTC_VW; j += 16) __builtin_prefetch((const char *)(b + j) + 1024, 0, 3);
         }
         OPTC_UNROLL for (int i = 0; i < MR; ++i) {
           const vf s = splat(List ? rows[i][u] : a[i * lda + u]);
