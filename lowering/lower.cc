@@ -20,10 +20,10 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   // Before fusion: whether a chain fits behind a convolution depends on how its tensors lie.
   if (options.channels_last) choose_layout(program);
   if (options.fuse) {
-    // Each round can open the way for the next: an epilogue makes the merged kernel's reader a candidate. Every merge removes a
-    // kernel, so this ends.
+    // Epilogues first: a bias that went into the transpose behind it could not join the product any more. Each round can open the
+    // way for the next; every merge removes a kernel, so this ends.
     for (;;) {
-      const int64_t inlined = inline_producers(program, options), merged = fuse_epilogues(program, options);
+      const int64_t merged = fuse_epilogues(program, options), inlined = inline_producers(program, options);
       report.inlined += inlined;
       report.epilogues += merged;
       if (inlined + merged == 0) break;

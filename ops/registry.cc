@@ -101,7 +101,11 @@ std::shared_ptr<const std::vector<Dim>> constant_elements(const Constant &consta
 // ------------------------------------------------------------------------------------------------------------------
 
 InferContext::InferContext(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vector<DimConstraint> *constraints)
-    : graph_(graph), node_(node), diagnostics_(diagnostics), constraints_(constraints) {}
+    : graph_(graph), node_(node), diagnostics_(diagnostics), constraints_(constraints) {
+  // What an earlier inference knew of the elements may no longer hold.
+  for (ValueId v : this->node().outputs)
+    if (v.valid() && graph_.value(v).elements) graph_.set_elements(v, nullptr);
+}
 
 const Type &InferContext::input(size_t i) const {
   const ValueId v = node().input(i);
@@ -137,7 +141,6 @@ void InferContext::set(size_t output, Type type) {
   const ValueId v = node().output(output);
   if (!v.valid()) return;
   graph_.set_type(v, std::move(type));
-  if (graph_.value(v).elements) graph_.set_elements(v, nullptr);
 }
 
 void InferContext::set_tensor(size_t output, ElementType element, Shape shape) {

@@ -20,6 +20,7 @@ struct PassRow {
 
 constexpr PassRow kPasses[] = {
     {"fold", fold_rules, nullptr},              // constants and shape arithmetic first: patterns want plain numbers
+    {"types", nullptr, refresh_types},          // a folded shape makes the dims behind it known
     {"identity", identity_rules, nullptr},      // what does nothing hides patterns
     {"dead", nullptr, remove_dead_nodes},       // so that use counts are true
     {"cse", nullptr, share_equal_nodes},        // one mask, one transpose: attention patterns see the same value

@@ -42,6 +42,15 @@ TEST(Dim, SymbolicRangesAreProved) {
   EXPECT_EQ(upper_bound(j * 3 + 1), 34);
 }
 
+TEST(Dim, MinimaAndMaximaAbsorb) {
+  DimTable table;
+  const Dim s = table.model_symbol("S"), n = table.model_symbol("N");
+  EXPECT_EQ(max(s, min(s, 512)), s);
+  EXPECT_EQ(max(max(n, s), n), max(s, n));
+  EXPECT_EQ(min(max(n, s), s), s);
+  EXPECT_FALSE(proved_at_least(s, max(s, n)));
+}
+
 TEST(Dim, ExactDivision) {
   DimTable table;
   const Dim n = table.model_symbol("N");

@@ -524,7 +524,35 @@ Dim max(Dim a, Dim b) {
 int64_t lower_bound(Dim d) { return bounds(d, 0).low; }
 int64_t upper_bound(Dim d) { return bounds(d, 0).high; }
 
+namespace {
+
+// The atom, when d is exactly one min or max.
+const DimAtom *extreme(Dim d) {
+  if (!d.node() || d.node()->constant != 0 || d.node()->terms.size() != 1) return nullptr;
+  const DimTerm &t = d.node()->terms[0];
+  if (t.coefficient != 1 || t.atoms.size() != 1) return nullptr;
+  return t.atoms[0]->kind == AtomKind::kMin || t.atoms[0]->kind == AtomKind::kMax ? t.atoms[0] : nullptr;
+}
+
+// a >= b by the lattice alone: x >= min(x, y), max(x, y) >= x.
+bool above(Dim a, Dim b, int depth) {
+  if (a == b) return true;
+  if (depth > 6) return false;
+  if (const DimAtom *y = extreme(b)) {
+    const bool first = above(a, y->a, depth + 1);
+    if (y->kind == AtomKind::kMin ? first || above(a, y->b, depth + 1) : first && above(a, y->b, depth + 1)) return true;
+  }
+  if (const DimAtom *x = extreme(a)) {
+    const bool first = above(x->a, b, depth + 1);
+    if (x->kind == AtomKind::kMax ? first || above(x->b, b, depth + 1) : first && above(x->b, b, depth + 1)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool proved_at_least(Dim a, Dim b) {
+  if (above(a, b, 0)) return true;
   const Dim difference = a - b;
   if (lower_bound(difference) >= 0) return true;
   return difference.node() && lower_bound(minimized(difference)) >= 0;
