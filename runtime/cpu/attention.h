@@ -176,7 +176,10 @@ static OPTC_KERNEL void attention_block(const OptcAttention &a, int64_t b, int64
       }
       store(most + q, greatest);
     }
-    attention_product(vp + j0 * value.row, 1, value.row, a.dv, scores, keys, columns, ot, j0 > 0);
+    // By 64 keys, so that their values and probabilities stay in L1 while the rows of the result take turns.
+    for (int64_t j = 0; j < keys; j += 64)
+      attention_product(vp + (j0 + j) * value.row, 1, value.row, a.dv, scores + j * kLd, optc_clamp(keys - j, 0, 64),
+                        columns, ot, j0 + j > 0);
   }
   float *op = out.p + b * out.batch + h * out.head + q0 * out.row;
   for (int64_t q = 0; q < n; ++q) {
