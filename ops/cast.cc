@@ -54,12 +54,21 @@ Status build_cast(BuildContext &c) {
   if (is_complex(from) || is_complex(to)) return c.unsupported("casts of complex numbers are not supported");
   const bool saturate = c.node().int_or("saturate", 1) != 0;
   const std::string_view mode = c.node().string_or("round_mode", "up");
-  if (to == ElementType::kFloat8E8M0 && mode != "up")
-    return c.unsupported("round_mode '" + std::string(mode) + "' is not supported");
-  // Below 8 bits ONNX's tests wrap what is out of range: by way of a wider integer, whose narrowing does.
-  const bool by_integer = is_float(from) && is_integer(to) && bit_width(to) < 8;
-  return c.pointwise({0}, 0, [&](NestBuilder &, std::vector<Expr> x) {
-    return cast(by_integer ? cast(x[0], ElementType::kInt32) : x[0], to, saturate);
+  return c.pointwise({0}, 0, [&](NestBuilder &, std::vector<Expr> v) {
+    Expr x = v[0];
+    // To a type of less than a byte, whole numbers keep their low bits.
+    if (is_integer(to) && bit_width(to) < 8 && is_float(x.type())) x = cast(x, ElementType::kInt32);
+    if (to == ElementType::kFloat8E8M0 && mode != "up" && is_float(x.type())) {
+      // The scalar cast rounds up to a power of two: cut the mantissa (after adding half of its range) before.
+      ScalarPool &pool = x.pool();
+      Expr bits(&pool, pool.bitcast(cast(x, ElementType::kFloat32).id(), ElementType::kUInt32));
+      const Expr nan = apply(ScalarOp::kIsNan, x), infinite = apply(ScalarOp::kIsInf, x);
+      Expr rounded = mode == "nearest" ? bits + static_cast<double>(0x400000) : bits;
+      rounded = apply(ScalarOp::kBitAnd, rounded, rounded.constant(4286578688.0));
+      bits = select(apply(ScalarOp::kOr, nan, infinite), bits, rounded);
+      x = Expr(&pool, pool.bitcast(bits.id(), ElementType::kFloat32));
+    }
+    return cast(x, to, saturate);
   });
 }
 
@@ -91,15 +100,10 @@ Status infer_bit_cast(InferContext &c) {
   return {};
 }
 Status build_bit_cast(BuildContext &c) {
-  const ElementType to = c.output_type(0).element;
-  if (to == c.input_type(0).element) {
-    c.alias(0, c.input(0));
-    return {};
-  }
-  NestBuilder nest(c, "BitCast");
-  const std::vector<Dim> index = nest.outer(c.output_shape(0));
-  const Expr x = nest.load_raw(c.input(0), index);
-  nest.store(c.output(0), index, {&x.pool(), x.pool().bitcast(x.id(), to)});
+  NestBuilder nest(c, c.node().op);
+  const std::vector<Dim> at = nest.outer(c.output_shape(0));
+  const Expr x = nest.load_raw(c.input(0), at);
+  nest.store(c.output(0), at, Expr(&x.pool(), x.pool().bitcast(x.id(), c.output_type(0).element)));
   nest.finish();
   return {};
 }
@@ -150,7 +154,7 @@ constexpr VersionStep kCastSteps[] = {{6, cast_names, nullptr}};
 constexpr VersionStep kDropoutSteps[] = {{12, dropout_ratio, dropout_attribute}};
 
 const OpDef kOps[] = {
-    {"BitCast", OpForm::kIndex, 26, infer_bit_cast, build_bit_cast},
+    {"BitCast", OpForm::kPointwise, 26, infer_bit_cast, build_bit_cast},
     {"Cast", OpForm::kPointwise, 28, infer_cast, build_cast, kCastSteps},
     {"CastLike", OpForm::kPointwise, 25, infer_cast_like, build_cast},
     {"Dropout", OpForm::kPointwise, 22, infer_dropout, build_dropout, kDropoutSteps},

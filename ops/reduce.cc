@@ -1,5 +1,6 @@
 // Reductions over axes, ArgMax, ArgMin, CumSum, CumProd.
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/pointwise.h"
@@ -13,11 +14,12 @@ namespace {
 enum class Reduction : uint8_t { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
 
 // Which dimensions are reduced; nullopt when the axes are known only at run time.
-std::optional<std::vector<bool>> reduced_axes(const Node &node, const std::vector<Dim> *given, bool has_axes,
+std::optional<std::vector<bool>> reduced_axes(const Node &node, const std::vector<Dim> *given, bool has_axes, bool none,
                                               int64_t rank, std::string &error) {
   std::vector<bool> reduced(static_cast<size_t>(rank), false);
   if (has_axes) {
-    const auto axes = static_ints(given);
+    auto axes = static_ints(given);
+    if (!axes && none) axes.emplace();
     if (!axes) return std::nullopt;
     for (int64_t axis : *axes) {
       if (axis < -rank || axis >= rank) {
@@ -66,18 +68,18 @@ Status infer_reduce(InferContext &c) {
   const int64_t rank = c.rank(0);
   const bool keep = c.node().int_or("keepdims", 1) != 0;
   std::string error;
-  const auto reduced = reduced_axes(c.node(), c.elements(1), c.has_input(1), rank, error);
+  const auto reduced = reduced_axes(c.node(), c.elements(1), c.has_input(1),
+                                    c.has_input(1) && c.has_shape(1) && element_count(c.shape(1)).is(0), rank, error);
   if (!error.empty()) return c.invalid(error);
   Shape shape;
   if (!reduced) {
+    int64_t out_rank = rank;
     if (!keep) {
       OPTC_ASSIGN(const int64_t count, input_length(c, 1));
-      if (count != rank)
-        return c.unsupported("axes that only the run decides need keepdims = 1", "make the axes constant");
-      c.set_tensor(0, c.element(0), {});
-      return {};
+      out_rank = count == 0 ? (c.node().int_or("noop_with_empty_axes", 0) ? rank : 0) : rank - count;
+      if (out_rank < 0) return c.invalid("there are more axes than dimensions");
     }
-    for (int64_t k = 0; k < rank; ++k) shape.push_back(c.run_time_size(0, static_cast<size_t>(k)));
+    for (int64_t k = 0; k < out_rank; ++k) shape.push_back(c.run_time_size(0, static_cast<size_t>(k)));
     c.set_tensor(0, c.element(0), std::move(shape));
     return {};
   }
@@ -145,42 +147,61 @@ Expr start_of(NestBuilder &nest, Reduction kind, ElementType storage, ElementTyp
   return nest.constant(type, kind == Reduction::kMax ? low : high);
 }
 
-// The axes are a run-time input: dimension d of the output has length 1 where it is reduced, and its own length where
-// it is not.
+// The axes are a run-time input. Which input dimension each output dimension is goes to a small vector (-1: a reduced
+// one of length 1), the lengths to the symbols of the output's dims.
+BufferId emit_run_time_axes(BuildContext &c) {
+  const Shape shape = c.shape(0), out = c.output_shape(0), axes = c.shape(1);
+  const bool keep = c.node().int_or("keepdims", 1) != 0;
+  const auto number = [](size_t i) { return Dim(static_cast<int64_t>(i)); };
+  const BufferId sizes = c.temporary("sizes", ElementType::kInt64, {number(out.size())});
+  const BufferId from = c.temporary("axes_left", ElementType::kInt64, {number(out.size())});
+  NestBuilder nest(c, "which axes are reduced");
+  std::vector<Expr> reduced;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const Dim k = nest.stage_loop("k", axes.empty() ? Dim(1) : axes[0]);
+    const Expr axis = nest.load(c.input(1), axes.empty() ? std::vector<Dim>{} : std::vector<Dim>{k});
+    const double positive = static_cast<double>(d), negative = positive - static_cast<double>(shape.size());
+    reduced.push_back(nest.reduce(Combine::kOr, apply(ScalarOp::kOr, equal(axis, axis.constant(positive)),
+                                                      equal(axis, axis.constant(negative)))));
+    if (!c.node().int_or("noop_with_empty_axes", 0) && !axes.empty())
+      reduced.back() = apply(ScalarOp::kOr, reduced.back(), equal(nest.index(axes[0]), nest.index(0)));
+  }
+  Expr position = nest.index(0);  // of a dimension that is left, among those
+  std::vector<Expr> size(out.size(), nest.index(1)), axis(out.size(), nest.index(-1));
+  for (size_t d = 0; d < shape.size(); ++d) {
+    for (size_t p = keep ? d : 0; p < (keep ? d + 1 : std::min(d + 1, out.size())); ++p) {
+      Expr here = apply(ScalarOp::kNot, reduced[d]);
+      if (!keep) here = both(here, equal(position, nest.index(number(p))));
+      size[p] = select(here, nest.index(shape[d]), size[p]);
+      axis[p] = select(here, nest.index(number(d)), axis[p]);
+    }
+    position = select(reduced[d], position, position + 1);
+  }
+  for (size_t p = 0; p < out.size(); ++p) {
+    nest.store(sizes, {number(p)}, size[p]);
+    nest.store(from, {number(p)}, axis[p]);
+  }
+  nest.finish();
+  c.library("value_sizes", {BufferId(), sizes}, {}, {}, output_symbols(c, 0));
+  return from;
+}
+
 template <Reduction kind>
 Status build_run_time_axes(BuildContext &c) {
   const Shape shape = c.shape(0), out = c.output_shape(0);
-  const size_t rank = shape.size();
-  if (!out.empty()) {
-    const Shape axes = c.shape(1);
-    const BufferId sizes = c.temporary("sizes", ElementType::kInt64, {Dim(static_cast<int64_t>(rank))});
-    NestBuilder nest(c, "which axes are reduced");
-    for (size_t d = 0; d < rank; ++d) {
-      const Dim k = nest.stage_loop("k", axes.empty() ? Dim(1) : axes[0]);
-      const Expr axis = nest.load(c.input(1), axes.empty() ? std::vector<Dim>{} : std::vector<Dim>{k});
-      const Expr hit =
-          apply(ScalarOp::kOr, apply(ScalarOp::kEq, axis, axis.constant(static_cast<double>(d))),
-                apply(ScalarOp::kEq, axis, axis.constant(static_cast<double>(d) - static_cast<double>(rank))));
-      Expr reduced = nest.reduce(Combine::kOr, hit);
-      if (!c.node().int_or("noop_with_empty_axes", 0) && !axes.empty())
-        reduced = apply(ScalarOp::kOr, reduced,
-                        apply(ScalarOp::kEq, nest.index(axes[0]), nest.constant(ElementType::kInt64, 0)));
-      nest.store(sizes, {Dim(static_cast<int64_t>(d))},
-                 select(reduced, nest.constant(ElementType::kInt64, 1), nest.index(shape[d])));
-      nest.end_stage();
-    }
-    nest.finish();
-    c.library("value_sizes", {BufferId(), sizes}, {}, {}, output_symbols(c, 0));
-  }
+  BufferId from;
+  if (!out.empty()) from = emit_run_time_axes(c);
   NestBuilder nest(c, c.node().op);
   const std::vector<Dim> o = nest.outer(out);
+  // Input index i belongs to output index o when they agree in each dimension that is left.
   auto inside = [&](const std::vector<Dim> &i) {
     Expr condition;
-    for (size_t d = 0; d < out.size(); ++d) {
-      const Expr same = equal(nest.index(i[d]), nest.index(o[d]));
-      const Expr whole = equal(nest.index(out[d]), nest.constant(ElementType::kInt64, 1));
-      condition = both(condition, apply(ScalarOp::kOr, whole, same));
-    }
+    for (size_t p = 0; p < out.size(); ++p)
+      for (size_t d = 0; d < shape.size(); ++d) {
+        const Expr other = apply(ScalarOp::kNe, nest.load(from, {Dim(static_cast<int64_t>(p))}),
+                                 nest.index(Dim(static_cast<int64_t>(d))));
+        condition = both(condition, apply(ScalarOp::kOr, other, equal(nest.index(i[d]), nest.index(o[p]))));
+      }
     return condition;
   };
   std::vector<Dim> i = nest.stage_loops(shape);
@@ -210,7 +231,9 @@ template <Reduction kind>
 Status build_reduce(BuildContext &c) {
   const Shape shape = c.shape(0);
   std::string error;
-  const auto reduced = reduced_axes(c.node(), c.elements(1), c.has_input(1), static_cast<int64_t>(shape.size()), error);
+  const auto reduced =
+      reduced_axes(c.node(), c.elements(1), c.has_input(1), c.has_input(1) && element_count(c.shape(1)).is(0),
+                   static_cast<int64_t>(shape.size()), error);
   if (!reduced) return build_run_time_axes<kind>(c);
   const bool keep = c.node().int_or("keepdims", 1) != 0;
   const BufferId x = c.input(0);

@@ -140,6 +140,7 @@ Status InferContext::require_shape(size_t i) {
 void InferContext::set(size_t output, Type type) {
   const ValueId v = node().output(output);
   if (!v.valid()) return;
+  if (type.is_tensor() && type.element == ElementType::kUndefined) return;  // the operand has no type yet
   graph_.set_type(v, std::move(type));
 }
 
