@@ -21,8 +21,13 @@ std::optional<Heads> heads_of(const Shape &shape, int64_t heads) {
   if (shape.size() == 4) return Heads{shape[0], shape[1], shape[2], shape[3], false};
   if (shape.size() != 3 || heads <= 0) return std::nullopt;
   const auto width = exact_div(shape[2], heads);
-  if (!width) return std::nullopt;
-  return Heads{shape[0], heads, shape[1], *width, true};
+  if (!width && shape[2].is_constant()) return std::nullopt;
+  return Heads{shape[0], heads, shape[1], width ? *width : floor_div(shape[2], heads), true};
+}
+// A division that could not be proved exact is checked at run time.
+void constrain_width(InferContext &c, size_t input, const Heads &heads) {
+  if (heads.packed && heads.width * heads.heads != c.shape(input)[2])
+    c.constrain(c.shape(input)[2], heads.width * heads.heads);
 }
 
 struct Operands {
@@ -41,6 +46,13 @@ std::optional<Operands> operands(const Node &node, const Shape &q, const Shape &
   return o;
 }
 
+// Query heads a key head.
+Dim repeats_of(const Operands &o) {
+  if (o.k.heads.is(0)) return 0;
+  const auto exact = exact_div(o.q.heads, o.k.heads);
+  return exact ? *exact : floor_div(o.q.heads, o.k.heads);
+}
+
 Status infer_attention(InferContext &c) {
   for (size_t i = 0; i < 3; ++i) OPTC_TRY(c.require_shape(i));
   if (c.has_input(kPastKey) != c.has_input(kPastValue)) return c.invalid("past_key and past_value go together");
@@ -53,8 +65,13 @@ Status infer_attention(InferContext &c) {
   OPTC_ASSIGN([[maybe_unused]] Dim batch, c.same(o->q.batch, o->k.batch, "the batch of Q and K"));
   OPTC_ASSIGN([[maybe_unused]] Dim width, c.same(o->q.width, o->k.width, "the head sizes of Q and K"));
   OPTC_ASSIGN([[maybe_unused]] Dim length, c.same(o->k.length, o->v.length, "the lengths of K and V"));
-  if (!exact_div(o->q.heads, o->k.heads))
-    return c.invalid("the number of query heads is not a multiple of that of the key heads");
+  for (size_t i = 0; i < 3; ++i) constrain_width(c, i, i == 0 ? o->q : i == 1 ? o->k : o->v);
+  const Dim repeats = repeats_of(*o);
+  if (repeats * o->k.heads != o->q.heads) {
+    if (o->q.heads.is_constant() && o->k.heads.is_constant())
+      return c.invalid("the number of query heads is not a multiple of that of the key heads");
+    c.constrain(o->q.heads, repeats * o->k.heads);
+  }
   const ElementType type = c.element(0);
   if (o->q.packed) {
     c.set_tensor(0, type, {o->q.batch, o->q.length, o->q.heads * o->v.width});
@@ -99,7 +116,7 @@ Status build_attention(BuildContext &c) {
   if (has_past || c.has_output(2)) value_heads.packed = false;
 
   const ElementType type = compute_type(c.input_type(0).element);
-  const Dim repeats = *exact_div(o.q.heads, o.k.heads), total = o.total;
+  const Dim repeats = repeats_of(o), total = o.total;
   const bool causal = node.int_or("is_causal", 0) != 0;
   const float softcap = node.float_or("softcap", 0);
   const int64_t left = node.int_or("left_window_size", -1), right = node.int_or("right_window_size", -1);
@@ -227,8 +244,9 @@ Status build_attention(BuildContext &c) {
 
 Status infer_rotary(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
-  if (!heads_of(c.shape(0), c.node().int_or("num_heads", 0)))
-    return c.invalid("X must have rank 4, or rank 3 with num_heads that divides its last dimension");
+  const auto heads = heads_of(c.shape(0), c.node().int_or("num_heads", 0));
+  if (!heads) return c.invalid("X must have rank 4, or rank 3 with num_heads that divides its last dimension");
+  constrain_width(c, 0, *heads);
   for (size_t i = 1; i < 3; ++i) {
     OPTC_TRY(c.require_shape(i));
     if (c.rank(i) != (c.has_input(3) ? 2 : 3))

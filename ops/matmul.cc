@@ -130,23 +130,23 @@ Status gemm_without_broadcast(Graph &graph, NodeId node, Diagnostics &) {
 
 // A zero point or scale: a scalar, one element, or one a row (of a) or column (of b), perhaps with batch dimensions.
 Expr parameter(BuildContext &c, NestBuilder &nest, size_t input, bool rows, const LabelIndex &at) {
-  const Shape shape = c.shape(input);
-  std::vector<Dim> index(shape.size());
-  if (shape.size() == 1 && !shape[0].is(1)) {
-    index[0] = at.count(rows ? kRow : kColumn) ? at.at(rows ? kRow : kColumn) : Dim(0);
-  } else if (shape.size() > 1) {
-    size_t batch = 0;
-    while (at.count(static_cast<int>(batch))) ++batch;
-    for (size_t k = 0; k < shape.size(); ++k) {
-      if (shape[k].is(1)) continue;
-      if (k + 2 < shape.size()) {
-        index[k] = at.at(static_cast<int>(batch - (shape.size() - 2) + k));
-      } else {
-        index[k] = at.at(k + 2 == shape.size() ? kRow : kColumn);
-      }
+  const Shape shape = c.shape(input), out = c.output_shape(0);
+  if (shape.empty()) return c.operand(nest, input, {}, {});
+  size_t batch = 0;
+  while (at.count(static_cast<int>(batch))) ++batch;
+  std::vector<Dim> index;
+  for (size_t k = 0; k < shape.size(); ++k) {
+    const size_t behind = shape.size() - 1 - k;  // dimensions behind this one
+    int label = behind == 0 ? kColumn : kRow;
+    if (shape.size() == 1 && rows) label = kRow;
+    if (shape.size() > 1 && behind >= 2) label = static_cast<int>(batch - (behind - 1));
+    auto counter = at.find(label);
+    if (counter == at.end()) {
+      index.push_back(0);
+      continue;
     }
-  } else if (shape.empty()) {
-    return c.operand(nest, input, {}, {});
+    const size_t position = label == kColumn ? out.size() - 1 : label == kRow ? batch : static_cast<size_t>(label);
+    index.push_back(broadcast_index({counter->second}, {shape[k]}, {out[position]})[0]);
   }
   return nest.load(c.input(input), index);
 }

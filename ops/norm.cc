@@ -195,13 +195,17 @@ Status infer_group_norm(InferContext &c) {
   OPTC_TRY(infer_channel_norm(c));
   const int64_t groups = c.node().int_or("num_groups", 0);
   if (groups <= 0) return c.invalid("attribute 'num_groups' must be positive");
-  if (!exact_div(c.shape(0)[1], groups)) return c.invalid("the number of channels is not a multiple of num_groups");
+  const Dim channels = c.shape(0)[1], per_group = floor_div(channels, groups);
+  if (per_group * Dim(groups) != channels) {
+    if (channels.is_constant()) return c.invalid("the number of channels is not a multiple of num_groups");
+    c.constrain(channels, per_group * Dim(groups));
+  }
   return {};
 }
 Status build_group_norm(BuildContext &c) {
   const Shape shape = c.shape(0);
   const int64_t groups = c.node().int_or("num_groups", 1);
-  const Dim per_group = *exact_div(shape[1], groups);
+  const Dim per_group = floor_div(shape[1], groups);
   Shape view = shape;  // [N, G, C / G, ...]
   view[1] = per_group;
   view.insert(view.begin() + 1, Dim(groups));

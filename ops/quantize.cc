@@ -22,8 +22,8 @@ Expr quantize_rounded(Expr rounded, Expr zero_point, ElementType to, bool satura
 namespace {
 
 // Where the scale (or zero point) of an element lies: one for all, one an index of the axis, or one a block along the
-// axis.
-Expr of_element(BuildContext &c, NestBuilder &nest, size_t input, const std::vector<Dim> &at) {
+// axis. A vector of a length that is not known may be of either of the first two kinds.
+Expr of_element(BuildContext &c, NestBuilder &nest, size_t input, const std::vector<Dim> &at, const Shape &x) {
   const Shape shape = c.shape(input);
   const int64_t rank = static_cast<int64_t>(at.size());
   int64_t axis = c.node().int_or("axis", 1);
@@ -32,14 +32,15 @@ Expr of_element(BuildContext &c, NestBuilder &nest, size_t input, const std::vec
     if (c.constant(input)) return c.operand(nest, input, at, Shape());
     return nest.load(c.input(input), std::vector<Dim>(shape.size()));
   }
-  if (shape.size() == 1 && at.size() != 1) return nest.load(c.input(input), {at[static_cast<size_t>(axis)]});
   const int64_t block = c.node().int_or("block_size", 0);
-  if (block > 0) {
+  if (block > 0 && shape.size() == at.size()) {
     std::vector<Dim> index = at;
     index[static_cast<size_t>(axis)] = floor_div(index[static_cast<size_t>(axis)], block);
     return nest.load(c.input(input), index);
   }
-  return nest.load(c.input(input), {at[static_cast<size_t>(axis)]});
+  if (axis >= rank) return nest.load(c.input(input), {0});  // the axis of a whole tensor's scale says nothing
+  const size_t k = static_cast<size_t>(axis);
+  return nest.load(c.input(input), broadcast_index({at[k]}, shape, {x[k]}));
 }
 
 Status check_parameters(InferContext &c) {
@@ -47,7 +48,13 @@ Status check_parameters(InferContext &c) {
   const Shape &x = c.shape(0), &scale = c.shape(1);
   const int64_t block = c.node().int_or("block_size", 0);
   if (scale.empty() || (scale.size() == 1 && scale[0].is(1) && block == 0)) return {};
-  OPTC_ASSIGN(const int64_t axis, c.axis(c.node().int_or("axis", 1), c.rank(0)));
+  const bool may_be_whole = scale.size() == 1 && block == 0 && lower_bound(scale[0]) <= 1;
+  const int64_t given = c.node().int_or("axis", 1);
+  if (may_be_whole && (given >= c.rank(0) || given < -c.rank(0))) {
+    c.constrain(scale[0], 1);
+    return {};
+  }
+  OPTC_ASSIGN(const int64_t axis, c.axis(given, c.rank(0)));
   const size_t a = static_cast<size_t>(axis);
   if (block > 0) {
     if (scale.size() != x.size()) return c.invalid("the scale of blocks must have the rank of the input");
@@ -58,6 +65,10 @@ Status check_parameters(InferContext &c) {
     return {};
   }
   if (scale.size() != 1) return c.invalid("the scale must be a scalar or a vector, or block_size be given");
+  if (may_be_whole) {
+    if (scale[0] != x[a]) c.constrain(x[a], scale[0], true);
+    return {};
+  }
   OPTC_ASSIGN([[maybe_unused]] Dim d, c.same(scale[0], x[a], "the length of the scale and of the axis"));
   return {};
 }
@@ -83,11 +94,11 @@ Status build_quantize(BuildContext &c) {
   if (precision == ElementType::kFloat8E8M0) precision = ElementType::kFloat32;
   NestBuilder nest(c, c.node().op);
   const std::vector<Dim> at = nest.outer(shape);
-  const Expr scale = cast(of_element(c, nest, 1, at), compute_type(precision));
+  const Expr scale = cast(of_element(c, nest, 1, at, shape), compute_type(precision));
   Expr y = cast(nest.load(c.input(0), at), scale.type()) / scale;
   y = cast(cast(y, precision), compute_type(precision));
   if (is_integer(to)) y = apply(ScalarOp::kRound, y);
-  const Expr zero_point = c.has_input(2) && is_integer(to) ? of_element(c, nest, 2, at) : Expr();
+  const Expr zero_point = c.has_input(2) && is_integer(to) ? of_element(c, nest, 2, at, shape) : Expr();
   nest.store(c.output(0), at, quantize_rounded(y, zero_point, to, saturate));
   nest.finish();
   return {};
@@ -101,10 +112,11 @@ Status infer_dequantize(InferContext &c) {
 }
 Status build_dequantize(BuildContext &c) {
   NestBuilder nest(c, c.node().op);
-  const std::vector<Dim> at = nest.outer(c.output_shape(0));
+  const Shape shape = c.output_shape(0);
+  const std::vector<Dim> at = nest.outer(shape);
   Expr x = nest.load(c.input(0), at);
-  if (c.has_input(2)) x = x - of_element(c, nest, 2, at);
-  const Expr scale = of_element(c, nest, 1, at);
+  if (c.has_input(2)) x = x - of_element(c, nest, 2, at, shape);
+  const Expr scale = of_element(c, nest, 1, at, shape);
   nest.store(c.output(0), at, cast(x, scale.type()) * scale);
   nest.finish();
   return {};
