@@ -55,9 +55,12 @@ Result<Program> lower_model(const Graph &graph, const CompileOptions &options, L
   LoweringReport report;
   OPTC_ASSIGN(Program program, lower(graph, lowering, report, diagnostics));
   std::string facts = fmt::format("{} kernels (from {})", program.order.size(), report.kernels_before);
-  if (program.arena_bytes.is_constant())
+  // kDimOverflow: placed when the dims are known.
+  if (program.arena_bytes.is_constant() && program.arena_bytes.value() < kDimOverflow)
     facts += fmt::format(", arena {} (bound {})", format_bytes(program.arena_bytes.value()),
                          format_bytes(program.lower_bound_bytes.value()));
+  else
+    facts += ", arena by the dims";
   step.end(facts);
   return program;
 }

@@ -55,7 +55,9 @@ std::string count_text(double count) {
 
 // Sizes at which symbolic costs are shown: the least value of each symbol that its bounds allow, at least 1.
 std::optional<int64_t> at_least_sizes(Dim d) {
-  return evaluate(d, [](const DimSymbol &s) -> std::optional<int64_t> { return std::max<int64_t>(s.min, s.multiple); });
+  const auto value =
+      evaluate(d, [](const DimSymbol &s) -> std::optional<int64_t> { return std::max<int64_t>(s.min, s.multiple); });
+  return value && *value < kDimOverflow ? value : std::nullopt;
 }
 
 std::string dim_cell(Dim d, bool bytes) {
