@@ -89,7 +89,10 @@ OPTC_INLINE void lanes4(int64_t begin, int64_t end, const Body &body) {
 }
 
 struct SumLanes {
-  vf s[4] = {};
+  vf s[4];
+  OPTC_MEMBER SumLanes() {
+    OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = vf{};
+  }
   template <int S>
   OPTC_MEMBER void add(vf v, Full<S>) {
     s[S] = s[S] + v;
@@ -98,7 +101,10 @@ struct SumLanes {
   OPTC_MEMBER float total(float initial = 0.0f) const { return initial + reduce_sum((s[0] + s[1]) + (s[2] + s[3])); }
 };
 struct ProductLanes {
-  vf s[4] = {splat(1.0f), splat(1.0f), splat(1.0f), splat(1.0f)};
+  vf s[4];
+  OPTC_MEMBER ProductLanes() {
+    OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(1.0f);
+  }
   template <int S>
   OPTC_MEMBER void add(vf v, Full<S>) {
     s[S] = s[S] * v;
@@ -107,7 +113,10 @@ struct ProductLanes {
   OPTC_MEMBER float total(float initial = 1.0f) const { return initial * reduce_mul((s[0] * s[1]) * (s[2] * s[3])); }
 };
 struct MaxLanes {
-  vf s[4] = {splat(-INFINITY), splat(-INFINITY), splat(-INFINITY), splat(-INFINITY)};
+  vf s[4];
+  OPTC_MEMBER MaxLanes() {
+    OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(-INFINITY);
+  }
   template <int S>
   OPTC_MEMBER void add(vf v, Full<S>) {
     s[S] = max(s[S], v);
@@ -118,7 +127,10 @@ struct MaxLanes {
   }
 };
 struct MinLanes {
-  vf s[4] = {splat(INFINITY), splat(INFINITY), splat(INFINITY), splat(INFINITY)};
+  vf s[4];
+  OPTC_MEMBER MinLanes() {
+    OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(INFINITY);
+  }
   template <int S>
   OPTC_MEMBER void add(vf v, Full<S>) {
     s[S] = min(s[S], v);
