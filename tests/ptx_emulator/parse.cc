@@ -89,8 +89,10 @@ class Parser {
     throw std::runtime_error("PTX line " + std::to_string(line_) + ": " + what);
   }
 
-  void body(const std::string &s) {
-    if (s.rfind(".reg", 0) == 0) return;
+  void body(std::string s) {
+    if (s.rfind(".reg", 0) == 0 || s.rfind("{ .reg", 0) == 0) return;
+    if (s.size() > 3 && s.compare(s.size() - 3, 3, "; }") == 0)
+      s.resize(s.size() - 2);  // the end of a block with a register of its own
     if (s.rfind(".local", 0) == 0) {
       size_t a = s.find('['), b = s.find(']');
       function_.local_bytes = static_cast<unsigned>(std::atoi(s.substr(a + 1, b - a - 1).c_str()));

@@ -1,0 +1,90 @@
+// gpu_bundle MODEL.onnx -o DIR [--target sm_90a]... [--f32 3xtf32|tf32|ieee] [--dim NAME=N]: the GPU half of a bundle
+// alone, for measurements and for tests on the emulated driver: DIR/cuda.cpp (tables and PTX), DIR/cuda.weights,
+// DIR/kernels.ptx.
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "emit/ptx/cuda_source.h"
+#include "emit/ptx/ptx.h"
+#include "importer/importer.h"
+#include "lowering/lower.h"
+#include "optimizer/optimize.h"
+
+int main(int argc, char **argv) {
+  std::string input, output;
+  optc::ImportOptions import;
+  optc::PtxOptions ptx_options;
+  bool print = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    const bool more = i + 1 < argc;
+    if (arg == "-o" && more) {
+      output = argv[++i];
+    } else if (arg == "--target" && more) {
+      ptx_options.targets.push_back(argv[++i]);
+    } else if (arg == "--f32" && more) {
+      ptx_options.f32 = argv[++i];
+    } else if (arg == "--print") {
+      print = true;
+    } else if (arg == "--dim" && more) {
+      const std::string pin = argv[++i];
+      const size_t equals = pin.find('=');
+      if (equals == std::string::npos) return 2;
+      const long long value = std::atoll(pin.c_str() + equals + 1);
+      import.dims.push_back({pin.substr(0, equals), value, value});
+    } else if (input.empty()) {
+      input = arg;
+    } else {
+      std::fprintf(stderr, "gpu_bundle: unexpected '%s'\n", arg.c_str());
+      return 2;
+    }
+  }
+  if (ptx_options.targets.empty()) ptx_options.targets = {"sm_80"};
+  optc::Diagnostics diagnostics;
+  auto finish = [&](int code) {
+    for (const auto &d : diagnostics.all()) std::fputs(optc::format(d).c_str(), stderr);
+    return code;
+  };
+  auto graph = optc::import_model(input, import, diagnostics);
+  if (!graph.ok()) return finish(optc::exit_code(graph.failure().kind));
+  optc::OptimizeReport optimized;
+  if (optc::Status s = optc::optimize(*graph, {}, optimized, diagnostics); !s.ok())
+    return finish(optc::exit_code(s.failure().kind));
+  optc::LoweringOptions lowering;
+  lowering.target = optc::LoweringOptions::Target::kGpu;
+  optc::LoweringReport lowered;
+  auto program = optc::lower(*graph, lowering, lowered, diagnostics);
+  if (!program.ok()) return finish(optc::exit_code(program.failure().kind));
+  if (print) std::fputs(optc::print(*program).c_str(), stdout);
+  std::unique_ptr<optc::PtxEmitter> emitter(optc_make_ptx_emitter());
+  auto ptx = emitter->emit(*program, ptx_options, diagnostics);
+  if (!ptx.ok()) return finish(optc::exit_code(ptx.failure().kind));
+  for (const optc::PtxKernel &k : ptx->kernels) {
+    std::printf("%-48s %s", program->kernel(k.kernel).name.c_str(),
+                k.on_gpu ? k.form.c_str() : ("CPU: " + k.reason).c_str());
+    for (const optc::PtxLaunch &l : k.launches)
+      std::printf("  [%s %s %s] x %u %s", l.grid[0].str().c_str(), l.grid[1].str().c_str(), l.grid[2].str().c_str(),
+                  l.threads, l.function == program->kernel(k.kernel).name ? "" : l.function.c_str());
+    std::printf("\n");
+  }
+  auto source = optc::print_cuda(*program, *ptx, "model", diagnostics);
+  if (!source.ok()) return finish(optc::exit_code(source.failure().kind));
+  if (!output.empty()) {
+    mkdir(output.c_str(), 0777);
+    std::ofstream(output + "/cuda.cpp") << source->source;
+    std::ofstream(output + "/kernels.ptx") << ptx->modules[0].text;
+    std::ofstream weights(output + "/cuda.weights", std::ios::binary);
+    optc::each_cuda_weight(*program, *source, [&](const void *data, uint64_t n) {
+      weights.write(static_cast<const char *>(data), static_cast<std::streamsize>(n));
+    });
+  }
+  std::printf("%zu launches, %llu bytes of weights\n", source->launches,
+              static_cast<unsigned long long>(source->weights_bytes));
+  return finish(0);
+}

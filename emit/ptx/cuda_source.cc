@@ -1,0 +1,289 @@
+#include "emit/ptx/cuda_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+namespace optc {
+
+namespace {
+
+std::string quoted(const std::string &text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c < ' ' ? '_' : c;
+  }
+  return out + "\"";
+}
+
+class Printer {
+ public:
+  Printer(const Program &program, const PtxOutput &ptx, const std::string &name)
+      : program_(program), ptx_(ptx), name_(name) {
+    for (size_t i = 0; i < program.sources.size(); ++i) symbols_[program.sources[i].symbol] = i;
+  }
+
+  CudaSource print() {
+    number_buffers();
+    const std::string launches = print_launches(), buffers = print_buffers(), values = print_values(),
+                      checks = print_checks();
+    std::string out = fmt::format(
+        "// {0} on GPUs: buffers, launches in order, and the kernels' PTX.\n#include "
+        "\"runtime/cuda/session.h\"\n\nnamespace {0}_code {{\n\n"
+        "namespace {{\n\nusing namespace optc::cuda;\n\n",
+        name_);
+    if (helpers_)
+      out +=
+          "int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }\n"
+          "int64_t floor_mod(int64_t a, int64_t b) { return a % b + (a % b < 0 ? b : 0); }\n";
+    if (extremes_)
+      out +=
+          "int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }\nint64_t most(int64_t a, int64_t b) { return "
+          "a > b ? a : b; }\n";
+    if (helpers_ || extremes_) out += "\n";
+    out += "// Sizes; `s` holds the values of the model's dims";
+    for (size_t i = 0; i < program_.sources.size(); ++i)
+      out += fmt::format("{} {}: {}", i ? "," : ":", i, program_.sources[i].symbol->name);
+    out += ".\n" + size_text_ + "\n";
+    out += "const SymbolTable kSymbols[] = {\n";
+    for (const SymbolSource &s : program_.sources)
+      out += fmt::format("    {{{}, {}, {}}},\n", quoted(s.symbol->name), s.input, s.axis);
+    if (program_.sources.empty()) out += "    {nullptr, 0, 0},\n";
+    out += "};\n\n" + buffers + "\n" + launches + "\n" + values + "\n" + checks + "\n" + print_images();
+    out += fmt::format(
+        "const ModelTable kModel = {{{}, kSymbols, {}, kBuffers, {}, kLaunches, {}, kInputs, {}, kOutputs, {}, "
+        "kChecks, {}, kImages, {}, "
+        "{}u}};\n\n}}  // namespace\n\nconst ModelTable &cuda_model();\nconst ModelTable &cuda_model() {{ return "
+        "kModel; }}\n\n}}  // namespace {}_code\n",
+        quoted(name_), program_.sources.size(), buffers_.size(), result_.launches, program_.inputs.size(),
+        program_.outputs.size(), program_.checks.size(), ptx_.modules.size(), result_.weights_bytes, name_);
+    result_.source = std::move(out);
+    return std::move(result_);
+  }
+
+ private:
+  BufferId root(BufferId id, Dim *bytes) const {
+    Dim offset = 0;
+    while (program_.buffer(id).alias.valid()) {
+      offset += program_.buffer(id).alias_offset * Dim(bit_width(program_.buffer(id).element()) / 8);
+      id = program_.buffer(id).alias;
+    }
+    if (bytes) *bytes = offset;
+    return id;
+  }
+
+  void number(BufferId id) {
+    if (numbers_.emplace(id.index, buffers_.size()).second) buffers_.push_back(id);
+  }
+  void number_buffers() {
+    for (size_t k = 0; k < ptx_.kernels.size(); ++k)
+      for (const PtxLaunch &launch : ptx_.kernels[k].launches)
+        for (const PtxArgument &a : launch.arguments) {
+          if (a.kind != PtxArgument::Kind::kBuffer) continue;
+          number(a.buffer);
+          const auto it = lives_.emplace(a.buffer.index, std::make_pair(k, k)).first;
+          it->second.second = k;
+        }
+    for (BufferId id : program_.outputs) {
+      number(root(id, nullptr));
+      lives_.emplace(root(id, nullptr).index, std::make_pair(size_t{0}, size_t{0})).first->second.second =
+          program_.order.size();
+    }
+  }
+
+  // The text of a dim over the symbols' values `s`.
+  std::string text(Dim d) {
+    if (d.is_constant()) return std::to_string(d.value());
+    std::string out;
+    for (const DimTerm &term : d.node()->terms) {
+      std::string product;
+      for (const DimAtom *a : term.atoms) product += (product.empty() ? "" : " * ") + atom(*a);
+      if (term.coefficient != 1) product = std::to_string(term.coefficient) + " * " + product;
+      out += (out.empty() ? "" : " + ") + product;
+    }
+    if (d.node()->constant != 0) out += " + " + std::to_string(d.node()->constant);
+    return out;
+  }
+  std::string atom(const DimAtom &a) {
+    const std::string x = a.kind == AtomKind::kSymbol ? "" : text(a.a),
+                      y = a.kind == AtomKind::kSymbol ? "" : text(a.b);
+    switch (a.kind) {
+      case AtomKind::kSymbol: {
+        auto it = symbols_.find(a.symbol);
+        return it == symbols_.end() ? "0 /* " + a.symbol->name + " */" : fmt::format("s[{}]", it->second);
+      }
+      case AtomKind::kFloorDiv:
+        if (lower_bound(a.a) >= 0) return fmt::format("(({}) / ({}))", x, y);
+        helpers_ = true;
+        return fmt::format("floor_div({}, {})", x, y);
+      case AtomKind::kMod:
+        if (lower_bound(a.a) >= 0) return fmt::format("(({}) % ({}))", x, y);
+        helpers_ = true;
+        return fmt::format("floor_mod({}, {})", x, y);
+      case AtomKind::kMin:
+        extremes_ = true;
+        return fmt::format("least({}, {})", x, y);
+      case AtomKind::kMax:
+        extremes_ = true;
+        return fmt::format("most({}, {})", x, y);
+    }
+    return "0";
+  }
+  // The name of a function that gives the dim.
+  std::string size(Dim d) {
+    const std::string body = text(d);
+    auto it = sizes_.find(body);
+    if (it == sizes_.end()) {
+      const bool constant = d.is_constant();
+      const std::string name = constant ? fmt::format("size_{}{}", d.value() < 0 ? "minus_" : "", std::abs(d.value()))
+                                        : fmt::format("size_of_dims_{}", sizes_.size());
+      it = sizes_.emplace(body, name).first;
+      size_text_ += fmt::format("int64_t {}(const int64_t *{}) {{ return {}; }}\n", name, constant ? "" : "s", body);
+    }
+    return it->second;
+  }
+
+  std::string print_launches() {
+    std::string arguments, table;
+    for (const PtxKernel &kernel : ptx_.kernels) {
+      const Kernel &k = program_.kernel(kernel.kernel);
+      for (const PtxLaunch &launch : kernel.launches) {
+        const size_t index = result_.launches++;
+        std::string list;
+        for (const PtxArgument &a : launch.arguments)
+          list += fmt::format("{}{{{}, {}}}", list.empty() ? "" : ", ", a.kind == PtxArgument::Kind::kSymbol,
+                              a.kind == PtxArgument::Kind::kSymbol ? symbols_[a.symbol] : numbers_[a.buffer.index]);
+        arguments += fmt::format("const ArgumentTable kArguments{}[] = {{{}}};\n", index, list);
+        table += fmt::format("    // {}: {}\n    {{{}, {{{}, {}, {}}}, {}, {}, kArguments{}, {}}},\n",
+                             k.note.empty() ? k.name : one_line(k.note), kernel.form, quoted(launch.function),
+                             size(launch.grid[0]), size(launch.grid[1]), size(launch.grid[2]), launch.threads,
+                             launch.shared_bytes, index, launch.arguments.size());
+      }
+    }
+    if (table.empty()) table = "    {nullptr, {nullptr, nullptr, nullptr}, 0, 0, nullptr, 0},\n";
+    return arguments + "\nconst LaunchTable kLaunches[] = {\n" + table + "};\n";
+  }
+  static std::string one_line(std::string text) {
+    for (char &c : text)
+      if (c < ' ' || c == '\\') c = ' ';
+    return text;
+  }
+
+  std::string print_buffers() {
+    std::string table;
+    std::map<const void *, uint64_t> known;
+    for (BufferId id : buffers_) {
+      const Buffer &b = program_.buffer(id);
+      const Dim bytes = storage_count(b) * Dim(std::max(8, bit_width(b.element())) / 8);
+      std::string region = "kArena", offset = "nullptr";
+      size_t index = 0, first = lives_[id.index].first, last = lives_[id.index].second;
+      uint64_t weights_offset = 0;
+      if (b.kind == BufferKind::kInput) {
+        region = "kInput";
+        index = static_cast<size_t>(std::find(program_.inputs.begin(), program_.inputs.end(), id) -
+                                    program_.inputs.begin());
+      } else if (b.kind == BufferKind::kOutput) {
+        region = "kOutput";
+        index = static_cast<size_t>(std::find(program_.outputs.begin(), program_.outputs.end(), id) -
+                                    program_.outputs.begin());
+      } else if (b.kind == BufferKind::kConstant) {
+        region = "kWeights";
+        auto it = known.find(b.constant.data());
+        if (it == known.end()) {
+          it = known.emplace(b.constant.data(), result_.weights_bytes).first;
+          result_.constants.emplace_back(id, result_.weights_bytes);
+          result_.weights_bytes = (result_.weights_bytes + b.constant.size() + 255) / 256 * 256;
+        }
+        weights_offset = it->second;
+      } else {
+        for (const Placement &p : program_.placements)
+          if (p.buffer == id && p.offset.is_constant() && p.bytes.is_constant()) offset = size(p.offset);
+      }
+      table += fmt::format("    {{{}, Region::{}, {}, {}u, {}, {}, {}, {}}},\n", quoted(b.name), region, index,
+                           weights_offset, size(bytes), offset, first, last);
+    }
+    if (table.empty()) table = "    {nullptr, Region::kArena, 0, 0, nullptr, nullptr, 0, 0},\n";
+    return "const BufferTable kBuffers[] = {\n" + table + "};\n";
+  }
+
+  std::string value_table(const char *which, const std::vector<BufferId> &ids, const std::vector<std::string> &names) {
+    std::string dims, table;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const Buffer &b = program_.buffer(ids[i]);
+      std::string list;
+      for (Dim d : b.shape()) list += (list.empty() ? "" : ", ") + size(d);
+      dims += fmt::format("const Size k{}Dims{}[] = {{{}}};\n", which, i, list.empty() ? "nullptr" : list);
+      Dim offset;
+      const BufferId base = root(ids[i], &offset);
+      const auto at = numbers_.find(base.index);
+      table += fmt::format("    {{{}, {}, {}, k{}Dims{}, {}, {}}},\n", quoted(i < names.size() ? names[i] : b.name),
+                           static_cast<int>(b.element()), b.shape().size(), which, i,
+                           at == numbers_.end() ? -1 : static_cast<int>(at->second), size(offset));
+    }
+    if (table.empty()) table = "    {nullptr, 0, 0, nullptr, -1, nullptr},\n";
+    return dims + fmt::format("const ValueTable k{}s[] = {{\n", which) + table + "};\n";
+  }
+  std::string print_values() {
+    return value_table("Input", program_.inputs, program_.input_names) + "\n" +
+           value_table("Output", program_.outputs, program_.output_names);
+  }
+
+  std::string print_checks() {
+    std::string table;
+    for (const DimCheck &c : program_.checks)
+      table += fmt::format("    {{{}, {}, {}}},\n", c.input, c.axis, size(c.expected));
+    if (table.empty()) table = "    {0, 0, nullptr},\n";
+    return "const CheckTable kChecks[] = {\n" + table + "};\n";
+  }
+
+  std::string print_images() {
+    std::string out, table;
+    for (size_t i = 0; i < ptx_.modules.size(); ++i) {
+      const PtxModule &m = ptx_.modules[i];
+      const bool specific = m.target.back() == 'a';
+      out += fmt::format("const char *const kImage{}[] = {{\n", i);
+      for (size_t at = 0; at < m.text.size();) {  // compilers limit the length of one literal
+        size_t end = std::min(m.text.size(), at + 12000);
+        if (end < m.text.size()) end = m.text.rfind('\n', end) + 1;
+        out += "    R\"ptx(" + m.text.substr(at, end - at) + ")ptx\",\n";
+        at = end;
+      }
+      out += "    nullptr};\n";
+      table += fmt::format("    {{{}, {}, kImage{}}},\n", std::atoi(m.target.c_str() + 3), specific, i);
+    }
+    return out + "const ImageTable kImages[] = {\n" + table + "};\n\n";
+  }
+
+  const Program &program_;
+  const PtxOutput &ptx_;
+  std::string name_;
+  CudaSource result_;
+  std::map<const DimSymbol *, size_t> symbols_;
+  std::unordered_map<uint32_t, size_t> numbers_;
+  std::unordered_map<uint32_t, std::pair<size_t, size_t>> lives_;
+  std::vector<BufferId> buffers_;
+  std::unordered_map<std::string, std::string> sizes_;
+  std::string size_text_;
+  bool helpers_ = false, extremes_ = false;
+};
+
+}  // namespace
+
+Result<CudaSource> print_cuda(const Program &program, const PtxOutput &ptx, const std::string &name,
+                              Diagnostics &diagnostics) {
+  Diagnostic problem;
+  problem.kind = ErrorKind::kUnsupported;
+  for (const PtxKernel &kernel : ptx.kernels)
+    if (!kernel.on_gpu)
+      problem.places.push_back("kernel '" + program.kernel(kernel.kernel).name + "': " + kernel.reason);
+  if (!problem.places.empty()) {
+    problem.message = std::to_string(problem.places.size()) + " kernels have no GPU form";
+    return diagnostics.add(std::move(problem));
+  }
+  return Printer(program, ptx, name).print();
+}
+
+}  // namespace optc

@@ -1,0 +1,50 @@
+#pragma once
+// The GPU half of a bundle as C++: tables for runtime/cuda/session.h, with the PTX inside. Sees no LLVM, so that it is part of the
+// compiler proper (library optc_cuda_source).
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emit/ptx/ptx.h"
+#include "ir/program/program.h"
+#include "support/diagnostics.h"
+#include "support/result.h"
+
+namespace optc {
+
+struct CudaSource {
+  std::string source;  // src/cuda.cpp: defines `const optc::cuda::ModelTable &NAME_code::cuda_model()`
+  std::vector<std::pair<BufferId, uint64_t>>
+      constants;  // what the weights for the GPU hold, with offsets (multiples of 256)
+  uint64_t weights_bytes = 0;
+  size_t launches = 0;
+};
+
+// Fails with kUnsupported, naming all of them, when a kernel has no GPU form: such a model runs on the CPU.
+Result<CudaSource> print_cuda(const Program &program, const PtxOutput &ptx, const std::string &name,
+                              Diagnostics &diagnostics);
+
+// The bytes of the GPU's weights: weights_bytes of them, given to `sink` in order.
+template <typename Sink>
+void each_cuda_weight(const Program &program, const CudaSource &source, const Sink &sink) {
+  static const char kZeros[256] = {};
+  uint64_t at = 0;
+  auto fill = [&](uint64_t to) {
+    while (at < to) {
+      const uint64_t n = to - at < sizeof kZeros ? to - at : sizeof kZeros;
+      sink(static_cast<const void *>(kZeros), n);
+      at += n;
+    }
+  };
+  for (const auto &[id, offset] : source.constants) {
+    fill(offset);
+    const Constant &c = program.buffer(id).constant;
+    sink(static_cast<const void *>(c.data()), static_cast<uint64_t>(c.size()));
+    at += c.size();
+  }
+  fill(source.weights_bytes);
+}
+
+}  // namespace optc

@@ -1,0 +1,82 @@
+#pragma once
+// What a bundle tells the CUDA runtime of its model: plain tables, printed by the compiler. Sizes that depend on the
+// model's dims are functions of the symbols' values.
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace optc {
+namespace cuda {
+
+using Size = int64_t (*)(const int64_t *symbols);
+
+struct SymbolTable {
+  const char *name;
+  int input, axis;  // where its value is read
+};
+
+enum class Region : uint8_t { kInput, kOutput, kWeights, kArena };
+
+struct BufferTable {
+  const char *name;
+  Region region;
+  int index;                // of the model's input or output
+  uint64_t weights_offset;  // kWeights
+  Size bytes;
+  Size offset;      // kArena: its place; null: placed at run time, by `first` and `last`
+  int first, last;  // kArena: the first and the last kernel that touch it
+};
+
+struct ArgumentTable {
+  bool symbol;  // else a buffer
+  int index;
+};
+
+struct LaunchTable {
+  const char *function;
+  Size grid[3];
+  unsigned threads, shared_bytes;
+  const ArgumentTable *arguments;
+  int argument_count;
+};
+
+struct ValueTable {
+  const char *name;
+  int32_t type, rank;
+  const Size *dims;
+  int buffer;        // kInput / kOutput root, or, for an output that is a view, the buffer that holds it
+  Size byte_offset;  // into that buffer
+};
+
+struct ImageTable {
+  int sm;                     // compute capability * 10
+  bool specific;              // sm_90a: for that capability alone; else for it and every later one
+  const char *const *pieces;  // PTX text, in pieces, null at the end
+};
+
+struct CheckTable {
+  int input, axis;
+  Size expected;
+};
+
+struct ModelTable {
+  const char *name;
+  const SymbolTable *symbols;
+  int symbol_count;
+  const BufferTable *buffers;
+  int buffer_count;
+  const LaunchTable *launches;
+  int launch_count;
+  const ValueTable *inputs;
+  int input_count;
+  const ValueTable *outputs;
+  int output_count;
+  const CheckTable *checks;
+  int check_count;
+  const ImageTable *images;
+  int image_count;
+  uint64_t weights_bytes;
+};
+
+}  // namespace cuda
+}  // namespace optc

@@ -1,0 +1,408 @@
+#pragma once
+// Runs a bundle's model on one GPU: weights uploaded once, one arena, the launches of the current dims captured in a
+// CUDA graph. One run at a time in a session; sessions are independent of one another.
+
+#include <string.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/driver.h"
+#include "runtime/cuda/model.h"
+#include "runtime/optc.h"
+
+namespace optc {
+namespace cuda {
+
+class Session {
+ public:
+  // `weights` are the model's weights for the GPU (ModelTable::weights_bytes), needed during the call only.
+  // On failure returns null, with a status and a text.
+  static std::unique_ptr<Session> create(const ModelTable &model, const void *weights, int device, optc_status *status,
+                                         std::string *error) {
+    std::unique_ptr<Session> session(new Session(model));
+    *status = session->open(weights, device);
+    if (*status != OPTC_OK) {
+      *error = session->error_;
+      return nullptr;
+    }
+    return session;
+  }
+
+  ~Session() {
+    if (!context_) return;
+    d_->context_push(context_);
+    if (stream_) d_->stream_wait(stream_);
+    if (graph_) d_->graph_exec_destroy(graph_);
+    if (arena_) d_->release(arena_);
+    if (weights_) d_->release(weights_);
+    if (module_) d_->module_unload(module_);
+    if (stream_) d_->stream_destroy(stream_);
+    Context old = nullptr;
+    d_->context_pop(&old);
+    d_->context_release(device_);
+  }
+  Session(const Session &) = delete;
+  Session &operator=(const Session &) = delete;
+
+  const std::string &error() const { return error_; }
+  size_t arena_bytes() const { return arena_bytes_; }
+
+  // Tensors lie on the host or, with device_type OPTC_CUDA, on this session's card. Returns when the outputs are there.
+  optc_status run(const optc_value *inputs, optc_value *outputs) {
+    Entered entered(*this);
+    if (entered.code) return fail(entered.code, "context");
+    if (optc_status status = read_dims(inputs)) return status;
+    if (optc_status status = set_outputs(outputs)) return status;
+    if (!graph_ || current_ != symbols_)
+      if (optc_status status = prepare()) return status;
+    for (int i = 0; i < model_.input_count; ++i) {
+      const optc_tensor &t = inputs[i].tensor;
+      const ValueTable &v = model_.inputs[i];
+      if (v.buffer < 0) continue;
+      const size_t bytes = static_cast<size_t>(model_.buffers[v.buffer].bytes(symbols_.data()));
+      if (bytes == 0) continue;
+      const Address to = address_[static_cast<size_t>(v.buffer)];
+      const Result code = t.device_type == OPTC_CUDA
+                              ? d_->on_device(to, reinterpret_cast<Address>(t.data), bytes, stream_)
+                              : d_->to_device(to, t.data, bytes, stream_);
+      if (code) return fail(code, "copy of an input");
+    }
+    if (const Result code = d_->graph_launch(graph_, stream_)) return fail(code, "launch");
+    for (int i = 0; i < model_.output_count; ++i) {
+      const ValueTable &v = model_.outputs[i];
+      optc_tensor &t = outputs[i].tensor;
+      if (t.needed_bytes == 0) continue;
+      const Address from =
+          address_[static_cast<size_t>(v.buffer)] + static_cast<Address>(v.byte_offset(symbols_.data()));
+      const Result code = t.device_type == OPTC_CUDA
+                              ? d_->on_device(reinterpret_cast<Address>(t.data), from, t.needed_bytes, stream_)
+                              : d_->to_host(t.data, from, t.needed_bytes, stream_);
+      if (code) return fail(code, "copy of an output");
+    }
+    if (const Result code = d_->stream_wait(stream_)) return fail(code, "run");
+    return OPTC_OK;
+  }
+
+  // Launches the captured graph `times` more times and waits: for measurements. After a run.
+  optc_status repeat(int times) {
+    Entered entered(*this);
+    if (!graph_) return OPTC_INVALID_ARGUMENT;
+    for (int i = 0; i < times; ++i)
+      if (const Result code = d_->graph_launch(graph_, stream_)) return fail(code, "launch");
+    if (const Result code = d_->stream_wait(stream_)) return fail(code, "run");
+    return OPTC_OK;
+  }
+
+  // Runs launch by launch instead of by the graph and gives the microseconds of each by host clock around a wait: for
+  // profiles. After a run.
+  template <typename Clock>
+  optc_status profile(std::vector<double> *microseconds, int times, const Clock &now) {
+    Entered entered(*this);
+    microseconds->clear();
+    for (int i = 0; i < model_.launch_count; ++i) {
+      d_->stream_wait(stream_);
+      const double start = now();
+      for (int j = 0; j < times; ++j)
+        if (optc_status status = launch(i)) return status;
+      if (const Result code = d_->stream_wait(stream_)) return fail(code, model_.launches[i].function);
+      microseconds->push_back((now() - start) / times);
+    }
+    return OPTC_OK;
+  }
+
+ private:
+  explicit Session(const ModelTable &model) : model_(model) {}
+
+  struct Entered {  // makes the context current for one call
+    explicit Entered(Session &s) : session(s), code(s.d_->context_push(s.context_)) {}
+    ~Entered() {
+      Context old = nullptr;
+      if (!code) session.d_->context_pop(&old);
+    }
+    Session &session;
+    Result code;
+  };
+
+  optc_status fail(Result code, const std::string &what) {
+    error_ = what + ": " + d_->describe(code);
+    return code == 2 ? OPTC_OUT_OF_MEMORY : OPTC_DEVICE;
+  }
+  optc_status refuse(const std::string &what) {
+    error_ = what;
+    return OPTC_INVALID_ARGUMENT;
+  }
+
+  optc_status open(const void *weights, int device) {
+    d_ = Driver::get(&error_);
+    if (!d_) return OPTC_DEVICE;
+    int count = 0;
+    d_->device_count(&count);
+    if (device < 0 || device >= count) {
+      error_ = "no GPU number " + std::to_string(device) + " (" + std::to_string(count) + " found)";
+      return OPTC_DEVICE;
+    }
+    if (const Result code = d_->device_get(&device_, device)) return fail(code, "device");
+    int major = 0, minor = 0;
+    d_->device_attribute(&major, kComputeCapabilityMajor, device_);
+    d_->device_attribute(&minor, kComputeCapabilityMinor, device_);
+    const ImageTable *best = nullptr;
+    const int sm = 10 * major + minor;
+    for (int i = 0; i < model_.image_count; ++i) {
+      const ImageTable &image = model_.images[i];
+      if (image.specific ? image.sm != sm : image.sm > sm) continue;
+      if (!best || image.sm > best->sm || (image.sm == best->sm && image.specific)) best = &image;
+    }
+    if (!best) {
+      error_ =
+          "the bundle has no kernels for compute capability " + std::to_string(major) + "." + std::to_string(minor);
+      return OPTC_DEVICE;
+    }
+    if (const Result code = d_->context_retain(&context_, device_)) return fail(code, "context");
+    Entered entered(*this);
+    if (entered.code) return fail(entered.code, "context");
+    std::string text;
+    for (const char *const *piece = best->pieces; *piece; ++piece) text += *piece;
+    char log[8192] = "";
+    int options[] = {kJitErrorLog, kJitErrorLogSize};
+    void *values[] = {log, reinterpret_cast<void *>(sizeof log)};
+    if (const Result code = d_->module_load(&module_, text.c_str(), 2, options, values)) {
+      const optc_status status = fail(code, "kernels");
+      if (log[0]) error_ += std::string("\n") + log;
+      return status;
+    }
+    for (int i = 0; i < model_.launch_count; ++i) {
+      const LaunchTable &l = model_.launches[i];
+      Function f = nullptr;
+      if (const Result code = d_->module_function(&f, module_, l.function)) return fail(code, l.function);
+      if (l.shared_bytes > 48 * 1024)
+        if (const Result code = d_->function_attribute(f, kMaxDynamicSharedBytes, static_cast<int>(l.shared_bytes)))
+          return fail(code, l.function);
+      functions_.push_back(f);
+    }
+    if (const Result code = d_->stream_create(&stream_, kStreamNonBlocking)) return fail(code, "stream");
+    if (model_.weights_bytes) {
+      if (const Result code = d_->allocate(&weights_, model_.weights_bytes))
+        return fail(code, "memory for the weights");
+      if (const Result code = d_->to_device(weights_, weights, model_.weights_bytes, stream_))
+        return fail(code, "copy of the weights");
+      if (const Result code = d_->stream_wait(stream_)) return fail(code, "copy of the weights");
+    }
+    symbols_.assign(static_cast<size_t>(model_.symbol_count) + 1, 0);
+    return OPTC_OK;
+  }
+
+  optc_status read_dims(const optc_value *inputs) {
+    for (int i = 0; i < model_.input_count; ++i) {
+      const optc_tensor &t = inputs[i].tensor;
+      const ValueTable &v = model_.inputs[i];
+      const std::string name = std::string("input '") + v.name + "'";
+      if (t.type != v.type)
+        return refuse(name + " has element type " + std::to_string(t.type) + ", expected " + std::to_string(v.type));
+      if (t.rank != v.rank)
+        return refuse(name + " has rank " + std::to_string(t.rank) + ", expected " + std::to_string(v.rank));
+    }
+    for (int i = 0; i < model_.symbol_count; ++i) {
+      const SymbolTable &s = model_.symbols[i];
+      symbols_[static_cast<size_t>(i)] = inputs[s.input].tensor.dims[s.axis];
+    }
+    for (int i = 0; i < model_.input_count; ++i) {
+      const optc_tensor &t = inputs[i].tensor;
+      bool empty = false;
+      for (int a = 0; a < t.rank; ++a) {
+        const int64_t want = model_.inputs[i].dims[a](symbols_.data());
+        empty = empty || want == 0;
+        if (t.dims[a] != want)
+          return refuse(std::string("input '") + model_.inputs[i].name + "' has dim " + std::to_string(t.dims[a]) +
+                        " at axis " + std::to_string(a) + ", expected " + std::to_string(want));
+      }
+      if (!t.data && !empty) return refuse(std::string("input '") + model_.inputs[i].name + "' has no data");
+    }
+    for (int i = 0; i < model_.check_count; ++i) {
+      const CheckTable &c = model_.checks[i];
+      const int64_t got = inputs[c.input].tensor.dims[c.axis], want = c.expected(symbols_.data());
+      if (got != want)
+        return refuse(std::string("input '") + model_.inputs[c.input].name + "' has dim " + std::to_string(got) +
+                      ", expected " + std::to_string(want));
+    }
+    return OPTC_OK;
+  }
+
+  static size_t element_bits(int32_t type) {  // of the types that kernels store: onnx.TensorProto.DataType
+    switch (type) {
+      case 1:
+      case 6:
+      case 12:
+        return 32;
+      case 4:
+      case 5:
+      case 10:
+      case 16:
+        return 16;
+      case 7:
+      case 11:
+      case 13:
+        return 64;
+      default:
+        return 8;
+    }
+  }
+
+  optc_status set_outputs(optc_value *outputs) {
+    optc_status status = OPTC_OK;
+    for (int i = 0; i < model_.output_count; ++i) {
+      const ValueTable &v = model_.outputs[i];
+      optc_tensor &t = outputs[i].tensor;
+      t.type = v.type;
+      t.rank = v.rank;
+      uint64_t count = 1;
+      for (int a = 0; a < v.rank; ++a) {
+        t.dims[a] = v.dims[a](symbols_.data());
+        count *= static_cast<uint64_t>(t.dims[a]);
+      }
+      t.needed_bytes = static_cast<size_t>(count * element_bits(v.type) / 8);
+      if (t.needed_bytes > t.capacity_bytes || (!t.data && t.needed_bytes)) {
+        error_ = std::string("output '") + v.name + "' needs " + std::to_string(t.needed_bytes) + " bytes";
+        status = OPTC_BUFFER_TOO_SMALL;
+      }
+    }
+    return status;
+  }
+
+  static uint64_t aligned(uint64_t v) { return (v + 255) / 256 * 256; }
+
+  // Places what the compiler did not place: largest first, at the lowest offset that is free during its life.
+  uint64_t place(std::vector<uint64_t> *offsets) {
+    const size_t n = static_cast<size_t>(model_.buffer_count);
+    std::vector<uint64_t> bytes(n, 0);
+    std::vector<size_t> order, done;
+    uint64_t end = 0;
+    offsets->assign(n, 0);
+    for (size_t i = 0; i < n; ++i) {
+      const BufferTable &b = model_.buffers[i];
+      bytes[i] = aligned(static_cast<uint64_t>(std::max<int64_t>(1, b.bytes(symbols_.data()))));
+      if (b.region != Region::kArena) continue;
+      if (b.offset) {
+        (*offsets)[i] = static_cast<uint64_t>(b.offset(symbols_.data()));
+        end = std::max(end, (*offsets)[i] + bytes[i]);
+      } else {
+        order.push_back(i);
+      }
+    }
+    const uint64_t floor = aligned(end);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes[a] > bytes[b]; });
+    for (size_t i : order) {
+      const BufferTable &b = model_.buffers[i];
+      std::vector<std::pair<uint64_t, uint64_t>> taken;
+      for (size_t j : done)
+        if (model_.buffers[j].first <= b.last && b.first <= model_.buffers[j].last)
+          taken.emplace_back((*offsets)[j], (*offsets)[j] + bytes[j]);
+      std::sort(taken.begin(), taken.end());
+      uint64_t at = floor;
+      for (const auto &t : taken) {
+        if (at + bytes[i] <= t.first) break;
+        at = std::max(at, t.second);
+      }
+      (*offsets)[i] = at;
+      end = std::max(end, at + bytes[i]);
+      done.push_back(i);
+    }
+    end = aligned(end);
+    for (size_t i = 0; i < n; ++i) {  // the caller's values have a place of their own
+      const Region r = model_.buffers[i].region;
+      if (r != Region::kInput && r != Region::kOutput) continue;
+      (*offsets)[i] = end;
+      end += bytes[i];
+    }
+    return end;
+  }
+
+  // Memory and graph for the dims of this run.
+  optc_status prepare() {
+    if (graph_) d_->graph_exec_destroy(graph_);
+    graph_ = nullptr;
+    std::vector<uint64_t> offsets;
+    const uint64_t needed = place(&offsets);
+    for (int i = 0; i < model_.buffer_count; ++i)
+      if (model_.buffers[i].bytes(symbols_.data()) > (int64_t{1} << 32))
+        return refuse("a tensor is too large for this bundle's kernels");
+    if (needed > arena_bytes_) {
+      if (arena_) d_->release(arena_);
+      arena_ = 0;
+      arena_bytes_ = 0;
+      if (const Result code = d_->allocate(&arena_, needed))
+        return fail(code, "memory for " + std::to_string(needed) + " bytes");
+      arena_bytes_ = needed;
+    }
+    address_.assign(static_cast<size_t>(model_.buffer_count), 0);
+    for (size_t i = 0; i < address_.size(); ++i) {
+      const BufferTable &b = model_.buffers[i];
+      address_[i] = b.region == Region::kWeights ? weights_ + b.weights_offset : arena_ + offsets[i];
+    }
+    if (const Result code = d_->capture_begin(stream_, kCaptureRelaxed)) return fail(code, "capture");
+    optc_status status = OPTC_OK;
+    for (int i = 0; i < model_.launch_count && status == OPTC_OK; ++i) status = launch(i);
+    Graph graph = nullptr;
+    const Result code = d_->capture_end(stream_, &graph);
+    if (status != OPTC_OK) {
+      if (graph) d_->graph_destroy(graph);
+      return status;
+    }
+    if (code) return fail(code, "capture");
+    const Result made = d_->graph_instantiate(&graph_, graph, 0);
+    d_->graph_destroy(graph);
+    if (made) {
+      graph_ = nullptr;
+      return fail(made, "graph");
+    }
+    current_ = symbols_;
+    return OPTC_OK;
+  }
+
+  optc_status launch(int i) {
+    const LaunchTable &l = model_.launches[i];
+    unsigned grid[3];
+    for (int a = 0; a < 3; ++a) {
+      const int64_t v = l.grid[a](symbols_.data());
+      if (v <= 0) return OPTC_OK;  // an empty tensor
+      grid[a] = static_cast<unsigned>(v);
+    }
+    Address addresses[64];
+    int32_t numbers[64];
+    void *arguments[64];
+    if (l.argument_count > 64) return refuse(std::string(l.function) + " has too many arguments");
+    for (int k = 0; k < l.argument_count; ++k) {
+      const ArgumentTable &a = l.arguments[k];
+      if (a.symbol) {
+        numbers[k] = static_cast<int32_t>(symbols_[static_cast<size_t>(a.index)]);
+        arguments[k] = &numbers[k];
+      } else {
+        addresses[k] = address_[static_cast<size_t>(a.index)];
+        arguments[k] = &addresses[k];
+      }
+    }
+    if (const Result code = d_->launch(functions_[static_cast<size_t>(i)], grid[0], grid[1], grid[2], l.threads, 1, 1,
+                                       l.shared_bytes, stream_, arguments, nullptr))
+      return fail(code, l.function);
+    return OPTC_OK;
+  }
+
+  const ModelTable &model_;
+  const Driver *d_ = nullptr;
+  Device device_ = 0;
+  Context context_ = nullptr;
+  Module module_ = nullptr;
+  Stream stream_ = nullptr;
+  GraphExec graph_ = nullptr;
+  Address weights_ = 0, arena_ = 0;
+  size_t arena_bytes_ = 0;
+  std::vector<Function> functions_;
+  std::vector<Address> address_;
+  std::vector<int64_t> symbols_, current_;
+  std::string error_;
+};
+
+}  // namespace cuda
+}  // namespace optc

@@ -1,0 +1,118 @@
+// The GPU half of a bundle, end to end without a card: tables and PTX are printed, compiled by a C++ compiler and run
+// by runtime/cuda on a CUDA driver made of the emulator.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "emit/ptx/cuda_source.h"
+#include "tests/ptx_programs.h"
+
+namespace optc::testing {
+namespace {
+
+std::string run_command(const std::string &command, int *status) {
+  std::string out;
+  FILE *pipe = popen((command + " 2>&1").c_str(), "r");
+  char line[512];
+  while (fgets(line, sizeof line, pipe)) out += line;
+  *status = pclose(pipe);
+  return out;
+}
+
+void write_tensor(std::ofstream &out, std::vector<int64_t> dims, const std::vector<float> &values) {
+  std::vector<int64_t> head{1, static_cast<int64_t>(dims.size()), static_cast<int64_t>(values.size() * 4)};
+  head.insert(head.end(), dims.begin(), dims.end());
+  out.write(reinterpret_cast<const char *>(head.data()), static_cast<std::streamsize>(8 * head.size()));
+  out.write(reinterpret_cast<const char *>(values.data()), static_cast<std::streamsize>(4 * values.size()));
+}
+
+// y = softmax(x * 2) over rows with a symbolic number of rows: an intermediate in the arena, a constant, two kernels.
+TEST(CudaBundle, RunsOnTheEmulatedDriver) {
+  NestProgram n;
+  const int64_t width = 40;
+  Dim rows = n.program.dims->model_symbol("N");
+  n.program.sources.push_back({single_symbol(rows), 0, 0});
+  const ElementType f = ElementType::kFloat32;
+  BufferId x = n.input("x", f, {rows, width}), scale = n.buffer("scale", BufferKind::kConstant, f, {width});
+  n.program.buffer(scale).constant = Constant::floats(std::vector<float>(static_cast<size_t>(width), 2.0f));
+  BufferId middle = n.buffer("middle", BufferKind::kTemporary, f, {rows, width});
+  {
+    LoopNest nest;
+    Dim i = n.loop(nest.loops, "i", rows), j = n.loop(nest.loops, "j", width);
+    Stage stage;
+    stage.outputs.push_back(
+        n.store(middle, {i, j}, n.pool().binary(ScalarOp::kMul, n.load(x, {i, j}), n.load(scale, {j}))));
+    nest.stages = {stage};
+    n.add("doubled", nest);
+  }
+  n.softmax(f, rows, width);
+  // softmax made an input of its own; it reads the intermediate instead
+  Buffer &second = n.program.buffer(n.program.inputs.back());
+  second.kind = BufferKind::kTemporary;
+  second.alias = middle;
+  n.program.inputs.pop_back();
+  n.program.input_names = {"x"};
+  n.program.output_names = {"y"};
+
+  Diagnostics diagnostics;
+  std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
+  PtxOptions options;
+  options.targets = {"sm_80", "sm_90a"};
+  auto ptx = emitter->emit(n.program, options, diagnostics);
+  ASSERT_TRUE(ptx.ok());
+  auto source = print_cuda(n.program, *ptx, "model", diagnostics);
+  ASSERT_TRUE(source.ok());
+  EXPECT_EQ(source->launches, 2u);
+
+  char folder[] = "/tmp/optc-cuda-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string dir = folder;
+  std::ofstream(dir + "/cuda.cpp") << source->source;
+  std::ofstream weights(dir + "/cuda.weights", std::ios::binary);
+  each_cuda_weight(n.program, *source, [&](const void *data, uint64_t size) {
+    weights.write(static_cast<const char *>(data), static_cast<std::streamsize>(size));
+  });
+  weights.close();
+  int status = 0;
+  const std::string root = OPTC_SOURCE_DIR;
+  const std::string log = run_command("c++ -std=c++17 -Wall -Wextra -Werror -I" + root + " " + root +
+                                          "/bench/gpu/run_model.cpp " + dir + "/cuda.cpp -o " + dir + "/run -ldl",
+                                      &status);
+  ASSERT_EQ(status, 0) << log;
+  for (size_t count : {3u, 17u}) {
+    std::vector<float> in(count * static_cast<size_t>(width)), want(in.size());
+    for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(static_cast<int>(i * 7919 % 200) - 100) / 50;
+    for (size_t r = 0; r < count; ++r) {
+      double total = 0;
+      for (size_t c = 0; c < static_cast<size_t>(width); ++c)
+        total += std::exp(2.0 * in[r * static_cast<size_t>(width) + c]);
+      for (size_t c = 0; c < static_cast<size_t>(width); ++c)
+        want[r * static_cast<size_t>(width) + c] =
+            static_cast<float>(std::exp(2.0 * in[r * static_cast<size_t>(width) + c]) / total);
+    }
+    const int64_t one = 1;
+    for (const auto &[file, values] : {std::make_pair("/inputs.bin", &in), std::make_pair("/expected.bin", &want)}) {
+      std::ofstream out(dir + file, std::ios::binary);
+      out.write(reinterpret_cast<const char *>(&one), 8);
+      write_tensor(out, {static_cast<int64_t>(count), width}, *values);
+    }
+    const std::string result = run_command("OPTC_LIBCUDA=" OPTC_FAKE_DRIVER " " + dir + "/run " + dir +
+                                               "/cuda.weights " + dir + "/inputs.bin " + dir + "/expected.bin 1e-6",
+                                           &status);
+    EXPECT_EQ(status, 0) << result;
+  }
+  const std::string none = run_command("OPTC_LIBCUDA=/nowhere/libcuda.so " + dir + "/run " + dir + "/cuda.weights " +
+                                           dir + "/inputs.bin " + dir + "/expected.bin",
+                                       &status);
+  EXPECT_NE(status, 0);
+  EXPECT_NE(none.find("no CUDA driver"), std::string::npos) << none;
+  run_command("rm -r " + dir, &status);
+}
+
+}  // namespace
+}  // namespace optc::testing

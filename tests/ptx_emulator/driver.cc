@@ -1,0 +1,174 @@
+// A CUDA driver made of the emulator: the functions that runtime/cuda/driver.h looks up, so that a bundle's GPU half
+// runs end to end without a card. Loaded through OPTC_LIBCUDA. Copies are immediate, launches wait in the graph that
+// captures them.
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/ptx_emulator/emulator.h"
+
+namespace {
+
+using optc::testing::PtxEmulator;
+
+struct LoadedModule {
+  std::unique_ptr<PtxEmulator> emulator;
+  std::map<std::string, std::vector<unsigned>> arguments;  // the sizes of each entry's parameters
+};
+struct LoadedFunction {
+  LoadedModule *module = nullptr;
+  std::string name;
+};
+struct Recorded {
+  LoadedModule *module = nullptr;
+  PtxEmulator::Launch launch;
+};
+using RecordedGraph = std::vector<Recorded>;
+
+struct State {
+  std::map<unsigned long long, size_t> memory;
+  std::vector<std::unique_ptr<LoadedModule>> modules;
+  std::vector<std::unique_ptr<LoadedFunction>> functions;
+  std::unique_ptr<RecordedGraph> capture;
+  uint64_t seed = 1;
+};
+State &state() {
+  static State s;
+  return s;
+}
+
+int execute(Recorded r) {
+  r.launch.seed = ++state().seed;
+  try {
+    r.module->emulator->run(r.launch);
+  } catch (const std::exception &e) {
+    std::fprintf(stderr, "emulated launch: %s\n", e.what());
+    return 719;  // CUDA_ERROR_LAUNCH_FAILED
+  }
+  return 0;
+}
+
+// The sizes of an entry's parameters in bytes.
+std::vector<unsigned> parameters_of(const std::string &text, const std::string &name) {
+  std::vector<unsigned> sizes;
+  const size_t from = text.find(".entry " + name + "("), to = text.find(')', from);
+  for (size_t at = from; (at = text.find(".param ", at)) != std::string::npos && at < to; ++at)
+    sizes.push_back(text.compare(at + 7, 4, ".u64") == 0 ? 8 : 4);
+  return sizes;
+}
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned) { return 0; }
+int cuDeviceGetCount(int *n) { return *n = 1, 0; }
+int cuDeviceGet(int *d, int) { return *d = 0, 0; }
+int cuDeviceGetAttribute(int *v, int attribute, int) { return *v = attribute == 75 ? 9 : 0, 0; }
+int cuDevicePrimaryCtxRetain(void **c, int) { return *c = &state(), 0; }
+int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
+int cuCtxPushCurrent_v2(void *) { return 0; }
+int cuCtxPopCurrent_v2(void **) { return 0; }
+int cuModuleLoadDataEx(void **m, const void *image, unsigned, int *, void **) {
+  auto module = std::make_unique<LoadedModule>();
+  const std::string text(static_cast<const char *>(image));
+  try {
+    module->emulator = std::make_unique<PtxEmulator>(text);
+  } catch (const std::exception &e) {
+    std::fprintf(stderr, "emulated module: %s\n", e.what());
+    return 218;  // CUDA_ERROR_INVALID_PTX
+  }
+  for (size_t at = 0; (at = text.find(".entry ", at)) != std::string::npos;) {
+    at += 7;
+    const std::string name = text.substr(at, text.find('(', at) - at);
+    module->arguments[name] = parameters_of(text, name);
+  }
+  for (const auto &[base, size] : state().memory)
+    module->emulator->add_memory(reinterpret_cast<void *>(base), size, true);
+  *m = module.get();
+  state().modules.push_back(std::move(module));
+  return 0;
+}
+int cuModuleUnload(void *) { return 0; }
+int cuModuleGetFunction(void **f, void *m, const char *name) {
+  auto *module = static_cast<LoadedModule *>(m);
+  if (!module->arguments.count(name)) return 500;  // CUDA_ERROR_NOT_FOUND
+  auto function = std::make_unique<LoadedFunction>();
+  function->module = module;
+  function->name = name;
+  *f = function.get();
+  state().functions.push_back(std::move(function));
+  return 0;
+}
+int cuFuncSetAttribute(void *, int, int bytes) { return bytes <= 227 * 1024 ? 0 : 1; }
+int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned threads, unsigned ty, unsigned tz,
+                   unsigned shared, void *, void **arguments, void **) {
+  auto *function = static_cast<LoadedFunction *>(f);
+  if (ty != 1 || tz != 1 || threads > 1024 || gy > 65535 || gz > 65535) return 1;
+  Recorded r;
+  r.module = function->module;
+  r.launch.function = function->name;
+  r.launch.grid[0] = gx;
+  r.launch.grid[1] = gy;
+  r.launch.grid[2] = gz;
+  r.launch.threads = threads;
+  r.launch.shared_bytes = shared;
+  const std::vector<unsigned> &wide = function->module->arguments[function->name];
+  for (size_t i = 0; i < wide.size(); ++i) {
+    uint64_t v = 0;
+    std::memcpy(&v, arguments[i], wide[i]);
+    r.launch.arguments.push_back(v);
+  }
+  if (state().capture) {
+    state().capture->push_back(r);
+    return 0;
+  }
+  return execute(r);
+}
+int cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
+  void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(memory, 0xFF, bytes);
+  *p = reinterpret_cast<unsigned long long>(memory);
+  state().memory[*p] = bytes;
+  for (auto &m : state().modules) m->emulator->add_memory(memory, bytes, true);
+  return 0;
+}
+int cuMemFree_v2(unsigned long long p) {
+  state().memory.erase(p);
+  std::free(reinterpret_cast<void *>(p));
+  return 0;
+}
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t n, void *) {
+  return std::memcpy(reinterpret_cast<void *>(to), from, n), 0;
+}
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t n, void *) {
+  return std::memcpy(to, reinterpret_cast<void *>(from), n), 0;
+}
+int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t n, void *) {
+  return std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), n), 0;
+}
+int cuStreamCreate(void **s, unsigned) { return *s = &state(), 0; }
+int cuStreamDestroy_v2(void *) { return 0; }
+int cuStreamSynchronize(void *) { return 0; }
+int cuStreamBeginCapture_v2(void *, int) { return state().capture = std::make_unique<RecordedGraph>(), 0; }
+int cuStreamEndCapture(void *, void **graph) { return *graph = state().capture.release(), 0; }
+int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
+  return *exec = new RecordedGraph(*static_cast<RecordedGraph *>(graph)), 0;
+}
+int cuGraphLaunch(void *exec, void *) {
+  for (const Recorded &r : *static_cast<RecordedGraph *>(exec))
+    if (const int code = execute(r)) return code;
+  return 0;
+}
+int cuGraphDestroy(void *graph) { return delete static_cast<RecordedGraph *>(graph), 0; }
+int cuGraphExecDestroy(void *exec) { return delete static_cast<RecordedGraph *>(exec), 0; }
+int cuGetErrorName(int, const char **text) { return *text = "CUDA_ERROR_EMULATED", 0; }
+int cuGetErrorString(int, const char **text) { return *text = "see stderr", 0; }
+
+}  // extern "C"
