@@ -205,6 +205,7 @@ Equation parse_equation(std::string_view text, const std::vector<size_t> &ranks)
   const std::string left = s.substr(0, arrow);
   std::map<int, int> uses;
   int ellipsis_rank = 0;
+  bool seen_dots = false;
   auto read = [&](const std::string &term, int dots_rank, std::vector<int> &labels) {
     bool dots = false;
     for (size_t i = 0; i < term.size(); ++i) {
@@ -238,7 +239,13 @@ Equation parse_equation(std::string_view text, const std::vector<size_t> &ranks)
       e.error = "term '" + term + "' does not fit an input of rank " + std::to_string(ranks[operand]);
       return e;
     }
-    ellipsis_rank = std::max(ellipsis_rank, dots_rank);
+    if (dots && seen_dots && dots_rank != ellipsis_rank) {
+      e.error = "the ellipses of the terms stand for " + std::to_string(ellipsis_rank) + " and " +
+                std::to_string(dots_rank) + " dimensions";
+      return e;
+    }
+    if (dots) ellipsis_rank = dots_rank;
+    seen_dots |= dots;
     for (int label : labels) ++uses[label];
     e.terms.push_back(std::move(labels));
   }

@@ -1,0 +1,283 @@
+// Operators: the registry, inference, version steps and Programs built of small Graphs, run by the evaluator.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "evaluate/evaluate.h"
+#include "ir/graph/text.h"
+#include "ops/build.h"
+#include "ops/names.h"
+#include "ops/registry.h"
+
+namespace optc {
+namespace {
+
+using E = ElementType;
+
+Graph parse(std::string_view text) {
+  Diagnostics diagnostics;
+  Result<Graph> graph = parse_graph(text, diagnostics);
+  EXPECT_TRUE(graph.ok()) << (diagnostics.all().empty() ? "" : format(diagnostics.all()[0]));
+  return graph.ok() ? *std::move(graph) : Graph();
+}
+
+Graph inferred(std::string_view text) {
+  Graph graph = parse(text);
+  Diagnostics diagnostics;
+  EXPECT_TRUE(infer_graph(graph, diagnostics).ok()) << format(diagnostics.all()[0]);
+  return graph;
+}
+
+// The text of the first error of inference; empty when there is none.
+std::string inference_error(std::string_view text) {
+  Graph graph = parse(text);
+  Diagnostics diagnostics;
+  return infer_graph(graph, diagnostics).ok() ? "" : diagnostics.all()[0].message;
+}
+
+Program built(const Graph &graph) {
+  Diagnostics diagnostics;
+  Result<Program> program = build_program(graph, diagnostics);
+  EXPECT_TRUE(program.ok()) << (diagnostics.all().empty() ? "" : format(diagnostics.all()[0]));
+  if (!program.ok()) return {};
+  EXPECT_TRUE(verify(*program, diagnostics).ok()) << format(diagnostics.all()[0]);
+  return *std::move(program);
+}
+
+RuntimeValue floats(std::vector<int64_t> dims, const std::vector<float> &values) {
+  std::vector<uint8_t> bytes(values.size() * 4);
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return RuntimeValue::of(Constant::owned(E::kFloat32, std::move(dims), std::move(bytes)));
+}
+
+std::vector<Constant> run(const Program &program, const std::vector<RuntimeValue> &inputs) {
+  Diagnostics diagnostics;
+  auto outputs = evaluate(program, inputs, {}, diagnostics);
+  EXPECT_TRUE(outputs.ok()) << (diagnostics.all().empty() ? "" : format(diagnostics.all()[0]));
+  std::vector<Constant> values;
+  if (outputs.ok())
+    for (const RuntimeValue &v : *outputs) values.push_back(v.tensor);
+  return values;
+}
+
+void expect_values(const Constant &constant, const std::vector<double> &expected, double tolerance = 0) {
+  ASSERT_EQ(constant.count(), static_cast<int64_t>(expected.size()));
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(constant.as_double(static_cast<int64_t>(i)), expected[i], tolerance) << "at " << i;
+}
+
+NodeId first_node(const Graph &graph) { return graph.nodes(Graph::main())[0]; }
+
+// Applies the step of that version to the first node.
+void step_up(Graph &graph, int version) {
+  Diagnostics diagnostics;
+  const NodeId node = first_node(graph);
+  for (const VersionStep &step : find_op(graph.node(node).op)->steps) {
+    if (step.version == version) {
+      ASSERT_TRUE(step.up(graph, node, diagnostics).ok()) << format(diagnostics.all()[0]);
+    }
+  }
+  ASSERT_TRUE(infer_graph(graph, diagnostics).ok()) << format(diagnostics.all()[0]);
+}
+
+TEST(Registry, EveryOperatorIsWhole) {
+  std::string_view previous;
+  for (const OpDef *op : all_ops()) {
+    EXPECT_LT(previous, op->name);
+    previous = op->name;
+    EXPECT_TRUE(op->infer && op->build) << op->name;
+    EXPECT_EQ(find_op(op->name), op);
+    int version = 0;
+    for (const VersionStep &step : op->steps) {
+      EXPECT_GT(step.version, version) << op->name;
+      version = step.version;
+    }
+    EXPECT_GE(op->version, version) << op->name;
+  }
+  EXPECT_EQ(find_op("NoSuchOperator"), nullptr);
+}
+
+TEST(Names, AreUniqueIdentifiers) {
+  UniqueNames names;
+  EXPECT_EQ(names.unique("/layer.0/MatMul"), "layer_0_MatMul");
+  EXPECT_EQ(names.unique("/layer.0/MatMul"), "layer_0_MatMul_2");
+  EXPECT_EQ(names.unique("layer_0_MatMul_2"), "layer_0_MatMul_2_2");
+  EXPECT_EQ(names.unique("int"), "int_");
+  EXPECT_EQ(names.unique("0"), "k0");
+  EXPECT_EQ(names.unique("::"), "value");
+}
+
+TEST(Inference, BroadcastOfUnknownDimsIsCheckedWhenItRuns) {
+  const Graph graph = inferred(R"(graph "g" (x: f32[A,3], y: f32[B,1]) -> (z) {
+    opset "" 21
+    z: f32[?] = Add(x, y)
+})");
+  EXPECT_EQ(to_string(graph.value(graph.find_value("z")).type), "f32[max(A, B),3]");
+  const Program program = built(graph);
+  EXPECT_EQ(program.constraints.size(), 2u);
+  expect_values(run(program, {floats({2, 3}, {1, 2, 3, 4, 5, 6}), floats({1, 1}, {10})})[0], {11, 12, 13, 14, 15, 16});
+  expect_values(run(program, {floats({1, 3}, {1, 2, 3}), floats({2, 1}, {10, 20})})[0], {11, 12, 13, 21, 22, 23});
+  Diagnostics diagnostics;
+  const auto wrong =
+      evaluate(program, {floats({2, 3}, {1, 2, 3, 4, 5, 6}), floats({3, 1}, {1, 2, 3})}, {}, diagnostics);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.failure().kind, ErrorKind::kFault);
+}
+
+TEST(Inference, DimsThatDifferAreAnError) {
+  EXPECT_NE(inference_error(R"(graph "g" (x: f32[2,3], y: f32[2]) -> (z) {
+    opset "" 21
+    z: f32[?] = Add(x, y)
+})"),
+            "");
+  EXPECT_NE(inference_error(R"(graph "g" (x: f32[2,3], y: f32[4,5]) -> (z) {
+    opset "" 21
+    z: f32[?] = MatMul(x, y)
+})"),
+            "");
+}
+
+TEST(Build, ShapeArithmeticNeedsNoKernels) {
+  const Graph graph = inferred(R"(graph "g" (x: f32[N,4,6]) -> (y) {
+    opset "" 21
+    const first: i64[] = [0]
+    const rest: i64[1] = [-1]
+    const zero: i64[1] = [0]
+    s: i64[?] = Shape(x)
+    n: i64[?] = Gather(s, first) {axis = 0}
+    u: i64[?] = Unsqueeze(n, zero)
+    c: i64[?] = Concat(u, rest) {axis = 0}
+    y: f32[?] = Reshape(x, c)
+})");
+  EXPECT_EQ(to_string(graph.value(graph.find_value("y")).type), "f32[N,24]");
+  EXPECT_EQ(built(graph).order.size(), 1u);  // the copy to the output
+}
+
+TEST(Build, OutputsThatAreInputsConstantsOrTwice) {
+  const Graph graph = inferred(R"(graph "g" (x: f32[2]) -> (x, w, y, y) {
+    opset "" 21
+    const w: f32[2] = [5.0, 6.0]
+    y: f32[2] = Neg(x)
+})");
+  const Program program = built(graph);
+  ASSERT_EQ(program.outputs.size(), 4u);
+  const auto values = run(program, {floats({2}, {1, -2})});
+  expect_values(values[0], {1, -2});
+  expect_values(values[1], {5, 6});
+  expect_values(values[2], {-1, 2});
+  expect_values(values[3], {-1, 2});
+}
+
+TEST(Build, ContractionNamesItsLoops) {
+  const Graph graph = inferred(R"(graph "g" (a: f32[B,5,4], b: f32[4,7]) -> (y) {
+    opset "" 21
+    y: f32[?] = MatMul(a, b)
+})");
+  const Program program = built(graph);
+  ASSERT_EQ(program.order.size(), 1u);
+  const LoopNest &nest = *program.kernel(program.order[0]).nest();
+  ASSERT_TRUE(nest.contraction.has_value());
+  EXPECT_EQ(nest.contraction->m.size(), 2u);  // B and 5: b has neither
+  EXPECT_EQ(nest.contraction->n.size(), 1u);
+  EXPECT_EQ(nest.contraction->k.size(), 1u);
+}
+
+TEST(Steps, SoftmaxBefore13NormalizesWholeRows) {
+  Graph graph = inferred(R"(graph "g" (x: f32[1,2,2]) -> (y) {
+    opset "" 11
+    y: f32[1,2,2] = Softmax(x) {axis = 1}
+})");
+  step_up(graph, 13);
+  const auto y = run(built(graph), {floats({1, 2, 2}, {0, 0, 0, 0})});
+  expect_values(y[0], {0.25, 0.25, 0.25, 0.25});
+}
+
+TEST(Steps, BroadcastAlongAnAxisBefore7) {
+  Graph graph = inferred(R"(graph "g" (x: f32[1,2,2]) -> (y) {
+    opset "" 6
+    const b: f32[2] = [10.0, 20.0]
+    y: f32[1,2,2] = Add(x, b) {axis = 1, broadcast = 1}
+})");
+  step_up(graph, 7);
+  expect_values(run(built(graph), {floats({1, 2, 2}, {1, 2, 3, 4})})[0], {11, 12, 23, 24});
+}
+
+TEST(Steps, ClipBoundsGoBothWays) {
+  Graph graph = parse(R"(graph "g" (x: f32[3]) -> (y) {
+    opset "" 6
+    y: f32[3] = Clip(x) {max = 2.0, min = -1.0}
+})");
+  step_up(graph, 11);
+  expect_values(run(built(graph), {floats({3}, {-5, 0, 5})})[0], {-1, 0, 2});
+  Diagnostics diagnostics;
+  const NodeId node = first_node(graph);
+  for (const VersionStep &step : find_op("Clip")->steps) {
+    if (step.version == 11) {
+      ASSERT_TRUE(step.down(graph, node, diagnostics).ok());
+    }
+  }
+  EXPECT_EQ(graph.node(node).inputs.size(), 1u);
+  EXPECT_EQ(graph.node(node).float_or("min", 0), -1);
+  EXPECT_EQ(graph.node(node).float_or("max", 0), 2);
+}
+
+TEST(Meaning, ExtremesOfNothingAreThoseOfTheStoredType) {
+  const Graph graph = inferred(R"(graph "g" (x: i8[0,2], y: f32[0]) -> (a, b, c) {
+    opset "" 21
+    const axes: i64[1] = [0]
+    a: i8[?] = ReduceMax(x, axes) {keepdims = 0, noop_with_empty_axes = 0}
+    b: f32[?] = ReduceMin(y, axes) {keepdims = 0, noop_with_empty_axes = 0}
+    c: f32[?] = ReduceMean(y, axes) {keepdims = 0, noop_with_empty_axes = 0}
+})");
+  const auto values = run(built(graph), {RuntimeValue::of(Constant::owned(E::kInt8, {0, 2}, {})), floats({0}, {})});
+  expect_values(values[0], {-128, -128});
+  EXPECT_EQ(values[1].as_double(0), std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(values[2].as_double(0)));
+}
+
+TEST(Meaning, HalfIsRoundedOnceAtTheOutput) {
+  // The sum of squares is far beyond the largest half.
+  const Graph graph = inferred(R"(graph "g" (x: f32[1,4]) -> (y) {
+    opset "" 21
+    const s: f16[4] = splat 1.0
+    h: f16[1,4] = Cast(x) {to = 10}
+    n: f16[?] = LayerNormalization(h, s) {axis = -1, epsilon = 0.0, stash_type = 1}
+    y: f32[?] = Cast(n) {to = 1}
+})");
+  expect_values(run(built(graph), {floats({1, 4}, {-30000, -30000, 30000, 30000})})[0], {-1, -1, 1, 1}, 1e-6);
+}
+
+TEST(Meaning, PowersByConstantsKeepTheirEdges) {
+  const Graph graph = inferred(R"(graph "g" (x: f32[3]) -> (y, z) {
+    opset "" 21
+    const half: f32[] = [0.5]
+    const two: i64[] = [2]
+    y: f32[?] = Pow(x, half)
+    z: f32[?] = Pow(x, two)
+})");
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto values = run(built(graph), {floats({3}, {-infinity, -0.0f, 9})});
+  EXPECT_EQ(values[0].as_double(0), infinity);
+  EXPECT_FALSE(std::signbit(values[0].as_double(1)));
+  EXPECT_EQ(values[0].as_double(2), 3);
+  EXPECT_EQ(values[1].as_double(0), infinity);
+  EXPECT_EQ(values[1].as_double(2), 81);
+}
+
+TEST(Meaning, AQueryThatSeesNoKeyGivesZero) {
+  const Graph graph = inferred(R"(graph "g" (q: f32[1,1,2,1], k: f32[1,1,2,1], v: f32[1,1,2,1]) -> (y) {
+    opset "" 23
+    const mask: bool[2,2] = [0, 0, 1, 0]
+    y: f32[?] = Attention(q, k, v, mask)
+})");
+  const auto y =
+      run(built(graph), {floats({1, 1, 2, 1}, {1, 1}), floats({1, 1, 2, 1}, {1, 1}), floats({1, 1, 2, 1}, {7, 9})});
+  expect_values(y[0], {0, 7});
+}
+
+}  // namespace
+}  // namespace optc
