@@ -4,39 +4,55 @@
 
 #include "evaluate/library.h"
 #include "runtime/cpu/lib.h"
+#include "runtime/cpu/lib_ml.h"
+#include "runtime/cpu/lib_object.h"
 #include "runtime/cpu/lib_random.h"
 #include "runtime/cpu/lib_resize.h"
 #include "runtime/cpu/lib_rnn.h"
 #include "runtime/cpu/lib_select.h"
 #include "runtime/cpu/lib_sizes.h"
 #include "runtime/cpu/lib_text.h"
+#include "runtime/cpu/lib_util.h"
 
 #define OPTC_LIBRARY_FUNCTIONS(X) \
-  X(identity)                     \
-  X(string_cast)                  \
-  X(string_where)                 \
-  X(string_equal)                 \
+  X(compress)                     \
+  X(concat_from_sequence)         \
+  X(crop_sizes)                   \
   X(dropout)                      \
+  X(expand_sizes)                 \
+  X(identity)                     \
+  X(label_encoder)                \
+  X(nms)                          \
+  X(nonzero)                      \
+  X(optional)                     \
+  X(optional_get_element)         \
+  X(optional_has_element)         \
+  X(pad_sizes)                    \
   X(random_normal)                \
   X(random_uniform)               \
-  X(reshape_sizes)                \
-  X(expand_sizes)                 \
-  X(value_sizes)                  \
-  X(tile_sizes)                   \
-  X(pad_sizes)                    \
-  X(slice_sizes)                  \
   X(range_sizes)                  \
-  X(squeeze_sizes)                \
-  X(unsqueeze_sizes)              \
-  X(crop_sizes)                   \
-  X(nonzero)                      \
-  X(compress)                     \
-  X(unique)                       \
-  X(topk)                         \
-  X(nms)                          \
+  X(reshape_sizes)                \
   X(resize_sizes)                 \
   X(resize_table_of_axis)         \
-  X(rnn)
+  X(rnn)                          \
+  X(sequence_at)                  \
+  X(sequence_construct)           \
+  X(sequence_erase)               \
+  X(sequence_insert)              \
+  X(sequence_length)              \
+  X(slice_sizes)                  \
+  X(split_to_sequence)            \
+  X(squeeze_sizes)                \
+  X(string_cast)                  \
+  X(string_equal)                 \
+  X(string_labels)                \
+  X(string_where)                 \
+  X(tile_sizes)                   \
+  X(topk)                         \
+  X(tree_ensemble)                \
+  X(unique)                       \
+  X(unsqueeze_sizes)              \
+  X(value_sizes)
 
 namespace optc::evaluate_detail {
 

@@ -108,19 +108,3 @@ static inline int optc_lib_string_cast(OptcLibCall *call) {
   }
   return 0;
 }
-
-// input: a string tensor or an object; output 0: the same.
-static inline int optc_lib_identity(OptcLibCall *call) {
-  const OptcLibTensor *x = &call->inputs[0];
-  OptcLibTensor *y = &call->outputs[0];
-  if (x->rank < 0) {
-    y->rank = -1;
-    if (!y->data) y->data = call->allocate(call->user, 0, sizeof(OptcLibObject));
-    if (!y->data) return optc_lib_out_of_memory(call);
-    *(OptcLibObject *)y->data = *(const OptcLibObject *)x->data;
-    return 0;
-  }
-  if (!optc_lib_allocate(call, 0, x->rank, x->dims)) return optc_lib_out_of_memory(call);
-  memcpy(y->data, x->data, (size_t)optc_lib_count(x) * optc_lib_element_size(x->type));
-  return 0;
-}
