@@ -24,7 +24,11 @@ constexpr PassRow kPasses[] = {
     {"identity", identity_rules, nullptr},      // what does nothing hides patterns
     {"dead", nullptr, remove_dead_nodes},       // so that use counts are true
     {"cse", nullptr, share_equal_nodes},        // one mask, one transpose: attention patterns see the same value
+    {"view", view_rules, nullptr},              // chains of views hide patterns too
+    {"norm", norm_rules, nullptr},              // before activations: both start from products
+    {"activation", activation_rules, nullptr},
     {"convolution", convolution_rules, nullptr},
+    {"matmul", matmul_rules, nullptr},          // after convolution and norm, which look for Add and Mul
     {"attention", attention_rules, nullptr},    // last: needs transposes and scales in their settled form
 };
 

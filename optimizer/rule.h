@@ -66,6 +66,10 @@ struct Rule {
 // The families, one file each in rules/.
 std::span<const Rule> fold_rules();
 std::span<const Rule> identity_rules();
+std::span<const Rule> view_rules();
+std::span<const Rule> activation_rules();
+std::span<const Rule> norm_rules();
+std::span<const Rule> matmul_rules();
 std::span<const Rule> convolution_rules();
 std::span<const Rule> attention_rules();
 

@@ -1,0 +1,167 @@
+"""Import, rewrite and export against ONNX's checker and ONNX Runtime: a model that is read and written back computes the same."""
+
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+onnxruntime.set_default_logger_severity(4)
+
+
+@pytest.fixture(scope="session")
+def tool(root):
+    path = pathlib.Path(os.environ.get("OPTC", root / "build/bin/optc")).parent.parent / "tests/import_export"
+    if not path.exists():
+        pytest.fail(f"{path} is not there: run ./dev build")
+    return path
+
+
+def convert(tool, pairs, *options):
+    """[(exit code, what was said)] for pairs of (model, output)."""
+    lines = "".join(f"{a}\t{b}\n" for a, b in pairs)
+    result = subprocess.run([tool, *options, "-"], input=lines, capture_output=True, text=True, timeout=900)
+    assert result.returncode == 0, result.stderr[-2000:]
+    answers = [line.partition(" ") for line in result.stdout.splitlines()]
+    assert len(answers) == len(pairs), "the tool stopped before the end"
+    return [(int(code), said) for code, _, said in answers]
+
+
+def run(model, feeds):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)
+
+
+def same(want, got, rtol=1e-5):
+    if isinstance(want, list):
+        return isinstance(got, list) and len(want) == len(got) and all(same(a, b, rtol) for a, b in zip(want, got))
+    want, got = np.asarray(want), np.asarray(got)
+    if want.dtype != got.dtype or want.shape != got.shape:
+        return False
+    if want.dtype.kind in "fc":
+        scale = np.max(np.abs(want[np.isfinite(want)]), initial=1e-6)
+        return np.allclose(want, got, rtol=rtol, atol=rtol * scale, equal_nan=True)
+    return np.array_equal(want, got)
+
+
+def test_invalid_models_are_refused(tool, shared):
+    """Each with one error and an exit code that says whose fault it is. Faults that only the run can see are not the importer's."""
+    cases = sorted(d for d in (shared / "cases/invalid").iterdir() if "run time" not in (d / "expect.txt").read_text())
+    assert len(cases) > 20
+    wrong = []
+    for case in cases:
+        result = subprocess.run([tool, case / "model.onnx"], capture_output=True, text=True, timeout=60)
+        if result.returncode not in (3, 4) or not result.stderr.startswith("error["):
+            wrong.append(f"{case.name}: exit {result.returncode} {result.stderr[:200]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def node_tests():
+    from onnx.backend.test.loader import load_model_tests
+
+    return [t for t in load_model_tests(kind="node") if t.model is not None]
+
+
+def feeds_of(test):
+    """The inputs of a node test's first data set by name; None when one is not a plain tensor."""
+    names = [i.name for i in test.model.graph.input]
+    inputs = test.data_sets[0][0]
+    if any(not isinstance(x, np.ndarray) for x in inputs):
+        return None
+    return dict(zip(names, inputs))
+
+
+@pytest.mark.parametrize("options", [(), ("--optimize",)], ids=["as_is", "optimized"])
+def test_node_tests_round_trip(tool, tmp_path, options):
+    """ONNX's own node tests: import, write at the model's opset, check, run beside the original."""
+    tests, pairs = [], []
+    for test in node_tests():
+        path = tmp_path / f"{test.name}.onnx"
+        path.write_bytes(test.model.SerializeToString())
+        tests.append(test)
+        pairs.append((path, tmp_path / f"{test.name}.out.onnx"))
+    answers = convert(tool, pairs, *options)
+    wrong, unsupported, equal = [], [], 0
+    for test, (source, written), (code, said) in zip(tests, pairs, answers):
+        if code == 4:
+            unsupported.append(test.name)
+            continue
+        if code != 0:
+            wrong.append(f"{test.name}: exit {code} {said[:300]}")
+            continue
+        feeds = feeds_of(test)
+        try:
+            want = run(str(source), feeds) if feeds is not None else None
+        except Exception:
+            want = None  # ONNX Runtime does not know the original
+        try:
+            onnx.checker.check_model(str(written), full_check=want is None)
+            if want is not None and "random" not in test.name and "bernoulli" not in test.name and "dropout" not in test.name:
+                got = run(str(written), feeds)
+                if not all(same(a, b) for a, b in zip(want, got)):
+                    wrong.append(f"{test.name}: other results")
+                    continue
+                equal += 1
+        except Exception as error:  # noqa: BLE001
+            wrong.append(f"{test.name}: {str(error)[:300]}")
+    print(f"{len(tests)} models, {equal} equal under ONNX Runtime, {len(unsupported)} unsupported, {len(wrong)} wrong")
+    assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong[:60])
+    assert equal >= 1000
+
+
+def case_feeds(model, folder):
+    initial = {i.name for i in model.graph.initializer}
+    inputs = [i for i in model.graph.input]
+    feeds = {}
+    for k, info in enumerate(inputs):
+        path = folder / f"input_{k}.pb"
+        if not path.exists():
+            if info.name in initial:
+                continue
+            return None
+        if info.type.WhichOneof("value") != "tensor_type":
+            return None
+        tensor = onnx.TensorProto()
+        tensor.ParseFromString(path.read_bytes())
+        feeds[info.name] = onnx.numpy_helper.to_array(tensor)
+    return feeds
+
+
+def test_cases_keep_their_results(tool, shared, tmp_path):
+    """The near-misses of rewrites: the optimized model gives what the original gives."""
+    cases = sorted(d for d in (shared / "cases").iterdir() if (d / "model.onnx").exists())
+    pairs = [(d / "model.onnx", tmp_path / f"{d.name}.onnx") for d in cases]
+    wrong, compared = [], 0
+    for case, (source, written), (code, said) in zip(cases, pairs, convert(tool, pairs, "--optimize")):
+        if code == 4:
+            continue
+        if code != 0:
+            wrong.append(f"{case.name}: exit {code} {said[:300]}")
+            continue
+        model = onnx.load(source)
+        for data in sorted(case.glob("test_data_set_*")):
+            feeds = case_feeds(model, data)
+            if feeds is None or "random" in case.name:
+                continue
+            try:
+                want = run(str(source), feeds)
+            except Exception:
+                continue
+            try:
+                got = run(str(written), feeds)
+            except Exception as error:  # noqa: BLE001
+                wrong.append(f"{case.name}: {str(error)[:300]}")
+                break
+            compared += 1
+            if not all(same(a, b, 1e-3) for a, b in zip(want, got)):
+                wrong.append(f"{case.name}: other results")
+    print(f"{compared} data sets compared")
+    assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong)
+    assert compared > 100
