@@ -24,6 +24,7 @@ std::string first_line(const char *text) {
 std::string schema_type(const Type &type) {
   switch (type.kind) {
     case Type::Kind::kTensor:
+      if (type.element == ElementType::kUndefined) return {};
       return "tensor(" + std::string(onnx_name(type.element)) + ")";
     case Type::Kind::kSequence: {
       const std::string inner = schema_type(*type.inner);

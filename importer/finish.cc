@@ -20,8 +20,15 @@ Status Converter::finish_region(RegionId region, bool strict) {
     if (strict) {
       OPTC_TRY(infer_node(graph_, id, diagnostics_));
     } else {
+      bool known = true;  // an operator is not asked what comes of operands without types
+      for (ValueId v : graph_.node(id).inputs) {
+        if (!v.valid()) continue;
+        const Type &type = graph_.value(v).type;
+        known =
+            known && type.kind != Type::Kind::kNone && !(type.is_tensor() && type.element == ElementType::kUndefined);
+      }
       Diagnostics scratch;
-      (void)infer_node(graph_, id, scratch).ok();
+      if (known) (void)infer_node(graph_, id, scratch).ok();
     }
     const std::vector<ValueId> outputs = graph_.node(id).outputs;
     for (ValueId output : outputs) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 #include <stdexcept>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "emit/onnx/internal_export.h"
@@ -65,6 +66,7 @@ class Exporter {
       : g_(graph), opset_(opset), diagnostics_(diagnostics) {}
 
   Result<Output> run(bool external, int64_t threshold, const std::string &data_name) {
+    OPTC_TRY(lower_own_operators(g_, opset_, diagnostics_));
     OPTC_TRY(lower_versions(g_, opset_, diagnostics_));
     onnx::ModelProto model;
     const ModelInfo &info = g_.info();
@@ -102,6 +104,15 @@ class Exporter {
     return version;
   }
 
+  // Runtimes want the names of nodes distinct, though ONNX does not.
+  std::string unique_node_name(const std::string &name) {
+    if (node_names_.insert(name).second) return name;
+    for (int &n = next_suffix_[name];;) {
+      std::string candidate = name + "_" + std::to_string(++n);
+      if (node_names_.insert(candidate).second) return candidate;
+    }
+  }
+
   std::string use(ValueId id) {
     if (!id.valid()) return {};
     const Value &value = g_.value(id);
@@ -112,7 +123,7 @@ class Exporter {
   void identity(const std::string &from, const std::string &to, onnx::GraphProto &out) {
     auto *node = out.add_node();
     node->set_op_type("Identity");
-    node->set_name(to);
+    node->set_name(unique_node_name(to));
     node->add_input(from);
     node->add_output(to);
   }
@@ -153,7 +164,7 @@ class Exporter {
     onnx::NodeProto proto;
     proto.set_op_type(op);
     if (!domain.empty()) proto.set_domain(domain);
-    proto.set_name(node.name);
+    proto.set_name(unique_node_name(node.name));
     for (ValueId input : node.inputs) proto.add_input(use(input));
     for (ValueId output : node.outputs) proto.add_output(output.valid() ? g_.value(output).name : "");
     std::string origin;
@@ -205,7 +216,10 @@ class Exporter {
             ErrorKind::kUnsupported,
             "opset " + std::to_string(version) + " has no operator " + node.op + ", nor operators that say it",
             g_.describe(id), "export with a newer opset");
-      for (auto &part : body) *out.add_node() = std::move(part);
+      for (auto &part : body) {
+        part.set_name(unique_node_name(part.name()));
+        *out.add_node() = std::move(part);
+      }
       return {};
     }
     if (schema) {
@@ -300,6 +314,8 @@ class Exporter {
   std::unordered_set<uint32_t> used_;
   std::vector<ValueId> constants_;
   std::set<std::string> domains_;
+  std::unordered_set<std::string> node_names_;
+  std::unordered_map<std::string, int> next_suffix_;
 };
 
 // Exports at the wished opset; without a wish at the model's own, or the lowest above it that can say the Graph.

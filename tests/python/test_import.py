@@ -45,6 +45,8 @@ def same(want, got, rtol=1e-5):
     want, got = np.asarray(want), np.asarray(got)
     if want.dtype != got.dtype or want.shape != got.shape:
         return False
+    if want.dtype == np.float16:
+        rtol = max(rtol, 2e-3)
     if want.dtype.kind in "fc":
         scale = np.max(np.abs(want[np.isfinite(want)]), initial=1e-6)
         return np.allclose(want, got, rtol=rtol, atol=rtol * scale, equal_nan=True)
@@ -104,7 +106,12 @@ def test_node_tests_round_trip(tool, tmp_path, options):
         try:
             onnx.checker.check_model(str(written), full_check=want is None)
             if want is not None and "random" not in test.name and "bernoulli" not in test.name and "dropout" not in test.name:
-                got = run(str(written), feeds)
+                try:
+                    got = run(str(written), feeds)
+                except Exception as error:  # noqa: BLE001
+                    if "NOT_IMPLEMENTED" not in str(error):  # a standard operator that this runtime lacks, such as Swish
+                        raise
+                    continue
                 if not all(same(a, b) for a, b in zip(want, got)):
                     wrong.append(f"{test.name}: other results")
                     continue

@@ -1,0 +1,70 @@
+// Operators that only optc has, said in ONNX's.
+#include <cmath>
+
+#include "emit/onnx/internal_export.h"
+
+namespace optc {
+namespace {
+
+constexpr int64_t kAttentionOpset = 23;
+
+// optc.Attention (ops/fused_attention.cc): ai.onnx's Attention where the opset has it, else the chain that it came
+// from. ONNX's operator has no form for rows without any key, so the guarded one is always a chain.
+Status lower_attention(Graph &graph, NodeId id, int64_t opset, Diagnostics &diagnostics) {
+  const Node node = graph.node(id);
+  const float scale = node.float_or("scale", 1.0f);
+  const bool guarded = node.int_or("zero_masked_rows", 0) != 0;
+  const ValueId out = node.outputs[0];
+  const ElementType element = graph.value(node.inputs[0]).type.element;
+  std::vector<NodeId> made;
+  auto add = [&](const char *op, std::vector<ValueId> inputs,
+                 std::vector<std::pair<std::string, Attribute>> attributes = {}) {
+    const std::string name = node.name + "/" + op;
+    const NodeId n =
+        graph.add_node(node.region, op, name, std::move(inputs), {{name, Type()}}, std::move(attributes), id);
+    graph.set_origin(n, node.origin);
+    made.push_back(n);
+    return graph.node(n).outputs[0];
+  };
+  auto number = [&](const char *name, double value) {
+    return graph.add_constant(node.name + "/" + name, Constant::scalar(element, value));
+  };
+  ValueId result;
+  if (opset >= kAttentionOpset && !guarded) {
+    std::vector<ValueId> inputs{node.inputs[0], node.inputs[1], node.inputs[2]};
+    if (node.input(3).valid()) inputs.push_back(node.inputs[3]);
+    result = add("Attention", std::move(inputs), {{"scale", scale}});
+  } else {
+    const ValueId keys = add("Transpose", {node.inputs[1]}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+    ValueId scores = add("MatMul", {node.inputs[0], keys});
+    if (scale != 1.0f) scores = add("Mul", {scores, number("scale", static_cast<double>(scale))});
+    if (const ValueId mask = node.input(3); mask.valid()) {
+      if (graph.value(mask).type.element == ElementType::kBool)
+        scores = add("Where", {mask, scores, number("excluded", -INFINITY)});
+      else
+        scores = add("Add", {scores, mask});
+    }
+    ValueId weights = add("Softmax", {scores}, {{"axis", int64_t{-1}}});
+    if (guarded) {
+      const ValueId empty = add("IsNaN", {weights});
+      weights = add("Where", {empty, number("zero", 0), weights});
+    }
+    result = add("MatMul", {weights, node.inputs[2]});
+  }
+  for (NodeId n : made) OPTC_TRY(infer_node(graph, n, diagnostics));
+  const std::string name = graph.value(out).name;
+  graph.replace_uses(out, result);
+  graph.erase_node(id);
+  graph.rename_value(result, name);
+  return {};
+}
+
+}  // namespace
+
+Status lower_own_operators(Graph &graph, int64_t opset, Diagnostics &diagnostics) {
+  for (NodeId id : graph.all_nodes())
+    if (graph.node(id).op == "optc.Attention") OPTC_TRY(lower_attention(graph, id, opset, diagnostics));
+  return {};
+}
+
+}  // namespace optc
