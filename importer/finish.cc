@@ -142,6 +142,16 @@ void Converter::seed_body_inputs(NodeId owner) {
 }
 
 Status Converter::check_outputs() {
+  // Bodies are inferred by their owners; what is left without a rank there cannot be compiled.
+  for (NodeId id : graph_.all_nodes())
+    for (ValueId v : graph_.node(id).outputs) {
+      if (!v.valid()) continue;
+      const Type &type = graph_.value(v).type;
+      if (type.kind == Type::Kind::kNone || (type.is_tensor() && !type.shape))
+        return diagnostics_.error(ErrorKind::kUnsupported,
+                                  "the rank of '" + graph_.value(v).name + "' is not known before the model runs",
+                                  graph_.describe(id));
+    }
   for (ValueId id : graph_.region(Graph::main()).outputs) {
     auto it = declared_.find(id.index);
     if (it == declared_.end() || it->second->value_case() != onnx::TypeProto::kTensorType) continue;

@@ -30,7 +30,8 @@ Status lower_attention(Graph &graph, NodeId id, int64_t opset, Diagnostics &diag
     return graph.add_constant(node.name + "/" + name, Constant::scalar(element, value));
   };
   ValueId result;
-  if (opset >= kAttentionOpset && !guarded) {
+  const bool mask_fits = !node.input(3).valid() || graph.value(node.inputs[3]).type.rank() >= 2;
+  if (opset >= kAttentionOpset && !guarded && mask_fits) {
     std::vector<ValueId> inputs{node.inputs[0], node.inputs[1], node.inputs[2]};
     if (node.input(3).valid()) inputs.push_back(node.inputs[3]);
     result = add("Attention", std::move(inputs), {{"scale", scale}});

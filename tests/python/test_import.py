@@ -65,6 +65,13 @@ def test_invalid_models_are_refused(tool, shared):
     assert not wrong, "\n".join(wrong)
 
 
+# Node tests that do not come back equal, and why. One that works again must leave the list.
+KNOWN = {
+    "test_scan_sum": "Scan of opset 8",
+    "test_loop16_seq_none": "the Loop's carried optional is written as the sequence that inference makes of it",
+}
+
+
 def node_tests():
     from onnx.backend.test.loader import load_model_tests
 
@@ -119,8 +126,11 @@ def test_node_tests_round_trip(tool, tmp_path, options):
         except Exception as error:  # noqa: BLE001
             wrong.append(f"{test.name}: {str(error)[:300]}")
     print(f"{len(tests)} models, {equal} equal under ONNX Runtime, {len(unsupported)} unsupported, {len(wrong)} wrong")
-    assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong[:60])
-    assert equal >= 1000
+    new = [w for w in wrong if w.partition(":")[0] not in KNOWN]
+    assert not new, f"{len(new)} wrong\n" + "\n".join(new[:60])
+    stale = set(KNOWN) - {w.partition(":")[0] for w in wrong}
+    assert not stale, f"work again: {stale}"
+    assert equal >= 1300
 
 
 def case_feeds(model, folder):
