@@ -24,6 +24,7 @@
   X(select) \
   X(sequence) \
   X(shape) \
+  X(signal) \
   X(slice) \
   X(softmax) \
   X(trees) \

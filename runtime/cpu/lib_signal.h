@@ -1,0 +1,177 @@
+// lib_signal.h: DFT, STFT, MelWeightMatrix, Det.
+#pragma once
+#include <math.h>
+
+#include "lib_util.h"
+
+static inline void optc_lib_swap(double *a, double *b) { const double t = *a; *a = *b, *b = t; }
+
+// One transform of n complex numbers (re, im), in place; sign -1 forward, +1 inverse (not scaled). Powers of two by the radix-2 method of Cooley
+// and Tukey, other lengths by the definition with a table of roots. `scratch`: 4 n doubles.
+static inline void optc_lib_dft_line(double *re, double *im, int64_t n, int sign, double *scratch) {
+  const double two_pi = 6.283185307179586476925286766559;
+  double *c = scratch, *s = scratch + n;
+  for (int64_t k = 0; k < n; ++k) c[k] = cos(two_pi * (double)k / (double)n), s[k] = sign * sin(two_pi * (double)k / (double)n);
+  if (n > 0 && (n & (n - 1)) == 0) {
+    for (int64_t i = 1, j = 0; i < n; ++i) {
+      int64_t bit = n >> 1;
+      for (; j & bit; bit >>= 1) j ^= bit;
+      j ^= bit;
+      if (i < j) optc_lib_swap(&re[i], &re[j]), optc_lib_swap(&im[i], &im[j]);
+    }
+    for (int64_t length = 2; length <= n; length *= 2)
+      for (int64_t i = 0; i < n; i += length)
+        for (int64_t k = 0; k < length / 2; ++k) {
+          const int64_t a = i + k, b = a + length / 2, w = k * (n / length);
+          const double x = re[b] * c[w] - im[b] * s[w], y = re[b] * s[w] + im[b] * c[w];
+          re[b] = re[a] - x, im[b] = im[a] - y, re[a] += x, im[a] += y;
+        }
+    return;
+  }
+  double *out_re = scratch + 2 * n, *out_im = scratch + 3 * n;
+  for (int64_t k = 0; k < n; ++k) {
+    double x = 0, y = 0;
+    for (int64_t j = 0, w = 0; j < n; ++j) {
+      x += re[j] * c[w] - im[j] * s[w];
+      y += re[j] * s[w] + im[j] * c[w];
+      w += k;
+      if (w >= n) w -= n;
+    }
+    out_re[k] = x, out_im[k] = y;
+  }
+  memcpy(re, out_re, (size_t)n * sizeof(double));
+  memcpy(im, out_im, (size_t)n * sizeof(double));
+}
+
+// inputs: X [..., 1 or 2], dft_length (optional scalar), axis (optional scalar, -2); attributes inverse, onesided. Output: [..., 2], or [..., 1]
+// for a one-sided inverse. Sizes: the output's dims.
+static inline int optc_lib_dft(OptcLibCall *call) {
+  const OptcLibTensor *x = &call->inputs[0], *length_tensor = optc_lib_input(call, 1), *axis_tensor = optc_lib_input(call, 2);
+  const int inverse = optc_lib_int_attribute(call, "inverse", 0) != 0, onesided = optc_lib_int_attribute(call, "onesided", 0) != 0;
+  int64_t axis = axis_tensor ? optc_lib_int_at(axis_tensor, 0) : -2;
+  if (axis < 0) axis += x->rank;
+  if (axis < 0 || axis >= x->rank - 1) return optc_lib_fault(call, "DFT: the axis is out of range");
+  const int64_t in = x->dims[axis], parts = x->dims[x->rank - 1];
+  const int64_t n = length_tensor ? optc_lib_int_at(length_tensor, 0) : inverse && onesided ? 2 * (in - 1) : in;
+  if (n < 1 || n > ((int64_t)1 << 40)) return optc_lib_fault(call, "DFT: dft_length is out of range");
+  const int64_t out = onesided && !inverse ? n / 2 + 1 : n, out_parts = inverse && onesided ? 1 : 2;
+  int64_t dims[OPTC_LIB_MAX_RANK], outer = 1, inner = 1;
+  for (int32_t k = 0; k < x->rank; ++k) {
+    dims[k] = x->dims[k];
+    if (k < axis) outer *= dims[k];
+    if (k > axis && k < x->rank - 1) inner *= dims[k];
+  }
+  dims[axis] = out, dims[x->rank - 1] = out_parts;
+  for (int32_t k = 0; k < x->rank; ++k) call->sizes[k] = dims[k];
+  if (!optc_lib_allocate(call, 0, x->rank, dims)) return optc_lib_out_of_memory(call);
+  double *re = (double *)malloc((size_t)n * 6 * sizeof(double)), *im = re + n;
+  if (!re) return optc_lib_out_of_memory(call);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) {
+      for (int64_t k = 0; k < n; ++k) {
+        // One-sided input of an inverse transform: the other half is its conjugate.
+        const int mirrored = inverse && onesided && k > n / 2;
+        const int64_t from = mirrored ? n - k : k, at = ((o * in + from) * inner + i) * parts;
+        re[k] = from < in ? optc_lib_double(x, at) : 0;
+        im[k] = from < in && parts == 2 ? optc_lib_double(x, at + 1) : 0;
+        if (mirrored) im[k] = -im[k];
+      }
+      optc_lib_dft_line(re, im, n, inverse ? 1 : -1, re + 2 * n);
+      const double scale = inverse ? 1 / (double)n : 1;
+      for (int64_t k = 0; k < out; ++k) {
+        const int64_t at = ((o * out + k) * inner + i) * out_parts;
+        optc_lib_set(&call->outputs[0], at, re[k] * scale);
+        if (out_parts == 2) optc_lib_set(&call->outputs[0], at + 1, im[k] * scale);
+      }
+    }
+  free(re);
+  return 0;
+}
+
+// inputs: signal [batch, length, 1 or 2], frame_step, window (optional), frame_length (optional); attribute onesided. Output: [batch, frames,
+// bins, 2]. Sizes: its dims.
+static inline int optc_lib_stft(OptcLibCall *call) {
+  const OptcLibTensor *x = &call->inputs[0], *window = optc_lib_input(call, 2), *length_tensor = optc_lib_input(call, 3);
+  const int64_t step = optc_lib_int_at(&call->inputs[1], 0), batch = x->dims[0], length = x->dims[1], parts = x->rank == 3 ? x->dims[2] : 1;
+  const int64_t n = length_tensor ? optc_lib_int_at(length_tensor, 0) : window ? optc_lib_count(window) : length;
+  if (step < 1 || n < 1 || n > length) return optc_lib_fault(call, "STFT: the frame does not fit the signal");
+  const int64_t frames = 1 + (length - n) / step, bins = optc_lib_int_attribute(call, "onesided", 1) != 0 && parts == 1 ? n / 2 + 1 : n;
+  const int64_t dims[4] = {batch, frames, bins, 2};
+  for (int k = 0; k < 4; ++k) call->sizes[k] = dims[k];
+  if (!optc_lib_allocate(call, 0, 4, dims)) return optc_lib_out_of_memory(call);
+  const int64_t width = window ? optc_lib_count(window) : n;
+  double *re = (double *)malloc((size_t)n * 6 * sizeof(double)), *im = re + n;
+  if (!re) return optc_lib_out_of_memory(call);
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t f = 0; f < frames; ++f) {
+      for (int64_t k = 0; k < n; ++k) {
+        const double w = window ? (k < width ? optc_lib_double(window, k) : 0) : 1;
+        const int64_t at = (b * length + f * step + k) * parts;
+        re[k] = w * optc_lib_double(x, at);
+        im[k] = parts == 2 ? w * optc_lib_double(x, at + 1) : 0;
+      }
+      optc_lib_dft_line(re, im, n, -1, re + 2 * n);
+      for (int64_t k = 0; k < bins; ++k) {
+        optc_lib_set(&call->outputs[0], ((b * frames + f) * bins + k) * 2, re[k]);
+        optc_lib_set(&call->outputs[0], ((b * frames + f) * bins + k) * 2 + 1, im[k]);
+      }
+    }
+  free(re);
+  return 0;
+}
+
+// inputs: num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz (scalars). Output: [dft_length / 2 + 1, num_mel_bins].
+// Sizes: its dims.
+static inline int optc_lib_mel_weights(OptcLibCall *call) {
+  const int64_t mels = optc_lib_int_at(&call->inputs[0], 0), length = optc_lib_int_at(&call->inputs[1], 0), rate = optc_lib_int_at(&call->inputs[2], 0);
+  if (mels < 1 || length < 1 || rate < 1 || mels > 1 << 24 || length > 1 << 28) return optc_lib_fault(call, "MelWeightMatrix: an operand is out of range");
+  const double low = 2595 * log1p(optc_lib_double(&call->inputs[3], 0) / 700) / log(10.0), high = 2595 * log1p(optc_lib_double(&call->inputs[4], 0) / 700) / log(10.0);
+  const int64_t dims[2] = {length / 2 + 1, mels};
+  call->sizes[0] = dims[0], call->sizes[1] = dims[1];
+  if (!optc_lib_allocate(call, 0, 2, dims)) return optc_lib_out_of_memory(call);
+  OptcLibTensor *y = &call->outputs[0];
+  for (int64_t i = 0; i < dims[0] * mels; ++i) optc_lib_set(y, i, 0);
+  const double step = (high - low) / (double)(mels + 2);
+  for (int64_t m = 0; m < mels; ++m) {
+    int64_t bin[3];
+    for (int k = 0; k < 3; ++k) {
+      const double hertz = 700 * expm1(((double)(m + k) * step + low) / 2595 * log(10.0));
+      bin[k] = (int64_t)floor((double)(length + 1) * hertz / (double)rate);
+      if (bin[k] < 0 || bin[k] > dims[0]) return optc_lib_fault(call, "MelWeightMatrix: an edge lies outside the spectrum");
+    }
+    if (bin[1] == bin[0] && bin[1] < dims[0]) optc_lib_set(y, bin[1] * mels + m, 1);
+    for (int64_t j = bin[0]; j <= bin[1] && j < dims[0] && bin[1] > bin[0]; ++j) optc_lib_set(y, j * mels + m, (double)(j - bin[0]) / (double)(bin[1] - bin[0]));
+    for (int64_t j = bin[1]; j < bin[2] && j < dims[0]; ++j) optc_lib_set(y, j * mels + m, (double)(bin[2] - j) / (double)(bin[2] - bin[1]));
+  }
+  return 0;
+}
+
+// inputs: X [..., n, n]. Output: the determinants, by elimination with row pivots.
+static inline int optc_lib_det(OptcLibCall *call) {
+  const OptcLibTensor *x = &call->inputs[0];
+  const int64_t n = x->dims[x->rank - 1], matrices = n ? optc_lib_count(x) / (n * n) : optc_lib_count(&call->outputs[0]);
+  double *a = (double *)malloc((size_t)(n * n + 1) * sizeof(double));
+  if (!a) return optc_lib_out_of_memory(call);
+  for (int64_t m = 0; m < matrices; ++m) {
+    for (int64_t i = 0; i < n * n; ++i) a[i] = optc_lib_double(x, m * n * n + i);
+    double det = 1;
+    for (int64_t c = 0; c < n; ++c) {
+      int64_t pivot = c;
+      for (int64_t r = c + 1; r < n; ++r)
+        if (fabs(a[r * n + c]) > fabs(a[pivot * n + c])) pivot = r;
+      if (pivot != c) {
+        det = -det;
+        for (int64_t k = 0; k < n; ++k) optc_lib_swap(&a[c * n + k], &a[pivot * n + k]);
+      }
+      det *= a[c * n + c];
+      if (a[c * n + c] == 0) break;
+      for (int64_t r = c + 1; r < n; ++r) {
+        const double f = a[r * n + c] / a[c * n + c];
+        for (int64_t k = c; k < n; ++k) a[r * n + k] -= f * a[c * n + k];
+      }
+    }
+    optc_lib_set(&call->outputs[0], m, det);
+  }
+  free(a);
+  return 0;
+}
