@@ -4,13 +4,16 @@
 
 #include "evaluate/library.h"
 #include "runtime/cpu/lib.h"
+#include "runtime/cpu/lib_image.h"
 #include "runtime/cpu/lib_ml.h"
 #include "runtime/cpu/lib_object.h"
 #include "runtime/cpu/lib_random.h"
 #include "runtime/cpu/lib_resize.h"
 #include "runtime/cpu/lib_rnn.h"
 #include "runtime/cpu/lib_select.h"
+#include "runtime/cpu/lib_signal.h"
 #include "runtime/cpu/lib_sizes.h"
+#include "runtime/cpu/lib_strings.h"
 #include "runtime/cpu/lib_text.h"
 #include "runtime/cpu/lib_util.h"
 
@@ -53,7 +56,22 @@
   X(unique) \
   X(unsqueeze_sizes) \
   X(value_sizes) \
-  X(sequence_empty)
+  X(sequence_empty) \
+  X(dynamic_quantize_lstm) \
+  X(dft) \
+  X(stft) \
+  X(mel_weights) \
+  X(det) \
+  X(grid_sample) \
+  X(roi_align) \
+  X(max_roi_pool) \
+  X(deform_conv) \
+  X(col2im) \
+  X(string_concat) \
+  X(string_split) \
+  X(string_normalizer) \
+  X(regex_full_match) \
+  X(tfidf)
 
 namespace optc::evaluate_detail {
 

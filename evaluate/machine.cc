@@ -560,15 +560,25 @@ Status Machine::run_loop(const Kernel &kernel, const ControlFlow &control) {
   for (const DimSymbol *symbol : control.defines) symbols_.forget(*symbol);
   for (size_t c = 0; c < control.carried && c < control.outputs.size(); ++c)
     if (control.outputs[c].valid()) OPTC_TRY(assign(control.outputs[c], carried[c], &control.defines));
+  // What no output gives is the trip count, except the sizes of the body's inputs, which mean nothing outside.
+  const auto of_body = [&](const DimSymbol *symbol) {
+    for (const BufferId id : control.body_inputs) {
+      const Type &type = program_.buffer(id).type;
+      if (!type.has_shape()) continue;
+      for (const Dim d : *type.shape)
+        if (single_symbol(d) == symbol) return true;
+    }
+    return false;
+  };
   for (const DimSymbol *symbol : control.defines)
-    if (!symbols_.known(*symbol) && scans == 0) symbols_.set(*symbol, i);
+    if (!symbols_.known(*symbol) && scans == 0 && !of_body(symbol)) symbols_.set(*symbol, i);
   for (size_t s = 0; s < scans; ++s) {
     const size_t o = control.carried + s;
     if (o < control.outputs.size() && control.outputs[o].valid())
       OPTC_TRY(finish_scan(control, s, control.outputs[o], slices[s]));
   }
   for (const DimSymbol *symbol : control.defines)
-    if (!symbols_.known(*symbol)) symbols_.set(*symbol, i);
+    if (!symbols_.known(*symbol) && !of_body(symbol)) symbols_.set(*symbol, i);
   return check_constraints();
 }
 

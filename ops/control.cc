@@ -35,18 +35,6 @@ bool is_visible(Dim d, const Symbols &outer) {
   return true;
 }
 
-// The type of either; the shapes of tensors inside sequences and optionals are forgotten where they differ.
-Type merge_nested(const Type &a, const Type &b) {
-  if (a == b) return a;
-  if (a.kind != b.kind) return a;
-  if (a.is_tensor()) return Type::tensor(a.element, std::nullopt);
-  if (!a.inner || !b.inner) return a.inner ? a : b;
-  Type inner = merge_nested(*a.inner, *b.inner);
-  if (a.kind == Type::Kind::kSequence) return Type::sequence(std::move(inner));
-  if (a.kind == Type::Kind::kOptional) return Type::optional(std::move(inner));
-  return a;
-}
-
 std::optional<bool> known_condition(const std::vector<Dim> *elements, const Constant *constant) {
   if (elements && elements->size() == 1 && (*elements)[0].is_constant()) return !(*elements)[0].is(0);
   if (constant && constant->count() == 1) return constant->as_int64(0) != 0;
@@ -82,7 +70,7 @@ Status infer_if(InferContext &c) {
   for (size_t i = 0; i < c.output_count(); ++i) {
     const Value &a = graph.value(graph.region(branches[0]).outputs[i]), &b = graph.value(graph.region(branches[1]).outputs[i]);
     if (!a.type.is_tensor() || !b.type.is_tensor()) {
-      c.set(i, merge_nested(a.type, b.type));
+      c.set(i, merge_items(c.dims(), a.type, b.type));
       continue;
     }
     if (a.type.element != b.type.element) return c.invalid("the branches give different element types for output " + std::to_string(i));
@@ -182,7 +170,9 @@ Status infer_carried(InferContext &c, RegionId body, size_t count, size_t first_
       const Type &after = graph.value(graph.region(body).outputs[first_output + i]).type;
       Type &type = types[i];
       if (!type.is_tensor()) {
-        Type merged = merge_nested(type, after);
+        // Nothing is known of the items of an empty sequence: the body says what they are.
+        const bool open = round == 0 && is_empty_sequence(graph, c.node().input(first_operand + i));
+        Type merged = open ? after : merge_items(c.dims(), type, after);
         if (!(merged == type)) type = std::move(merged), changed = true;
         continue;
       }

@@ -165,8 +165,8 @@ Status infer_scatter_nd(InferContext &c) {
   for (size_t i = 0; i < 3; ++i) OPTC_TRY(c.require_shape(i));
   const Shape data = c.shape(0), indices = c.shape(1), updates = c.shape(2);
   if (indices.empty()) return c.invalid("indices must have rank 1 or more");
-  if (!indices.back().is_constant()) return c.unsupported("the last dimension of indices is known only at run time");
-  const int64_t depth = indices.back().value();
+  const int64_t depth = c.rank(1) - 1 + c.rank(0) - c.rank(2);  // as the ranks say
+  if (depth >= 0) OPTC_TRY(c.same(indices.back(), depth, "the last dimension of indices"));
   if (depth < 0 || depth > c.rank(0) || c.rank(2) != c.rank(1) - 1 + c.rank(0) - depth) return c.invalid("the ranks of data, indices and updates do not fit");
   for (size_t k = 0; k < updates.size(); ++k) {
     const size_t prefix = indices.size() - 1;
@@ -192,7 +192,7 @@ Status infer_scatter_nd(InferContext &c) {
 Status build_scatter_nd(BuildContext &c) {
   OPTC_TRY(copy_into(c, "copy", c.input(0), c.output(0), same_index));
   const Shape data = c.shape(0), indices = c.shape(1);
-  const size_t depth = static_cast<size_t>(indices.back().value());
+  const size_t depth = indices.size() - 1 + data.size() - c.shape(2).size();
   NestBuilder nest(c, "scatter nd");
   Dims i = nest.outer(c.shape(2));
   const int64_t prefix = static_cast<int64_t>(indices.size()) - 1;

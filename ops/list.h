@@ -10,6 +10,7 @@
   X(conv) \
   X(fused_attention) \
   X(gather) \
+  X(image) \
   X(index) \
   X(loss) \
   X(matmul) \
@@ -27,5 +28,6 @@
   X(signal) \
   X(slice) \
   X(softmax) \
+  X(text) \
   X(trees) \
   X(unary)

@@ -68,7 +68,37 @@ Status build_recurrent(BuildContext &c) {
   return {};
 }
 
+// com.microsoft.DynamicQuantizeLSTM: W [directions, input, 4 * hidden] and R [directions, hidden, 4 * hidden] are 8-bit integers.
+Status infer_dynamic_quantize_lstm(InferContext &c) {
+  for (size_t i = 0; i < 3; ++i) {
+    OPTC_TRY(c.require_shape(i));
+    if (c.rank(i) != 3) return c.invalid("input " + std::to_string(i) + " must have rank 3");
+  }
+  if (!c.has_input(8) || !c.has_input(10)) return c.invalid("the scales of W and R are missing");
+  if (c.node().int_or("layout", 0) != 0) return c.unsupported("layout 1 of DynamicQuantizeLSTM");
+  const int64_t directions = c.node().string_or("direction", "forward") == "bidirectional" ? 2 : 1;
+  const Dim steps = c.shape(0)[0], batch = c.shape(0)[1], hidden = c.shape(2)[1];
+  OPTC_TRY(c.same(c.shape(1)[0], directions, "the number of directions of W"));
+  OPTC_TRY(c.same(c.shape(2)[0], directions, "the number of directions of R"));
+  OPTC_TRY(c.same(c.shape(1)[1], c.shape(0)[2], "the input size"));
+  OPTC_TRY(c.same(c.shape(1)[2], hidden * 4, "the columns of W"));
+  OPTC_TRY(c.same(c.shape(2)[2], hidden * 4, "the columns of R"));
+  c.set_tensor(0, ElementType::kFloat32, {steps, directions, batch, hidden});
+  c.set_tensor(1, ElementType::kFloat32, {directions, batch, hidden});
+  c.set_tensor(2, ElementType::kFloat32, {directions, batch, hidden});
+  return {};
+}
+
+Status build_dynamic_quantize_lstm(BuildContext &c) {
+  std::vector<BufferId> inputs, outputs;
+  for (size_t i = 0; i < 12; ++i) inputs.push_back(c.has_input(i) ? c.input(i) : BufferId());
+  for (size_t i = 0; i < 3; ++i) outputs.push_back(c.has_output(i) ? c.output(i) : BufferId());
+  c.library("dynamic_quantize_lstm", inputs, outputs, c.node().attributes);
+  return {};
+}
+
 const OpDef kOps[] = {
+    {"com.microsoft.DynamicQuantizeLSTM", OpForm::kLibrary, 1, infer_dynamic_quantize_lstm, build_dynamic_quantize_lstm},
     {"LSTM", OpForm::kLibrary, 22, infer_recurrent, build_recurrent},
     {"GRU", OpForm::kLibrary, 22, infer_recurrent, build_recurrent},
     {"RNN", OpForm::kLibrary, 22, infer_recurrent, build_recurrent},

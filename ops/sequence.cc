@@ -8,14 +8,6 @@
 namespace optc {
 namespace {
 
-Type without_shape(const Type &type) { return type.is_tensor() ? Type::tensor(type.element, std::nullopt) : type; }
-
-// The one type for items of both types: the shape stays where it is the same, dims that differ are forgotten with the rank.
-Type item_type(const Type &a, const Type &b) {
-  if (a == b) return a;
-  return without_shape(a);
-}
-
 // Sets output 0 to a tensor that is taken out of an object. Its dims are known only when the item is: they become sizes of the run.
 Status set_taken(InferContext &c, const Type &item) {
   if (!item.is_tensor()) {
@@ -23,17 +15,7 @@ Status set_taken(InferContext &c, const Type &item) {
     return {};
   }
   if (!item.shape) {
-    // A rank that inference found elsewhere (the model's value_info) is kept.
-    const ValueId output = c.node().output(0);
-    const Type before = output.valid() ? c.graph().value(output).type : Type();
-    if (!before.has_shape()) {
-      c.set(0, item);
-      return {};
-    }
-    Shape shape;
-    for (size_t k = 0; k < before.shape->size(); ++k) shape.push_back(c.run_time_size(0, k));
-    c.set_tensor(0, item.element, std::move(shape));
-    return {};
+    return c.unsupported("the rank of the items is not known before the model runs", "give the sequence's items one rank");
   }
   Shape shape;
   for (size_t k = 0; k < item.shape->size(); ++k) shape.push_back((*item.shape)[k].is_constant() ? (*item.shape)[k] : c.run_time_size(0, k));
@@ -48,7 +30,7 @@ Status infer_construct(InferContext &c) {
   Type item = c.input(0);
   for (size_t i = 1; i < c.input_count(); ++i) {
     if (c.input(i).element != item.element) return c.invalid("the items have different element types");
-    item = item_type(item, c.input(i));
+    item = merge_items(c.dims(), item, c.input(i));
   }
   c.set(0, Type::sequence(std::move(item)));
   return {};
@@ -72,7 +54,8 @@ Status infer_at(InferContext &c) {
 Status infer_insert(InferContext &c) {
   if (!is_sequence(c.input(0))) return c.invalid("input 0 must be a sequence");
   if (c.input(1).element != c.input(0).inner->element) return c.invalid("the tensor and the sequence have different element types");
-  c.set(0, Type::sequence(item_type(*c.input(0).inner, c.input(1))));
+  const bool empty = is_empty_sequence(c.graph(), c.node().input(0));
+  c.set(0, Type::sequence(empty ? c.input(1) : merge_items(c.dims(), *c.input(0).inner, c.input(1))));
   return {};
 }
 
@@ -91,7 +74,9 @@ Status infer_split_to_sequence(InferContext &c) {
     shape[at] = 1;
     if (c.node().int_or("keepdims", 1) == 0) shape.erase(shape.begin() + axis);
   } else {
-    shape[at] = c.dims().new_symbol(SymbolKind::kData, "part");  // of a part: differs from one to the next, never read
+    Shape other = shape;  // the parts' sizes differ from one to the next
+    other[at] = other[at] + 1;
+    shape = *merge_items(c.dims(), Type::tensor(c.element(0), shape), Type::tensor(c.element(0), other)).shape;
   }
   c.set(0, Type::sequence(Type::tensor(c.element(0), std::move(shape))));
   return {};

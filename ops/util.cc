@@ -121,6 +121,38 @@ std::vector<const DimSymbol *> output_symbols(BuildContext &context, size_t outp
   return symbols;
 }
 
+Type merge_items(DimTable &dims, const Type &a, const Type &b) {
+  if (a == b || a.kind != b.kind) return a;
+  if (a.is_tensor()) {
+    if (!a.shape || !b.shape || a.rank() != b.rank()) return Type::tensor(a.element, std::nullopt);
+    Shape shape = *a.shape;
+    for (size_t k = 0; k < shape.size(); ++k) {
+      if (shape[k] == (*b.shape)[k]) continue;
+      const std::string name = "item.size";
+      if (dims.find(name)) {
+        shape[k] = dims.model_symbol(name);
+      } else {
+        shape[k] = dims.new_symbol(SymbolKind::kData, name);
+      }
+    }
+    return Type::tensor(a.element, std::move(shape));
+  }
+  if (!a.inner || !b.inner) return a.inner ? a : b;
+  Type inner = merge_items(dims, *a.inner, *b.inner);
+  if (a.kind == Type::Kind::kSequence) return Type::sequence(std::move(inner));
+  if (a.kind == Type::Kind::kOptional) return Type::optional(std::move(inner));
+  return a;
+}
+
+bool is_empty_sequence(const Graph &graph, ValueId value) {
+  if (!value.valid()) return false;
+  const Value &v = graph.value(value);
+  if (v.kind != ValueKind::kNodeOutput) return false;
+  const Node &node = graph.node(v.producer);
+  if (node.op == "Identity") return is_empty_sequence(graph, node.input(0));
+  return node.op == "SequenceEmpty";
+}
+
 Result<Window> resolve_window(const Node &node, const std::vector<Dim> &in, std::vector<Dim> kernel, bool ceil_mode,
                               std::string &error) {
   const size_t n = in.size();

@@ -184,7 +184,7 @@ static inline int optc_lib_optional(OptcLibCall *call) {
 }
 // inputs: an optional, or a plain tensor or sequence, or none. Output: bool scalar.
 static inline int optc_lib_optional_has_element(OptcLibCall *call) {
-  const OptcLibTensor *value = optc_lib_input(call, 0);
+  const OptcLibTensor *value = call->input_count && (call->inputs[0].type || call->inputs[0].rank < 0) ? &call->inputs[0] : nullptr;
   const OptcLibObject *object = optc_lib_object(value);
   if (!optc_lib_allocate(call, 0, 0, nullptr)) return optc_lib_out_of_memory(call);
   *(uint8_t *)call->outputs[0].data = value && (!object || object->kind != 2 || object->count > 0);

@@ -206,3 +206,60 @@ static inline float *optc_lib_dequantized_transposed(const OptcLibTensor *w, con
     }
   return out;
 }
+static inline int optc_lib_dynamic_quantize_lstm(OptcLibCall *call) {
+  const OptcLibTensor *tx = &call->inputs[0], *tr = &call->inputs[2], *lengths = optc_lib_input(call, 4);
+  const int64_t steps = tx->dims[0], batch = tx->dims[1], input = tx->dims[2], directions = tr->dims[0], hidden = tr->dims[1];
+  const char *direction = optc_lib_string_attribute(call, "direction", "forward");
+  const OptcLibAttribute *names = optc_lib_attribute(call, "activations");
+  float *owned[5];
+  const float *x = optc_lib_floats(tx, &owned[0]), *b = optc_lib_floats(optc_lib_input(call, 3), &owned[1]);
+  const float *h0 = optc_lib_floats(optc_lib_input(call, 5), &owned[2]), *c0 = optc_lib_floats(optc_lib_input(call, 6), &owned[3]), *p = optc_lib_floats(optc_lib_input(call, 7), &owned[4]);
+  float *w = optc_lib_dequantized_transposed(&call->inputs[1], &call->inputs[8], optc_lib_input(call, 9));
+  float *r = optc_lib_dequantized_transposed(tr, &call->inputs[10], optc_lib_input(call, 11));
+  const int64_t state = batch * hidden;
+  float *memory = (float *)malloc((size_t)(steps * batch * input + 3 * state + 4 * hidden + 1) * sizeof(float));
+  OptcLibTensor *y = optc_lib_output(call, 0), *yh = optc_lib_output(call, 1), *yc = optc_lib_output(call, 2);
+  int status = memory && w && r ? 0 : optc_lib_out_of_memory(call);
+  if (!status) optc_lib_dynamic_quantize(x, steps * batch * input, memory);
+  for (int64_t d = 0; d < directions && !status; ++d) {
+    float *h = memory + steps * batch * input, *q = h + state, *c = q + state, *gate = c + state;
+    OptcLibCell cell;
+    cell.gates = 4, cell.hidden = hidden, cell.input = input;
+    cell.w = w + d * 4 * hidden * input, cell.r = r + d * 4 * hidden * hidden;
+    cell.bias_w = b ? b + d * 8 * hidden : nullptr, cell.bias_r = b ? cell.bias_w + 4 * hidden : nullptr;
+    cell.peephole = p ? p + d * 3 * hidden : nullptr;
+    cell.clip = optc_lib_float_attribute(call, "clip", 0);
+    cell.input_forget = optc_lib_int_attribute(call, "input_forget", 0) != 0;
+    cell.linear_before_reset = 0;
+    OptcLibActivation act[3] = {{0, 0, 0}, {1, 0, 0}, {1, 0, 0}};
+    for (int k = 0; k < 3 && names && names->count; ++k)
+      if ((size_t)(d * 3 + k) >= names->count || !optc_lib_activation_named(names->strings[d * 3 + k], &act[k])) status = optc_lib_fault(call, "an activation is missing or not known");
+    cell.f = act[0], cell.g = act[1], cell.h = act[2];
+    const int reverse = directions == 2 ? d == 1 : optc_lib_same(direction, "reverse");
+    for (int64_t j = 0; j < state; ++j) h[j] = h0 ? h0[d * state + j] : 0, c[j] = c0 ? c0[d * state + j] : 0;
+    for (int64_t t = 0; t < steps && !status; ++t) {
+      optc_lib_dynamic_quantize(h, state, q);
+      for (int64_t n = 0; n < batch; ++n) {
+        int64_t length = lengths ? optc_lib_int_at(lengths, n) : steps;
+        length = length < 0 ? 0 : length > steps ? steps : length;
+        const int live = t < length;
+        const int64_t at = reverse && live ? length - 1 - t : t;
+        if (live) {
+          optc_lib_cell_step(&cell, memory + (at * batch + n) * input, q + n * hidden, c + n * hidden, gate);
+          memcpy(h + n * hidden, q + n * hidden, (size_t)hidden * sizeof(float));
+        }
+        if (y)
+          for (int64_t j = 0; j < hidden; ++j) optc_lib_set(y, ((at * directions + d) * batch + n) * hidden + j, live ? h[n * hidden + j] : 0);
+      }
+    }
+    for (int64_t j = 0; j < state && !status; ++j) {
+      if (yh) optc_lib_set(yh, d * state + j, h[j]);
+      if (yc) optc_lib_set(yc, d * state + j, c[j]);
+    }
+  }
+  free(memory);
+  free(w);
+  free(r);
+  for (int k = 0; k < 5; ++k) free(owned[k]);
+  return status;
+}

@@ -1,0 +1,114 @@
+// StringConcat, StringSplit, StringNormalizer, RegexFullMatch, TfIdfVectorizer: library functions (runtime/cpu/lib_strings.h).
+
+#include "ops/build.h"
+#include "ops/registry.h"
+#include "ops/util.h"
+
+namespace optc {
+namespace {
+
+using Dims = std::vector<Dim>;
+
+Status infer_concat(InferContext &c) {
+  OPTC_TRY(c.require_shape(0));
+  OPTC_TRY(c.require_shape(1));
+  OPTC_ASSIGN(Shape out, c.broadcast({c.shape(0), c.shape(1)}));
+  c.set_tensor(0, ElementType::kString, std::move(out));
+  return {};
+}
+Status build_concat(BuildContext &c) {
+  c.library("string_concat", {c.input(0), c.input(1)}, {c.output(0)});
+  return {};
+}
+
+Status infer_split(InferContext &c) {
+  OPTC_TRY(c.require_shape(0));
+  Shape out = c.shape(0);
+  c.set_tensor(1, ElementType::kInt64, out);
+  out.push_back(c.run_time_size(0, out.size()));
+  c.set_tensor(0, ElementType::kString, std::move(out));
+  return {};
+}
+Status build_split(BuildContext &c) {
+  std::vector<const DimSymbol *> defines;
+  if (c.has_output(0)) {
+    defines.assign(c.output_shape(0).size(), nullptr);
+    defines.back() = single_symbol(c.output_shape(0).back());
+  }
+  c.library("string_split", {c.input(0)}, {c.has_output(0) ? c.output(0) : BufferId(), c.has_output(1) ? c.output(1) : BufferId()}, c.node().attributes, defines);
+  return {};
+}
+
+Status infer_normalizer(InferContext &c) {
+  OPTC_TRY(c.require_shape(0));
+  if (c.rank(0) != 1 && c.rank(0) != 2) return c.invalid("the input must have rank 1, or rank 2 with one row");
+  if (c.rank(0) == 2) OPTC_TRY(c.same(c.shape(0)[0], 1, "the number of rows"));
+  const std::string action(c.node().string_or("case_change_action", "NONE"));
+  if (action != "NONE" && action != "LOWER" && action != "UPPER") return c.invalid("case_change_action '" + action + "' is not known");
+  const size_t last = static_cast<size_t>(c.rank(0)) - 1;
+  Shape out = c.shape(0);
+  out[last] = c.run_time_size(0, last);
+  if (last == 1) out[0] = 1;
+  c.set_tensor(0, ElementType::kString, std::move(out));
+  return {};
+}
+Status build_normalizer(BuildContext &c) {
+  c.library("string_normalizer", {c.input(0)}, {c.output(0)}, c.node().attributes, {single_symbol(c.output_shape(0).back())});
+  return {};
+}
+
+Status infer_regex(InferContext &c) {
+  OPTC_TRY(c.require_shape(0));
+  c.set_tensor(0, ElementType::kBool, c.shape(0));
+  return {};
+}
+Status build_regex(BuildContext &c) {
+  c.library("regex_full_match", {c.input(0)}, {c.output(0)}, c.node().attributes);
+  return {};
+}
+
+Status infer_tfidf(InferContext &c) {
+  OPTC_TRY(c.require_shape(0));
+  const auto *indexes = c.node().ints("ngram_indexes"), *counts = c.node().ints("ngram_counts");
+  if (!indexes || indexes->empty() || !counts) return c.invalid("ngram_counts and ngram_indexes are needed");
+  if (c.rank(0) != 1 && c.rank(0) != 2) return c.invalid("the input must have rank 1 or 2");
+  int64_t size = 0;
+  for (int64_t i : *indexes) {
+    if (i < 0) return c.invalid("ngram_indexes has a negative entry");
+    size = i + 1 > size ? i + 1 : size;
+  }
+  for (int64_t n : *counts)
+    if (n < 0) return c.invalid("ngram_counts has a negative entry");
+  Shape out;
+  if (c.rank(0) == 2) out.push_back(c.shape(0)[0]);
+  out.push_back(size);
+  c.set_tensor(0, ElementType::kFloat32, std::move(out));
+  return {};
+}
+Status build_tfidf(BuildContext &c) {
+  const Node &node = c.node();
+  Constant pool;
+  if (const auto *ints = node.ints("pool_int64s")) pool = Constant::int64s(*ints);
+  if (const Attribute *a = node.attribute("pool_strings"))
+    if (const auto *list = std::get_if<std::vector<std::string>>(a); list && !list->empty()) pool = Constant::strings({static_cast<int64_t>(list->size())}, *list);
+  if (!pool.valid() || (pool.type() == ElementType::kString) != (c.input_type(0).element == ElementType::kString)) return c.invalid("the pool does not fit the input's type");
+  std::vector<std::pair<std::string, Attribute>> attributes;
+  for (const auto &attribute : node.attributes)
+    if (attribute.first != "pool_int64s" && attribute.first != "pool_strings") attributes.push_back(attribute);
+  c.library("tfidf", {c.input(0), c.constant_buffer("pool", pool)}, {c.output(0)}, attributes);
+  return {};
+}
+
+const OpDef kOps[] = {
+    {"StringConcat", OpForm::kLibrary, 20, infer_concat, build_concat},
+    {"StringSplit", OpForm::kLibrary, 20, infer_split, build_split},
+    {"StringNormalizer", OpForm::kLibrary, 10, infer_normalizer, build_normalizer},
+    {"RegexFullMatch", OpForm::kLibrary, 20, infer_regex, build_regex},
+    {"TfIdfVectorizer", OpForm::kLibrary, 9, infer_tfidf, build_tfidf},
+};
+
+}  // namespace
+
+std::span<const OpDef> text_ops() { return kOps; }
+
+}  // namespace optc
