@@ -52,6 +52,9 @@ static inline void optc_lib_note_dims(OptcLibCall *call, const OptcLibTensor *t)
   for (int32_t k = 0; k < t->rank; ++k) call->sizes[k] = t->dims[k];
 }
 
+// inputs: a value of any kind. Output: the same.
+static inline int optc_lib_identity(OptcLibCall *call) { return optc_lib_give(call, 0, &call->inputs[0]); }
+
 // inputs: tensors. Output: the sequence of them.
 static inline int optc_lib_sequence_construct(OptcLibCall *call) {
   OptcLibObject *object = optc_lib_new_object(call, 0, 1, call->input_count);
