@@ -239,8 +239,7 @@ Status build_attention(BuildContext &c) {
   return {};
 }
 
-// --- RotaryEmbedding
-// ---------------------------------------------------------------------------------------------------------------
+// --- RotaryEmbedding -----------------------------------------------------------------------------------------
 
 Status infer_rotary(InferContext &c) {
   OPTC_TRY(c.require_shape(0));

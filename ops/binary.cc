@@ -114,8 +114,7 @@ Status build_bit_shift(BuildContext &c) {
   });
 }
 
-// --- Variadic
-// ----------------------------------------------------------------------------------------------------------------------
+// --- Variadic ------------------------------------------------------------------------------------------------
 
 template <ScalarOp op, bool mean = false>
 Status build_variadic(BuildContext &c) {
@@ -146,8 +145,7 @@ Dim largest(Dim a, Dim b) { return max(a, b); }
 Dim smallest(Dim a, Dim b) { return min(a, b); }
 Dim total(Dim a, Dim b) { return a + b; }
 
-// --- Where
-// -------------------------------------------------------------------------------------------------------------------------
+// --- Where ---------------------------------------------------------------------------------------------------
 
 Status infer_where(InferContext &c) {
   OPTC_TRY(infer_broadcast(c, c.element(1)));

@@ -87,8 +87,7 @@ Status cast_names(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   return diagnostics.error(ErrorKind::kInvalid, "attribute 'to' names no element type: " + name, graph.describe(node));
 }
 
-// --- BitCast: the bits as another type of the same width
-// --------------------------------------------------------------------------
+// --- BitCast: the bits as another type of the same width -----------------------------------------------------
 
 Status infer_bit_cast(InferContext &c) {
   const int64_t to = c.node().int_or("to", 0);
@@ -108,8 +107,7 @@ Status build_bit_cast(BuildContext &c) {
   return {};
 }
 
-// --- Dropout
-// ----------------------------------------------------------------------------------------------------------------------
+// --- Dropout -------------------------------------------------------------------------------------------------
 
 Status infer_dropout(InferContext &c) {
   c.set(0, c.input(0));

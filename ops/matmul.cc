@@ -65,8 +65,7 @@ Product matrix_product(BuildContext &c, size_t left, size_t right, bool trans_a,
   return p;
 }
 
-// --- MatMul, FusedMatMul
-// ----------------------------------------------------------------------------------------------------------
+// --- MatMul, FusedMatMul -------------------------------------------------------------------------------------
 
 Status infer_matmul(InferContext &c) {
   const bool trans_a = c.node().int_or("transA", 0) != 0, trans_b = c.node().int_or("transB", 0) != 0;
@@ -84,8 +83,7 @@ Status build_matmul(BuildContext &c) {
   return {};
 }
 
-// --- Gemm
-// --------------------------------------------------------------------------------------------------------------------------
+// --- Gemm ----------------------------------------------------------------------------------------------------
 
 Status infer_gemm(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
@@ -125,8 +123,7 @@ Status gemm_without_broadcast(Graph &graph, NodeId node, Diagnostics &) {
   return {};
 }
 
-// --- Integer products
-// --------------------------------------------------------------------------------------------------------------
+// --- Integer products ----------------------------------------------------------------------------------------
 
 // A zero point or scale: a scalar, one element, or one a row (of a) or column (of b), perhaps with batch dimensions.
 Expr parameter(BuildContext &c, NestBuilder &nest, size_t input, bool rows, const LabelIndex &at) {
@@ -187,8 +184,7 @@ Status build_qlinear_matmul(BuildContext &c) {
   return {};
 }
 
-// --- Einsum
-// ------------------------------------------------------------------------------------------------------------------------
+// --- Einsum --------------------------------------------------------------------------------------------------
 
 struct Equation {
   std::vector<std::vector<int>> terms;  // per operand; labels of an ellipsis are -rank .. -1, aligned right

@@ -141,8 +141,7 @@ KernelId NestBuilder::finish() {
   return context_.add(std::move(kernel));
 }
 
-// --- The common kernels
-// ------------------------------------------------------------------------------------------------------------
+// --- The common kernels --------------------------------------------------------------------------------------
 
 Status BuildContext::pointwise_on(const std::vector<BufferId> &inputs, BufferId output,
                                   const std::function<Expr(NestBuilder &, std::vector<Expr>)> &f) {

@@ -273,8 +273,7 @@ Status axes_to_attribute(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   return input_to_attribute(graph, node, 1, "axes", diagnostics);
 }
 
-// --- ArgMax, ArgMin
-// ----------------------------------------------------------------------------------------------------------------
+// --- ArgMax, ArgMin ------------------------------------------------------------------------------------------
 
 Status infer_arg(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
@@ -311,8 +310,7 @@ Status build_arg(BuildContext &c) {
   return {};
 }
 
-// --- CumSum, CumProd
-// ---------------------------------------------------------------------------------------------------------------
+// --- CumSum, CumProd -----------------------------------------------------------------------------------------
 
 Status infer_scan(InferContext &c) {
   OPTC_TRY(c.require_shape(0));

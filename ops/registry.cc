@@ -97,8 +97,7 @@ std::shared_ptr<const std::vector<Dim>> constant_elements(const Constant &consta
   return std::make_shared<const std::vector<Dim>>(std::move(dims));
 }
 
-// --- InferContext
-// ------------------------------------------------------------------------------------------------------------------
+// --- InferContext --------------------------------------------------------------------------------------------
 
 InferContext::InferContext(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vector<DimConstraint> *constraints)
     : graph_(graph), node_(node), diagnostics_(diagnostics), constraints_(constraints) {

@@ -95,7 +95,37 @@ Status flattened(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   return {};
 }
 
-constexpr VersionStep kSteps[] = {{13, flattened, nullptr}};
+// Before 13 rows reach to the end: another axis is brought there and back.
+Status last_axis(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  const ValueId x = graph.node(node).inputs[0];
+  const Type type = graph.value(x).type;
+  if (!type.has_shape())
+    return diagnostics.error(ErrorKind::kUnsupported, "the rank of the input is not known", graph.describe(node));
+  const int64_t rank = type.rank(), given = graph.node(node).int_or("axis", -1),
+                axis = given < 0 ? given + rank : given;
+  if (rank == 0) return {};
+  graph.set_attribute(node, "axis", rank - 1);
+  if (axis == rank - 1) return {};
+  std::vector<int64_t> swap;
+  for (int64_t k = 0; k < rank; ++k) swap.push_back(k == axis ? rank - 1 : k == rank - 1 ? axis : k);
+  const std::string base = graph.node(node).name.empty() ? graph.node(node).op : graph.node(node).name;
+  auto insert = [&](const std::string &op, ValueId input, std::vector<std::pair<std::string, Attribute>> attributes) {
+    const std::string name = graph.unique_name(base + "_" + op);
+    return graph.add_node(graph.node(node).region, op, name, {input}, {{name, Type()}}, std::move(attributes), node);
+  };
+  const NodeId turned = insert("Transpose", x, {{"perm", swap}});
+  OPTC_TRY(infer_node(graph, turned, diagnostics));
+  const std::string op = graph.node(node).op;
+  const NodeId inner = insert(op, graph.node(turned).outputs[0], {{"axis", rank - 1}});
+  OPTC_TRY(infer_node(graph, inner, diagnostics));
+  graph.set_op(node, "Transpose");
+  graph.remove_attribute(node, "axis");
+  graph.set_attribute(node, "perm", swap);
+  graph.set_input(node, 0, graph.node(inner).outputs[0]);
+  return {};
+}
+
+constexpr VersionStep kSteps[] = {{13, flattened, last_axis}};
 
 const OpDef kOps[] = {
     {"Hardmax", OpForm::kReduction, 13, infer_softmax, build_hardmax, kSteps},

@@ -225,6 +225,21 @@ TEST(Steps, ClipBoundsGoBothWays) {
   EXPECT_EQ(graph.node(node).float_or("max", 0), 2);
 }
 
+TEST(Steps, SoftmaxOfAnInnerAxisIsTurnedForOldVersions) {
+  Graph graph = inferred(R"(graph "g" (x: f32[2,2]) -> (y) {
+    opset "" 21
+    y: f32[2,2] = Softmax(x) {axis = 0}
+})");
+  const std::vector<RuntimeValue> inputs = {floats({2, 2}, {0, 3, 0, 1})};
+  const auto before = run(built(graph), inputs);
+  Diagnostics diagnostics;
+  ASSERT_TRUE(find_op("Softmax")->steps[0].down(graph, first_node(graph), diagnostics).ok());
+  ASSERT_TRUE(infer_graph(graph, diagnostics).ok());
+  EXPECT_EQ(graph.live_node_count(), 3u);
+  const auto after = run(built(graph), inputs);
+  for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(before[0].as_double(i), after[0].as_double(i));
+}
+
 TEST(Meaning, ExtremesOfNothingAreThoseOfTheStoredType) {
   const Graph graph = inferred(R"(graph "g" (x: i8[0,2], y: f32[0]) -> (a, b, c) {
     opset "" 21
