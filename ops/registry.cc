@@ -197,7 +197,21 @@ Result<Shape> InferContext::broadcast(const std::vector<Shape> &shapes) {
     std::vector<Dim> unsure;  // operands that may be 1 or must equal the result
     for (const Shape &s : shapes) {
       if (k + s.size() < rank) continue;
-      const Dim e = s[k + s.size() - rank];
+      Dim e = settle(s[k + s.size() - rank]);
+      if (e == d || e.is(1)) continue;
+      // One is a multiple of the other by a symbol (B*S against S, after a Reshape that an exporter made for B = 1): both can only be
+      // right when that symbol is 1, but for the odd case where the smaller one is 1 itself, which is given up for it.
+      for (const auto &[whole, part] : {std::pair(e, d), std::pair(d, e)}) {
+        if (part.is_constant()) continue;
+        const auto factor = exact_div(whole, part);
+        const DimSymbol *symbol = factor ? single_symbol(*factor) : nullptr;
+        if (symbol && symbol->kind == SymbolKind::kModel && symbol->min <= 1 && symbol->max >= 1) {
+          dims().set_bounds(symbol, 1, 1);
+          e = settle(e);
+          d = settle(d);
+          break;
+        }
+      }
       if (e == d || e.is(1)) continue;
       if (d.is(1)) {
         d = e;

@@ -711,6 +711,13 @@ std::optional<AffinePart> affine_in(Dim d, const DimSymbol *symbol) {
   return part;
 }
 
+Dim settle(Dim d) {
+  return substitute(d, [](const DimSymbol &s) {
+    const bool size = s.kind == SymbolKind::kModel || s.kind == SymbolKind::kData;
+    return size && s.min == s.max ? std::optional<Dim>(Dim(s.min)) : std::nullopt;
+  });
+}
+
 const DimSymbol *single_symbol(Dim d) {
   if (!d.node() || d.node()->constant != 0 || d.node()->terms.size() != 1) return nullptr;
   const DimTerm &t = d.node()->terms[0];

@@ -161,6 +161,7 @@ struct AffinePart {
 };
 std::optional<AffinePart> affine_in(Dim d, const DimSymbol *symbol);
 
+Dim settle(Dim d);  // symbols whose bounds leave one value become that value
 const DimSymbol *single_symbol(Dim d);  // the symbol, when d is exactly one; else null
 
 // Parses what str() prints (and what users give: "N", "2*N+1"). Unknown names become model symbols. nullopt on bad syntax.
