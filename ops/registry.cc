@@ -27,6 +27,23 @@ const std::vector<const OpDef *> &sorted_ops() {
   return ops;
 }
 
+// How deep `max` nests in a Dim, no further than kDeepestMax. Models that fix a batch of 1 beside a named one (x[N, S]
+// + y[1, N*S], layer upon layer) would otherwise double their shapes' size with each layer: beyond this depth, the
+// simpler of two dims that must broadcast is taken, with a check at run time that it is the larger.
+constexpr int kDeepestMax = 3;
+int max_depth(Dim d) {
+  int depth = 0;
+  if (!d.node()) return depth;
+  for (const DimTerm &term : d.node()->terms)
+    for (const DimAtom *atom : term.atoms) {
+      if (atom->kind == AtomKind::kSymbol) continue;
+      const int inner = std::max(max_depth(atom->a), max_depth(atom->b)) + (atom->kind == AtomKind::kMax ? 1 : 0);
+      depth = std::max(depth, inner);
+      if (depth >= kDeepestMax) return kDeepestMax;
+    }
+  return depth;
+}
+
 const Type &no_type() {
   static const Type none;
   return none;
@@ -226,10 +243,14 @@ Result<Shape> InferContext::broadcast(const std::vector<Shape> &shapes) {
       } else if (e_not_one) {
         unsure.push_back(d);
         d = e;
-      } else {
+      } else if (std::max(max_depth(d), max_depth(e)) < kDeepestMax) {
         unsure.push_back(d);
         unsure.push_back(e);
         d = max(d, e);
+      } else {
+        const bool keep = d.str().size() <= e.str().size();
+        unsure.push_back(keep ? e : d);
+        d = keep ? d : e;
       }
     }
     for (Dim e : unsure)
