@@ -27,6 +27,15 @@ def optc():
 
 
 @pytest.fixture(scope="session")
+def evaluator(optc):
+    """The program that evaluates models of the ONNX test layout; it lies beside optc."""
+    path = optc.parent / "optc_conformance"
+    if not path.exists():
+        pytest.fail(f"{path} is not there: run ./dev build")
+    return path
+
+
+@pytest.fixture(scope="session")
 def shared():
     """The folder of models and cases beside the checkout; the test is skipped where it is absent."""
     path = ROOT.parent / "shared"

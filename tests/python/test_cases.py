@@ -16,19 +16,9 @@ TOOL = ROOT.parent / "shared" / "tools" / "run_cases.py"
 KNOWN = json.loads((pathlib.Path(__file__).parent / "cases_expected.json").read_text())
 
 
-@pytest.fixture(scope="module")
-def runner(request):
+def run_cases(runner, tmp_path, *extra):
     if not TOOL.exists():
         pytest.skip(f"{CASES} is not there")
-    import os
-
-    binary = pathlib.Path(os.environ.get("OPTC_CONFORMANCE", ROOT / "build/bin/optc_conformance"))
-    if not binary.exists():
-        pytest.fail(f"{binary} is not there: run ./dev build")
-    return binary
-
-
-def run_cases(runner, tmp_path, *extra):
     report = tmp_path / "report.json"
     command = [sys.executable, str(TOOL), "--cases", str(CASES), "--run", f"{runner} {{model}} {{inputs_dir}} {{outputs_dir}}",
                "--jobs", "2", "--json", str(report), *extra]
@@ -45,9 +35,9 @@ def check(results, known):
     assert not stale, f"known failures that pass: {stale}"
 
 
-def test_valid_cases_on_the_evaluator(runner, tmp_path):
-    check(run_cases(runner, tmp_path), KNOWN["valid"])
+def test_valid_cases_on_the_evaluator(evaluator, tmp_path):
+    check(run_cases(evaluator, tmp_path), KNOWN["valid"])
 
 
-def test_invalid_cases_are_refused(runner, tmp_path):
-    check(run_cases(runner, tmp_path, "--invalid"), KNOWN["invalid"])
+def test_invalid_cases_are_refused(evaluator, tmp_path):
+    check(run_cases(evaluator, tmp_path, "--invalid"), KNOWN["invalid"])

@@ -1,6 +1,5 @@
 """Whole models on the evaluator against ONNX Runtime without optimizations (numerics.py)."""
 
-import os
 import pathlib
 import sys
 
@@ -17,15 +16,12 @@ LARGE = ["bert_base.dynamo", "bert_base.script17", "convnext_tiny.dynamo", "effi
 
 @pytest.mark.parametrize("size", range(len(numerics.SIZES)))
 @pytest.mark.parametrize("name", [*SMALL, *(pytest.param(n, marks=pytest.mark.tier2) for n in LARGE)])
-def test_model_on_the_evaluator(name, size):
+def test_model_on_the_evaluator(evaluator, name, size):
     if not (numerics.SHARED / "models").is_dir():
         pytest.skip(f"{numerics.SHARED / 'models'} is not there")
-    binary = pathlib.Path(os.environ.get("OPTC_CONFORMANCE", numerics.ROOT / "build/bin/optc_conformance"))
-    if not binary.exists():
-        pytest.fail(f"{binary} is not there: run ./dev build")
     path = numerics.materialized(name)
     inputs = numerics.inputs_of(path, size)
     if inputs is None:
         pytest.skip("no symbolic dim: one size says all")
-    got, _ = numerics.evaluated(binary, path, inputs)
+    got, _ = numerics.evaluated(evaluator, path, inputs)
     assert numerics.compare(numerics.reference(path, inputs), got) <= 1e-4
