@@ -74,7 +74,7 @@ bool pass_object(CallState &state, const RuntimeValue &value, OptcLibTensor &to)
   auto *object = static_cast<OptcLibObject *>(state.pool.take(sizeof(OptcLibObject)));
   if (!object) return false;
   to.rank = -1;
-  to.type = static_cast<int32_t>(value.element);
+  to.type = static_cast<int32_t>(value.element == ElementType::kUndefined ? ElementType::kFloat32 : value.element);
   to.data = object;
   object->kind = value.kind == RuntimeValue::Kind::kSequence ? 1 : value.kind == RuntimeValue::Kind::kMap ? 3 : 2;
   const bool map = object->kind == 3;
@@ -85,6 +85,13 @@ bool pass_object(CallState &state, const RuntimeValue &value, OptcLibTensor &to)
   for (size_t i = 0; i < value.items.size(); ++i)
     if (!pass_object(state, value.items[i], object->items[i + (map ? 1 : 0)])) return false;
   return true;
+}
+
+// The elements of the tensors inside an object: what its OptcLibTensor says as its type, since 0 would mean absent.
+ElementType leaf_element(const Type &type) {
+  const Type *t = &type;
+  while (!t->is_tensor() && t->inner) t = t->inner.get();
+  return t->element == ElementType::kUndefined ? ElementType::kFloat32 : t->element;
 }
 
 Constant take_constant(const OptcLibTensor &from) {
@@ -204,7 +211,7 @@ int call_library(LibraryFunction function, const LibraryCall &call, const std::v
     if (!o.wanted) continue;
     if (o.is_object) {
       out[i].rank = -1;
-      out[i].type = static_cast<int32_t>(o.type.inner ? o.type.inner->element : o.type.element);
+      out[i].type = static_cast<int32_t>(leaf_element(o.type));
       continue;
     }
     out[i].type = static_cast<int32_t>(o.type.element);
