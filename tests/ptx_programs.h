@@ -186,6 +186,57 @@ class NestProgram {
     nest.stages = {first, second, third, fourth};
     add("softmax", std::move(nest));
   }
+  // y[b, h, i, :] = sum over j of softmax_j(scale * q[b, h, i, :] . k[b, h, j, :] + mask[i, j]) v[b, h, j, :]; rows
+  // whose keys are all excluded give 0.
+  void attention(ElementType type, int64_t batch, int64_t heads, int64_t queries, int64_t keys, int64_t inner,
+                 int64_t width) {
+    BufferId q = input("q", type, {batch, heads, queries, inner}), key = input("k", type, {batch, heads, keys, inner}),
+             value = input("v", type, {batch, heads, keys, width}),
+             mask = input("mask", ElementType::kFloat32, {queries, keys}),
+             y = output("y", type, {batch, heads, queries, width});
+    const ElementType f = ElementType::kFloat32;
+    LoopNest nest;
+    Dim b = loop(nest.loops, "b", batch), h = loop(nest.loops, "h", heads), i = loop(nest.loops, "i", queries);
+    LocalId product = local(nest, "product", f, {keys}), scores = local(nest, "scores", f, {keys}),
+            top = local(nest, "top", f), weights = local(nest, "weights", f, {keys}), sum = local(nest, "sum", f),
+            result = local(nest, "result", f, {width});
+    auto op = [&](ScalarOp o, ScalarId u, ScalarId w) { return pool().binary(o, u, w); };
+    auto at = [&](LocalId l, ElementType t, std::vector<Dim> index) { return pool().local(l, t, std::move(index)); };
+    auto keep = [&](LocalId l, Dim index, ScalarId v, Combine how) {
+      StageOutput o;
+      o.local = l;
+      o.index = {index};
+      o.value = v;
+      o.combine = how;
+      return o;
+    };
+    Stage s[7];
+    Dim j0 = loop(s[0].loops, "j0", keys), d = loop(s[0].loops, "d", inner), j1 = loop(s[1].loops, "j1", keys),
+        j2 = loop(s[2].loops, "j2", keys), j3 = loop(s[3].loops, "j3", keys), j4 = loop(s[4].loops, "j4", keys),
+        j5 = loop(s[5].loops, "j5", keys), e5 = loop(s[5].loops, "e5", width), e6 = loop(s[6].loops, "e6", width);
+    Contraction c;
+    c.kind = ContractionKind::kAttention;
+    c.query = load(q, {b, h, i, d});
+    c.key = load(key, {b, h, j0, d});
+    c.value = load(value, {b, h, j5, e5});
+    s[0].outputs = {keep(product, j0, op(ScalarOp::kMul, c.query, c.key), Combine::kSum)};
+    s[1].outputs = {keep(
+        scores, j1,
+        op(ScalarOp::kAdd, op(ScalarOp::kMul, at(product, f, {j1}), pool().constant(f, 0.25)), load(mask, {i, j1})),
+        Combine::kStore)};
+    s[2].outputs = {reduce(top, Combine::kMax, at(scores, f, {j2}))};
+    s[3].outputs = {keep(weights, j3,
+                         pool().unary(ScalarOp::kExp, op(ScalarOp::kSub, at(scores, f, {j3}), at(top, f, {}))),
+                         Combine::kStore)};
+    s[4].outputs = {reduce(sum, Combine::kSum, at(weights, f, {j4}))};
+    s[5].outputs = {keep(result, e5, op(ScalarOp::kMul, at(weights, f, {j5}), c.value), Combine::kSum)};
+    ScalarId v = op(ScalarOp::kDiv, at(result, f, {e6}), at(sum, f, {}));
+    v = pool().select(pool().unary(ScalarOp::kIsNan, at(sum, f, {})), pool().constant(f, 0), v);
+    s[6].outputs = {store(y, {b, h, i, e6}, v)};
+    nest.stages.assign(s, s + 7);
+    nest.contraction = c;
+    add("attention", std::move(nest));
+  }
   // y = f(x) elementwise over a shape, in f32.
   template <typename F>
   void pointwise(ElementType type, ElementType to, Shape shape, F f) {

@@ -457,6 +457,50 @@ TEST(PtxGemm, ConvolutionAsImplicitProduct) {
   }
 }
 
+TEST(PtxAttention, MaskedRaggedAndSingleQueries) {
+  struct Case {
+    ElementType type;
+    int64_t batch, heads, queries, keys, inner, width;
+  };
+  for (const Case &c :
+       {Case{kF32, 1, 2, 70, 45, 16, 16}, Case{kF32, 2, 1, 1, 100, 64, 64}, Case{kF32, 1, 1, 5, 33, 10, 7},
+        Case{kF16, 1, 2, 70, 150, 64, 32}, Case{kBF16, 1, 1, 3, 64, 32, 16}, Case{kF32, 1, 1, 9, 40, 128, 128}}) {
+    NestProgram n;
+    n.attention(c.type, c.batch, c.heads, c.queries, c.keys, c.inner, c.width);
+    Machine m(n.program);
+    EXPECT_EQ(m.output.kernels[0].form.rfind("attention.", 0), 0u) << m.output.kernels[0].form;
+    m.fill(9);
+    const auto &in = n.program.inputs;
+    const size_t S = static_cast<size_t>(c.queries), T = static_cast<size_t>(c.keys), D = static_cast<size_t>(c.inner),
+                 E = static_cast<size_t>(c.width);
+    // Row 0 sees nothing, row 1 only the last key, the others all but the first three.
+    for (size_t i = 0; i < S; ++i)
+      for (size_t j = 0; j < T; ++j) {
+        const bool hidden = S > 1 && (i == 0 || (i == 1 && j + 1 < T) || (i > 1 && j < 3));
+        if (hidden) m.put(in[3], i * T + j, -INFINITY);
+      }
+    m.run(5);
+    for (size_t g = 0; g < static_cast<size_t>(c.batch * c.heads); ++g)
+      for (size_t i = 0; i < S; ++i) {
+        std::vector<double> p(T);
+        double top = -INFINITY, total = 0;
+        for (size_t j = 0; j < T; ++j) {
+          for (size_t d = 0; d < D; ++d) p[j] += m.get(in[0], (g * S + i) * D + d) * m.get(in[1], (g * T + j) * D + d);
+          p[j] = 0.25 * p[j] + m.get(in[3], i * T + j);
+          top = std::max(top, p[j]);
+        }
+        for (size_t j = 0; j < T; ++j) total += p[j] = std::exp(p[j] - top);
+        for (size_t e = 0; e < E; ++e) {
+          double want = 0;
+          for (size_t j = 0; j < T; ++j) want += p[j] / total * m.get(in[2], (g * T + j) * E + e);
+          if (std::isinf(top)) want = 0;
+          ASSERT_NEAR(m.get(n.program.outputs[0], (g * S + i) * E + e), want, 3 * rounding(c.type))
+              << m.output.kernels[0].form << " head " << g << " query " << i << " column " << e;
+        }
+      }
+  }
+}
+
 // --- ptxas
 // ------------------------------------------------------------------------------------------------------------------------
 
@@ -475,6 +519,7 @@ TEST(PtxGate, KernelsOfRealShapesAssembleWithoutSpills) {
         cases.push_back({"matmul", [type, m = m, nn = nn, k = k, transposed](NestProgram &n) {
                            n.matmul(type, 1, m, nn, k, transposed, false);
                          }});
+    cases.push_back({"attention", [type](NestProgram &n) { n.attention(type, 1, 12, 128, 128, 64, 64); }});
     cases.push_back({"conv", [type](NestProgram &n) { n.convolution(type, 1, 56, 64, 64, 3, 1, 1); }});
     cases.push_back({"stem", [type](NestProgram &n) { n.convolution(type, 1, 224, 3, 64, 7, 2, 3); }});
   }

@@ -1,4 +1,419 @@
+// Attention as one kernel, in the form of FlashAttention-2 (Dao 2023): a block of four warps takes 64 query rows of one
+// head and walks the keys in tiles; a warp has 16 rows, their running maxima and sums, and the output's accumulators in
+// registers. Scores are the nest's own expression of the product (scale, mask, softcap), so that whatever it says is
+// computed. f32 operands run as three TF32 products.
+
+#include <cmath>
+#include <limits>
+
 #include "emit/ptx/draft.h"
+#include "emit/ptx/math.h"
+#include "emit/ptx/tile.h"
+
 namespace optc::ptx {
-std::vector<Draft> draft_attention(const Program &, const Kernel &) { return {}; }
+
+namespace {
+
+struct AttentionPlan {
+  GemmType type = GemmType::kThreeTF32;
+  std::vector<Loop> batch, rows;
+  Loop keys, inner, width;  // j of the products, d, e of the values
+  Operand query, key, value;
+  unsigned query_bytes = 0, key_bytes = 0, value_bytes = 0;  // fetched at once
+  int padded_inner = 0, padded_width = 0, tile = 0;
+  LocalId product, top, weights, sum, result;
+  const StageOutput *score = nullptr;
+  const DimSymbol *score_key = nullptr, *value_key = nullptr, *result_width = nullptr;
+  const Stage *last = nullptr;
+};
+
+// The local that a scalar reads at exactly the counter `at`, or invalid.
+LocalId local_at(const Program &program, ScalarId id, const DimSymbol *at) {
+  const Scalar &s = program.scalars.at(id);
+  if (s.op != ScalarOp::kLocal) return LocalId();
+  if (!at) return s.index.empty() ? s.local : LocalId();
+  return s.index.size() == 1 && single_symbol(s.index[0]) == at ? s.local : LocalId();
+}
+
+bool reads_other_locals(const Program &program, ScalarId id, LocalId allowed, const DimSymbol *at) {
+  const Scalar &s = program.scalars.at(id);
+  if (s.op == ScalarOp::kLocal) return !(local_at(program, id, at) == allowed);
+  for (int i = 0; i < arity(s.op); ++i)
+    if (reads_other_locals(program, s.args[i], allowed, at)) return true;
+  return false;
+}
+
+int padded(int64_t n) {
+  int p = 32;
+  while (p < n) p *= 2;
+  return p;
+}
+
+std::optional<AttentionPlan> attention_plan(const Program &program, const LoopNest &nest) {
+  if (!nest.contraction || nest.contraction->kind != ContractionKind::kAttention || nest.sequential ||
+      nest.stages.size() != 7)
+    return std::nullopt;
+  AttentionPlan plan;
+  const auto &pool = program.scalars;
+  for (size_t i = 0; i < 6; ++i)
+    if (nest.stages[i].outputs.size() != 1 || !nest.stages[i].outputs[0].local.valid() ||
+        nest.stages[i].outputs[0].condition.valid() || nest.stages[i].outputs[0].initial.valid())
+      return std::nullopt;
+  auto output = [&](size_t i) -> const StageOutput & { return nest.stages[i].outputs[0]; };
+  auto array = [&](size_t i) { return output(i).index.size() == 1 ? single_symbol(output(i).index[0]) : nullptr; };
+  auto other_loop = [&](size_t i, const DimSymbol *not_this) -> const Loop * {
+    if (nest.stages[i].loops.size() != 2) return nullptr;
+    return &nest.stages[i].loops[nest.stages[i].loops[0].index == not_this ? 1 : 0];
+  };
+  auto product_of = [&](ScalarId id, ScalarId *x, ScalarId *y) {
+    if (pool.at(id).op != ScalarOp::kMul || pool.at(id).type != ElementType::kFloat32) return false;
+    *x = pool.at(id).args[0];
+    *y = pool.at(id).args[1];
+    return true;
+  };
+  // product[j] = sum of query * key over d
+  const DimSymbol *j = array(0);
+  ScalarId q, key;
+  if (!j || output(0).combine != Combine::kSum || !product_of(output(0).value, &q, &key)) return std::nullopt;
+  const Loop *d = other_loop(0, j);
+  if (!d) return std::nullopt;
+  plan.product = output(0).local;
+  plan.inner = *d;
+  for (const Loop &loop : nest.stages[0].loops)
+    if (loop.index == j) plan.keys = loop;
+  if (uses_loop(program, q, j)) std::swap(q, key);
+  if (uses_loop(program, q, j)) return std::nullopt;
+  // scores[j] = f(product[j])
+  plan.score = &output(1);
+  plan.score_key = array(1);
+  if (!plan.score_key || output(1).combine != Combine::kStore ||
+      reads_other_locals(program, output(1).value, plan.product, plan.score_key))
+    return std::nullopt;
+  const LocalId scores = output(1).local;
+  // top = max scores
+  auto one_loop = [&](size_t i) { return nest.stages[i].loops.size() == 1 ? nest.stages[i].loops[0].index : nullptr; };
+  if (!one_loop(2) || output(2).combine != Combine::kMax || !output(2).index.empty() ||
+      !(local_at(program, output(2).value, one_loop(2)) == scores))
+    return std::nullopt;
+  plan.top = output(2).local;
+  // weights[j] = exp(scores[j] - top)
+  const DimSymbol *wj = array(3);
+  const Scalar &e = pool.at(output(3).value);
+  if (!wj || output(3).combine != Combine::kStore || e.op != ScalarOp::kExp) return std::nullopt;
+  const Scalar &away = pool.at(e.args[0]);
+  if (away.op != ScalarOp::kSub || !(local_at(program, away.args[0], wj) == scores) ||
+      !(local_at(program, away.args[1], nullptr) == plan.top))
+    return std::nullopt;
+  plan.weights = output(3).local;
+  // sum
+  if (!one_loop(4) || output(4).combine != Combine::kSum || !output(4).index.empty() ||
+      !(local_at(program, output(4).value, one_loop(4)) == plan.weights))
+    return std::nullopt;
+  plan.sum = output(4).local;
+  // result[e] = sum of weights * value over j
+  const DimSymbol *width = array(5);
+  ScalarId w, value;
+  if (!width || output(5).combine != Combine::kSum || !product_of(output(5).value, &w, &value)) return std::nullopt;
+  const Loop *vj = other_loop(5, width);
+  if (!vj) return std::nullopt;
+  if (!(local_at(program, w, vj->index) == plan.weights)) std::swap(w, value);
+  if (!(local_at(program, w, vj->index) == plan.weights)) return std::nullopt;
+  plan.value_key = vj->index;
+  for (const Loop &loop : nest.stages[5].loops)
+    if (loop.index == width) plan.width = loop;
+  plan.result = output(5).local;
+  // the last stage stores to buffers
+  plan.last = &nest.stages[6];
+  if (plan.last->loops.size() != 1) return std::nullopt;
+  plan.result_width = plan.last->loops[0].index;
+  for (const StageOutput &o : plan.last->outputs)
+    if (!o.buffer.valid() || o.combine != Combine::kStore || o.condition.valid()) return std::nullopt;
+
+  for (const Loop &loop : nest.loops)
+    (uses_loop(program, key, loop.index) || uses_loop(program, value, loop.index) ? plan.batch : plan.rows)
+        .push_back(loop);
+  if (!plan.inner.extent.is_constant() || !plan.width.extent.is_constant() || plan.inner.extent.value() > 128 ||
+      plan.width.extent.value() > 128)
+    return std::nullopt;
+  plan.query = peel(program, q);
+  plan.key = peel(program, key);
+  plan.value = peel(program, value);
+  for (const Operand *o : {&plan.query, &plan.key, &plan.value})
+    if (!o->load.valid() || !o->conditions.empty() || o->stored != plan.query.stored) return std::nullopt;
+  switch (plan.query.stored) {
+    case ElementType::kFloat32:
+      plan.type = GemmType::kThreeTF32;
+      break;
+    case ElementType::kFloat16:
+      plan.type = GemmType::kF16;
+      break;
+    case ElementType::kBFloat16:
+      plan.type = GemmType::kBF16;
+      break;
+    default:
+      return std::nullopt;
+  }
+  const unsigned size = element_bytes(plan.type);
+  auto bytes = [&](const Operand &o, const Loop &along) {
+    const unsigned n = static_cast<unsigned>(together(program, o, along, size)) * size;
+    return n >= 4 ? n : size == 4 ? 4 : 0;
+  };
+  Loop value_width = plan.width;
+  plan.query_bytes = bytes(plan.query, plan.inner);
+  plan.key_bytes = bytes(plan.key, plan.inner);
+  plan.value_bytes = bytes(plan.value, value_width);
+  if (!plan.query_bytes || !plan.key_bytes || !plan.value_bytes) return std::nullopt;
+  plan.padded_inner = padded(plan.inner.extent.value());
+  plan.padded_width = padded(plan.width.extent.value());
+  plan.tile = size == 4 ? 32 : 64;
+  return plan;
+}
+
+constexpr int kRows = 64, kWarps = 4;
+
+void emit_attention(KernelContext &k, const AttentionPlan &plan) {
+  Builder &b = k.b;
+  const bool half = element_bytes(plan.type) == 2;
+  const MmaType mma = plan.type == GemmType::kF16    ? MmaType::kF16
+                      : plan.type == GemmType::kBF16 ? MmaType::kBF16
+                                                     : MmaType::kTF32;
+  Scope base(k);
+  delinearize(base, plan.batch, b.block(2));
+  Value rows = base.index(product(plan.rows)), keys = base.index(plan.keys.extent);
+  Value inner = base.index(plan.inner.extent), width = base.index(plan.width.extent);
+  Value row0 = b.mul(b.block(0), kRows);
+
+  Gemm by_inner, by_keys;
+  by_inner.type = by_keys.type = plan.type;
+  by_inner.tile = by_keys.tile = GemmTile{kRows, 16, plan.padded_inner, kWarps, 1, 1, 2};
+  by_keys.tile.k = plan.tile;
+  auto operand = [&](const Operand &o, unsigned bytes, bool k_contiguous,
+                     const std::function<void(Scope &, Value, Value)> &place) {
+    GemmOperand out;
+    out.k_contiguous = k_contiguous;
+    out.chunk_bytes = bytes;
+    const Scalar *load = &k.program.scalars.at(o.load);
+    out.chunk = [&base, load, place](Value outer, Value in) {
+      Scope scope = base;
+      place(scope, outer, in);
+      return GemmOperand::Chunk{scope.address(load->buffer, load->index), nullptr};
+    };
+    return out;
+  };
+  const GemmOperand q = operand(plan.query, plan.query_bytes, true, [&](Scope &s, Value row, Value d) {
+    delinearize(s, plan.rows, row);
+    s.set(plan.inner.index, d);
+  });
+  const GemmOperand key = operand(plan.key, plan.key_bytes, true, [&](Scope &s, Value j, Value d) {
+    s.set(plan.keys.index, j);
+    s.set(plan.inner.index, d);
+  });
+  const GemmOperand value = operand(plan.value, plan.value_bytes, false, [&](Scope &s, Value j, Value e) {
+    s.set(plan.value_key, j);
+    s.set(plan.width.index, e);
+  });
+  const unsigned size = element_bytes(plan.type);
+  const unsigned q_bytes = static_cast<unsigned>(kRows * plan.padded_inner) * size;
+  const unsigned k_bytes = static_cast<unsigned>(plan.tile * plan.padded_inner) * size;
+  const unsigned v_bytes = static_cast<unsigned>(plan.tile * plan.padded_width) * size;
+  const unsigned at_q = b.reserve_shared(q_bytes, 128), at_kv = b.reserve_shared(2 * (k_bytes + v_bytes), 128);
+  TileStore q_tile(b, by_inner, q, kRows, at_q), k_tile(b, by_inner, key, plan.tile, at_kv),
+      v_tile(b, by_keys, value, plan.padded_width, at_kv + k_bytes);
+  auto fetch_keys = [&](Value slot, Value first) {
+    Value stage = b.mul(slot, static_cast<int64_t>(k_bytes + v_bytes));
+    k_tile.fetch(stage, first, b.i32(0), inner, keys);
+    v_tile.fetch(stage, b.i32(0), first, keys, width);
+  };
+  q_tile.fetch(b.i32(0), row0, b.i32(0), inner, rows);
+  fetch_keys(b.i32(0), b.i32(0));
+  b.copy_commit();
+
+  // This thread's two rows.
+  Value lane = b.lane(), warp_row = b.mul(b.warp(), 16);
+  Value my_row[2];
+  std::vector<Scope> row_scope;
+  for (int r = 0; r < 2; ++r) {
+    my_row[r] = b.add(b.add(b.add(row0, warp_row), b.shr(lane, 2)), 8 * r);
+    Scope scope = base;
+    delinearize(scope, plan.rows, b.min(my_row[r], b.add(rows, -1)));
+    row_scope.push_back(scope);
+  }
+  Value column = b.shl(b.and_(lane, 3), 1);
+  const Value minus_infinity = llvm::ConstantFP::getInfinity(b.t_f32(), true);
+
+  const int score_blocks = plan.tile / 8, width_blocks = plan.padded_width / 8;
+  const size_t outputs = static_cast<size_t>(width_blocks) * 4;
+  Values carried(outputs, b.f32(0));
+  carried.insert(carried.end(), {minus_infinity, minus_infinity, b.f32(0), b.f32(0), b.i32(0)});  // maxima, sums, slot
+  Values last = b.loop(b.i32(0), keys, b.i32(plan.tile), carried, [&](Value first, const Values &in) {
+    Value slot = in[outputs + 4], stage = b.mul(slot, static_cast<int64_t>(k_bytes + v_bytes));
+    b.copy_wait(0);
+    b.barrier();
+    Value other = b.xor_(slot, b.i32(1));
+    fetch_keys(other, b.add(first, plan.tile));
+    b.copy_commit();
+    // S = Q K^T
+    std::vector<Values> s(static_cast<size_t>(score_blocks), Values(4, b.f32(0)));
+    auto multiply = [&](std::vector<Values> &acc, size_t block, const Values &x, const Values &y4, int which) {
+      acc[block] = b.mma(mma, x, {y4[static_cast<size_t>(which)], y4[static_cast<size_t>(which + 2)]}, acc[block]);
+    };
+    auto parts = [&](const Values &f, Values *high, Values *low) {
+      for (Value v : f) {
+        Split p = split(b, v, true);
+        high->push_back(p.high);
+        low->push_back(p.low);
+      }
+    };
+    const int inner_steps = plan.padded_inner / (half ? 16 : 8);
+    for (int step = 0; step < inner_steps; ++step) {
+      Values a = q_tile.fragments(b.i32(0), warp_row, b.i32(0), step, true), a_high, a_low;
+      if (!half) parts(a, &a_high, &a_low);
+      for (int n = 0; n < score_blocks / 2; ++n) {
+        Values f = k_tile.fragments(stage, b.i32(16 * n), b.i32(0), step, false), high, low;
+        if (!half) parts(f, &high, &low);
+        for (int h = 0; h < 2; ++h) {
+          const size_t block = static_cast<size_t>(2 * n + h);
+          if (half) {
+            multiply(s, block, a, f, h);
+          } else {
+            multiply(s, block, a_low, high, h);
+            multiply(s, block, a_high, low, h);
+            multiply(s, block, a_high, high, h);
+          }
+        }
+      }
+    }
+    // The nest's own expression of the scores; keys beyond the last are excluded.
+    for (int n = 0; n < score_blocks; ++n)
+      for (int r = 0; r < 2; ++r)
+        for (int c = 0; c < 2; ++c) {
+          Value &v = s[static_cast<size_t>(n)][static_cast<size_t>(2 * r + c)];
+          Value j = b.add(b.add(first, column), 8 * n + c);
+          Value inside = b.lt(j, keys);
+          Scope scope = row_scope[static_cast<size_t>(r)];
+          scope.set(plan.score_key, b.min(j, b.add(keys, -1)));
+          Value raw = v;
+          scope.read_local = [raw](Scope &, const Scalar &, int) { return raw; };
+          v = b.ir.CreateSelect(inside, scope.scalar(plan.score->value), minus_infinity);
+        }
+    // Softmax, online: what was summed is scaled by exp(old maximum - new maximum).
+    Values out, tail;
+    Value scale[2], top[2], total[2], shift[2];
+    for (int r = 0; r < 2; ++r) {
+      Value m = in[outputs + static_cast<size_t>(r)];
+      for (const Values &block : s)
+        for (int c = 0; c < 2; ++c)
+          m = combine(b, Combine::kMax, ElementType::kFloat32, m, block[static_cast<size_t>(2 * r + c)]);
+      for (int mask : {1, 2}) m = combine(b, Combine::kMax, ElementType::kFloat32, m, b.shuffle_xor(m, mask));
+      top[r] = m;
+      // A row that has only -inf so far keeps sums of 0.
+      shift[r] = b.ir.CreateSelect(b.ir.CreateFCmpOEQ(m, minus_infinity), b.f32(0), m);
+      scale[r] = exp_f32(b, b.ir.CreateFSub(in[outputs + static_cast<size_t>(r)], shift[r]));
+      total[r] = b.ir.CreateFMul(in[outputs + 2 + static_cast<size_t>(r)], scale[r]);
+    }
+    for (Values &block : s)
+      for (int r = 0; r < 2; ++r)
+        for (int c = 0; c < 2; ++c) {
+          Value &v = block[static_cast<size_t>(2 * r + c)];
+          v = exp_f32(b, b.ir.CreateFSub(v, shift[r]));
+          total[r] = b.ir.CreateFAdd(total[r], v);
+        }
+    std::vector<Values> o(static_cast<size_t>(width_blocks));
+    for (size_t n = 0; n < o.size(); ++n)
+      for (size_t i = 0; i < 4; ++i) o[n].push_back(b.ir.CreateFMul(in[4 * n + i], scale[i / 2]));
+    // O += P V. The accumulators of S are the operand as they lie: for 16-bit types in pairs, for TF32 with k paired.
+    auto pack = [&](Value low, Value high) -> Value {
+      llvm::Type *type = plan.type == GemmType::kF16 ? b.ir.getHalfTy() : b.ir.getBFloatTy();
+      Value pair = llvm::PoisonValue::get(llvm::FixedVectorType::get(type, 2));
+      auto narrow = [&](Value v) -> Value { return b.ir.CreateFPTrunc(v, type); };
+      pair = b.ir.CreateInsertElement(pair, narrow(low), uint64_t{0});
+      pair = b.ir.CreateInsertElement(pair, narrow(high), uint64_t{1});
+      return b.ir.CreateBitCast(pair, b.t_i32());
+    };
+    const int key_steps = plan.tile / (half ? 16 : 8);
+    for (int step = 0; step < key_steps; ++step) {
+      Values a, a_high, a_low;
+      if (half) {
+        const Values &x = s[static_cast<size_t>(2 * step)], &y = s[static_cast<size_t>(2 * step + 1)];
+        a = {pack(x[0], x[1]), pack(x[2], x[3]), pack(y[0], y[1]), pack(y[2], y[3])};
+      } else {
+        const Values &x = s[static_cast<size_t>(step)];
+        for (size_t i : {size_t{0}, size_t{2}, size_t{1}, size_t{3}}) a.push_back(b.ir.CreateBitCast(x[i], b.t_i32()));
+        parts(a, &a_high, &a_low);
+      }
+      for (int n = 0; n < width_blocks / 2; ++n) {
+        Values f = v_tile.fragments(stage, b.i32(16 * n), b.i32(0), step, false, true), high, low;
+        if (!half) parts(f, &high, &low);
+        for (int h = 0; h < 2; ++h) {
+          const size_t block = static_cast<size_t>(2 * n + h);
+          if (half) {
+            multiply(o, block, a, f, h);
+          } else {
+            multiply(o, block, a_low, high, h);
+            multiply(o, block, a_high, low, h);
+            multiply(o, block, a_high, high, h);
+          }
+        }
+      }
+    }
+    for (const Values &block : o) out.insert(out.end(), block.begin(), block.end());
+    out.insert(out.end(), {top[0], top[1], total[0], total[1], other});
+    return out;
+  });
+  b.copy_wait(0);
+
+  for (int r = 0; r < 2; ++r) {
+    Value total = last[outputs + 2 + static_cast<size_t>(r)], top = last[outputs + static_cast<size_t>(r)];
+    for (int mask : {1, 2}) total = b.ir.CreateFAdd(total, b.shuffle_xor(total, mask));
+    // All keys excluded: exp(-inf - -inf) is NaN.
+    total = b.ir.CreateSelect(b.ir.CreateFCmpOEQ(top, minus_infinity), llvm::ConstantFP::getNaN(b.t_f32()), total);
+    b.when(b.lt(my_row[r], rows), [&] {
+      for (int n = 0; n < width_blocks; ++n) {
+        Value e = b.add(column, 8 * n);
+        const size_t at = static_cast<size_t>(4 * n + 2 * r);
+        const bool even = plan.width.extent.value() % 2 == 0;
+        auto one = [&](Value where, const Values &sums) {
+          Scope scope = row_scope[static_cast<size_t>(r)];
+          scope.set(plan.result_width, where);
+          if (sums.size() == 2) scope.vectorize(plan.result_width, 2);
+          scope.read_local = [&](Scope &, const Scalar &local, int lane_of) {
+            if (local.local == plan.sum) return total;
+            if (local.local == plan.top) return top;
+            return sums[static_cast<size_t>(lane_of)];
+          };
+          for (const StageOutput &output : plan.last->outputs) {
+            Values values;
+            for (int i = 0; i < scope.lanes(); ++i) values.push_back(scope.scalar(output.value, i));
+            scope.store(output.buffer, output.index, values);
+          }
+        };
+        b.when(b.lt(e, width), [&] {
+          if (even) {
+            one(e, {last[at], last[at + 1]});
+          } else {
+            one(e, {last[at]});
+            b.when(b.lt(b.add(e, 1), width), [&] { one(b.add(e, 1), {last[at + 1]}); });
+          }
+        });
+      }
+    });
+  }
+}
+
+}  // namespace
+
+std::vector<Draft> draft_attention(const Program &program, const Kernel &kernel) {
+  auto plan = attention_plan(program, *kernel.nest());
+  if (!plan) return {};
+  Draft draft;
+  static constexpr const char *kNames[] = {"f16", "bf16", "tf32", "3xtf32"};
+  draft.form = "attention." + std::string(kNames[static_cast<int>(plan->type)]) + " 64x" + std::to_string(plan->tile) +
+               " d" + std::to_string(plan->padded_inner);
+  draft.threads = 32 * kWarps;
+  draft.grid[0] = ceil_div(product(plan->rows), kRows);
+  draft.grid[2] = product(plan->batch);
+  draft.body = [plan = *plan](KernelContext &k) { emit_attention(k, plan); };
+  return {draft};
+}
+
 }  // namespace optc::ptx

@@ -11,18 +11,12 @@ namespace optc::ptx {
 
 namespace {
 
-// An operand as a load under conditions: lhs = c1 && c2 ? load : 0, with the cast from a 16-bit type taken off.
-struct Operand {
-  ScalarId whole;                    // the expression, in f32
-  ScalarId load;                     // invalid: not of this form
-  std::vector<ScalarId> conditions;  // all must hold
-  ElementType stored = ElementType::kUndefined;
-};
-
 bool is_zero(const Program &program, ScalarId id) {
   const Scalar &s = program.scalars.at(id);
   return s.op == ScalarOp::kConstant && s.bits == 0;
 }
+
+}  // namespace
 
 Operand peel(const Program &program, ScalarId id) {
   Operand operand;
@@ -64,13 +58,6 @@ ElementType precision(const Program &program, const Operand &operand) {
   return s.type;
 }
 
-struct Side {
-  Operand operand;
-  std::vector<Loop> outer;  // m or n loops
-  bool k_contiguous = true;
-  unsigned chunk_bytes = 0;
-};
-
 // Whether an expression reads a loop counter, through gathered indices too.
 bool uses_loop(const Program &program, ScalarId id, const DimSymbol *symbol) {
   const Scalar &s = program.scalars.at(id);
@@ -105,6 +92,15 @@ int together(const Program &program, const Operand &operand, const Loop &loop, u
   return 1;
 }
 
+namespace {
+
+struct Side {
+  Operand operand;
+  std::vector<Loop> outer;  // m or n loops
+  bool k_contiguous = true;
+  unsigned chunk_bytes = 0;
+};
+
 // Chooses the direction and the width of the fetches of one side. `k_inner` is the last of the k loops.
 void choose_access(const Program &program, Side &side, const Loop &k_inner, unsigned size) {
   side.chunk_bytes = size == 4 ? 4 : 0;
@@ -122,9 +118,9 @@ void choose_access(const Program &program, Side &side, const Loop &k_inner, unsi
 
 std::vector<GemmTile> tiles_for(GemmType type) {
   if (element_bytes(type) == 2)
-    return {{128, 128, 32, 2, 2, 1, 4}, {128, 64, 32, 2, 2, 1, 4}, {64, 128, 32, 2, 2, 1, 4},
-            {64, 64, 32, 2, 2, 1, 4}, {64, 64, 64, 2, 2, 1, 3},   {64, 32, 64, 2, 1, 2, 4},  {32, 64, 64, 1, 2, 2, 4},
-            {32, 32, 128, 1, 1, 4, 3},  {16, 64, 128, 1, 2, 2, 3}, {16, 32, 128, 1, 1, 4, 4}};
+    return {{128, 128, 32, 2, 2, 1, 4}, {128, 64, 32, 2, 2, 1, 4}, {64, 128, 32, 2, 2, 1, 4}, {64, 64, 32, 2, 2, 1, 4},
+            {64, 64, 64, 2, 2, 1, 3},   {64, 32, 64, 2, 1, 2, 4},  {32, 64, 64, 1, 2, 2, 4},  {32, 32, 128, 1, 1, 4, 3},
+            {16, 64, 128, 1, 2, 2, 3},  {16, 32, 128, 1, 1, 4, 4}};
   return {{128, 64, 32, 4, 2, 1, 3}, {64, 128, 32, 2, 4, 1, 3}, {64, 64, 32, 2, 2, 1, 4}, {64, 32, 64, 2, 1, 2, 3},
           {32, 64, 64, 1, 2, 2, 3},  {32, 32, 64, 1, 1, 4, 4},  {16, 64, 64, 1, 2, 2, 3}, {16, 32, 64, 1, 1, 4, 4}};
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The GPU half of a bundle as C++: tables for runtime/cuda/session.h, with the PTX inside. Sees no LLVM, so that it is part of the
-// compiler proper (library optc_cuda_source).
+// The GPU half of a bundle as C++: tables for runtime/cuda/session.h, with the PTX inside. Sees no LLVM, so that it is
+// part of the compiler proper (library optc_cuda_source).
 
 #include <cstdint>
 #include <string>

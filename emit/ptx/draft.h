@@ -27,6 +27,22 @@ std::vector<Draft> draft_contraction(const Program &program, const Kernel &kerne
 // Attention as one kernel; empty when the nest does not have that form.
 std::vector<Draft> draft_attention(const Program &program, const Kernel &kernel);
 
+// An operand of a product as a load under conditions: c1 && c2 ? load : 0, with a cast from a 16-bit type taken off.
+struct Operand {
+  ScalarId whole;                    // the expression, in f32
+  ScalarId load;                     // invalid: not of this form
+  std::vector<ScalarId> conditions;  // all must hold
+  ElementType stored = ElementType::kUndefined;
+};
+Operand peel(const Program &program, ScalarId id);
+// The type whose products are exact for the operand: what it is stored or rounded as.
+ElementType precision(const Program &program, const Operand &operand);
+// Whether an expression reads a loop counter, through gathered indices too.
+bool uses_loop(const Program &program, ScalarId id, const DimSymbol *symbol);
+// How many elements from `loop`'s counter on lie together, aligned to their size: 16, 8 or 4 bytes' worth, 1 when only
+// the stride is 1, 0 when it is not.
+int together(const Program &program, const Operand &operand, const Loop &loop, unsigned size);
+
 // The values of loop counters from a flat index, the last loop fastest.
 void delinearize(Scope &scope, const std::vector<Loop> &loops, Value flat);
 Dim product(const std::vector<Loop> &loops);
