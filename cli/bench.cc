@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
@@ -85,20 +86,23 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
     OPTC_ASSIGN(const std::string profile,
                 bundle->profile(inputs, std::max(3, std::min(o.iterations, 20)), diagnostics));
     const nlohmann::json kernels = nlohmann::json::parse(profile, nullptr, false);
-    if (kernels.is_discarded() || !kernels.contains("kernels"))
-      return diagnostics.error(ErrorKind::kUnsupported, "the bundle gives no profile by kernel");
-    json["kernels"] = kernels["kernels"];
+    if (!kernels.is_array()) return diagnostics.error(ErrorKind::kUnsupported, "the bundle gives no profile by kernel");
+    const nlohmann::json manifest = nlohmann::json::parse(bundle->manifest(), nullptr, false);
+    std::map<std::string, std::string> notes;
+    if (manifest.is_object() && manifest.contains("kernels"))
+      for (const auto &k : manifest["kernels"]) notes[k.value("name", std::string())] = k.value("note", std::string());
     struct Row {
       double us;
       std::string name;
     };
     std::vector<Row> rows;
     double total = 0;
-    for (const auto &k : kernels["kernels"]) {
-      const double us = k.value("us", 0.0);
-      rows.push_back({us, k.value("note", std::string()).empty()
-                              ? k.value("name", std::string())
-                              : k.value("name", std::string()) + "  " + k.value("note", std::string())});
+    json["kernels"] = nlohmann::ordered_json::array();
+    for (const auto &k : kernels) {
+      const double us = k.value("ns", 0.0) / std::max(1.0, k.value("calls", 1.0)) / 1000;
+      const std::string name = k.value("kernel", std::string());
+      json["kernels"].push_back({{"name", name}, {"us", us}, {"note", notes[name]}});
+      rows.push_back({us, notes[name].empty() ? name : name + "  " + notes[name]});
       total += us;
     }
     std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) { return a.us > b.us; });

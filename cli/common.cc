@@ -97,6 +97,8 @@ void add_shape_options(CLI::App &app, CommonOptions &o) {
 void add_compile_options(CLI::App &app, CommonOptions &o) {
   app.add_option("--target", o.targets, "cpu, or GPU targets sm_80, sm_86, sm_90, sm_90a (repeatable, comma-separated)")
       ->delimiter(',');
+  app.add_option("--fp32", o.f32, "f32 products on a GPU: 3xtf32 (near f32 accuracy, default), tf32 or ieee")
+      ->check(CLI::IsMember({"3xtf32", "tf32", "ieee"}));
   app.add_option("-O", o.level, "0: no rewrites, no fusion; 1..3: all (default 2)")->check(CLI::Range(0, 3));
   app.add_option("--disable-pass", o.disabled, "leave out a pass or a rule, by name (repeatable)");
   app.add_option("--name", o.name, "the bundle's name, a C identifier (default: the model's stem)");
@@ -118,6 +120,7 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
   options.disabled = o.disabled;
   options.targets = o.targets;
   options.name = o.name;
+  options.f32 = o.f32;
   for (const std::string &text : o.dims) {
     DimPin pin;
     std::string range;

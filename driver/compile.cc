@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <optional>
 
+#include "driver/gpu.h"
 #include "driver/places.h"
 #include "driver/step.h"
 #include "driver/toolchain.h"
@@ -32,14 +34,22 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   facts.name = options.name.empty() ? stem_identifier(path) : options.name;
   if (!is_identifier(facts.name))
     return diagnostics.error(ErrorKind::kUsage, fmt::format("--name {}: not a C identifier", facts.name));
-  for (const std::string &target : options.targets)
-    if (target != "cpu")
-      return diagnostics.error(ErrorKind::kUnsupported,
-                               fmt::format("--target {}: only cpu is emitted by this version", target));
+  bool gpu = false;
+  for (const std::string &target : options.targets) {
+    if (target != "cpu" && !is_gpu_target(target))
+      return diagnostics.error(ErrorKind::kUnsupported, fmt::format("--target {}: not known", target), {},
+                               "cpu, sm_80, sm_86, sm_90, sm_90a, ...");
+    gpu = gpu || target != "cpu";
+  }
 
   OPTC_ASSIGN(Graph model, load_model(path, options, listener, diagnostics));
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, listener, diagnostics));
   OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, listener, diagnostics));
+
+  std::optional<BundleCuda> cuda;
+  if (gpu) {
+    OPTC_ASSIGN(cuda, gpu_half(optimized.graph, facts.name, options, listener, diagnostics));
+  }
 
   Step step(listener, "emit");
   OPTC_ASSIGN(const auto directory, StagedDirectory::create(folder, diagnostics));
@@ -50,6 +60,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   bundle.compiler = kCompiler;
   const std::vector<RuleSummary> rules = summarize_rules(optimized.records);
   for (const RuleSummary &rule : rules) bundle.passes.push_back(fmt::format("{} x{}", rule.rule, rule.count));
+  if (cuda) bundle.cuda = &*cuda;
   OPTC_ASSIGN(const BundleReport report, emit_bundle(program, bundle, *directory, diagnostics));
 
   ReportInput page;

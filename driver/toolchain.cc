@@ -47,9 +47,10 @@ Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Lis
 }
 
 Result<Program> lower_model(const Graph &graph, const CompileOptions &options, Listener &listener,
-                            Diagnostics &diagnostics) {
-  Step step(listener, "lower");
+                            Diagnostics &diagnostics, bool gpu) {
+  Step step(listener, gpu ? "lower gpu" : "lower");
   LoweringOptions lowering;
+  lowering.target = gpu ? LoweringOptions::Target::kGpu : LoweringOptions::Target::kCpu;
   lowering.fuse = options.level > 0;
   lowering.channels_last = options.level > 0;
   LoweringReport report;

@@ -32,6 +32,7 @@ struct CompileOptions {
   std::vector<std::string> disabled;           // passes and rules that are left out
   std::vector<std::string> targets = {"cpu"};  // "cpu", "sm_80", "sm_90a", ...
   std::string name;                            // of the bundle; empty: the model's stem as a C identifier
+  std::string f32 = "3xtf32";                  // f32 products on a GPU: "3xtf32", "tf32", "ieee"
   bool embed_weights = false;                  // in the library, instead of a file beside it
   int64_t stop_after_rewrites = -1;            // for bisection: only so many rewrites are allowed; negative: all
 };
@@ -63,7 +64,7 @@ Result<Graph> load_model(const std::string &path, const CompileOptions &options,
 Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Listener &listener,
                                  Diagnostics &diagnostics);
 Result<Program> lower_model(const Graph &graph, const CompileOptions &options, Listener &listener,
-                            Diagnostics &diagnostics);
+                            Diagnostics &diagnostics, bool gpu = false);  // gpu: the Program for GPU targets
 // All of it: model file to bundle folder.
 Result<BundleFacts> compile_model(const std::string &path, const std::string &folder, const CompileOptions &options,
                                   Listener &listener, Diagnostics &diagnostics);

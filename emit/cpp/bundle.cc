@@ -51,6 +51,14 @@ class BundleWriter {
     if (!program_.info.source_hash.empty()) facts_.source += " (xxh3 " + program_.info.source_hash.substr(0, 16) + ")";
     facts_.weights_file = model.weights_bytes > 0 && options_.weights == BundleOptions::Weights::kFile;
     facts_.sources = {"model.cpp"};
+    if (options_.cuda) {
+      facts_.sources.push_back("cuda.cpp");
+      OPTC_TRY(put("src/cuda.cpp", options_.cuda->source));
+      for (const auto &[file, text] : options_.cuda->ptx) OPTC_TRY(put("kernels/" + file, text));
+      model.cuda_weights = (std::max<uint64_t>(model.weights_bytes, 64) + 255) / 256 * 256;
+      model.weights_bytes = static_cast<uint64_t>(model.cuda_weights) + options_.cuda->weights_bytes;
+      facts_.weights_file = options_.weights == BundleOptions::Weights::kFile;
+    }
 
     OPTC_TRY(write_weights(model));
     OPTC_TRY(write_kernels(model));
@@ -163,22 +171,25 @@ class BundleWriter {
   bool each_part(const ModelPrinter &model, const Sink &sink) const {
     static const char zeros[64] = {};
     uint64_t at = 64;
-    for (const auto &[id, offset] : model.constants) {
-      const Constant &c = constant(id);
-      while (at < offset) {
-        const uint64_t n = std::min<uint64_t>(64, offset - at);
+    auto fill = [&](uint64_t to) {
+      while (at < to) {
+        const uint64_t n = std::min<uint64_t>(64, to - at);
         if (!sink(zeros, n)) return false;
         at += n;
       }
-      if (c.size() && !sink(c.data(), c.size())) return false;
+      return true;
+    };
+    auto part = [&](const Constant &c, uint64_t offset) {
+      if (!fill(offset) || (c.size() && !sink(c.data(), c.size()))) return false;
       at += c.size();
-    }
-    while (at < model.weights_bytes) {
-      const uint64_t n = std::min<uint64_t>(64, model.weights_bytes - at);
-      if (!sink(zeros, n)) return false;
-      at += n;
-    }
-    return true;
+      return true;
+    };
+    for (const auto &[id, offset] : model.constants)
+      if (!part(constant(id), offset)) return false;
+    if (options_.cuda)
+      for (const auto &[c, offset] : options_.cuda->constants)
+        if (!part(c, static_cast<uint64_t>(model.cuda_weights) + offset)) return false;
+    return fill(model.weights_bytes);
   }
 
   Status write_weights(ModelPrinter &model) {

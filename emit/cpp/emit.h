@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/program/program.h"
@@ -12,6 +13,16 @@
 #include "support/result.h"
 
 namespace optc {
+
+// The GPU half, as emit/ptx printed it: it goes into the same library and the same weights file.
+struct BundleCuda {
+  std::vector<std::string> targets;                      // "sm_90a", ...
+  std::string source;                                    // src/cuda.cpp: defines NAME_code::cuda_model()
+  std::vector<std::pair<Constant, uint64_t>> constants;  // with offsets in the GPU's part of the weights, ascending
+  uint64_t weights_bytes = 0;
+  std::vector<std::pair<std::string, std::string>>
+      ptx;  // file name in kernels/, text: for reading; cuda.cpp holds the same
+};
 
 struct BundleOptions {
   std::string name;  // a C identifier; empty: the model's name
@@ -23,7 +34,8 @@ struct BundleOptions {
   std::string
       runtime_folder;    // where runtime/optc.h, runtime/cpu and runtime/bundle lie (the folder that holds "optc.h")
   std::string compiler;  // "optc 0.1.0", for headers and manifest
-  std::vector<std::string> passes;  // what the optimizer did, for the manifest
+  std::vector<std::string> passes;   // what the optimizer did, for the manifest
+  const BundleCuda *cuda = nullptr;  // null: CPU only
 };
 
 struct BundleReport {

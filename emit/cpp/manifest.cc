@@ -66,6 +66,8 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
   for (const auto &[domain, version] : program.info.opset_imports)
     j["model"]["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
   j["targets"] = {"cpu"};
+  if (options.cuda)
+    for (const std::string &target : options.cuda->targets) j["targets"].push_back(target);
   j["inputs"] = values(program, program.inputs, program.input_names);
   j["outputs"] = values(program, program.outputs, program.output_names);
   j["weights"] = {{"bytes", model.weights_bytes},

@@ -714,12 +714,21 @@ std::string ModelPrinter::model_source(const std::string &include_name, const st
       "\"kernels.h\"\n#include \"runtime/bundle/model.h\"\n",
       name_, include_name);
   if (!library_functions.empty()) out += "#include \"runtime/bundle/library.h\"\n@LIBRARY@";
+  if (cuda_weights >= 0)
+    out += fmt::format(
+        "#include \"runtime/bundle/cuda.h\"\n\nnamespace {}_code {{\nconst optc::cuda::ModelTable &cuda_model();\n}}\n",
+        name_);
   out += "\nusing namespace optc;\n\nnamespace {\n\nstruct Model {\n";
   out += fmt::format(
       "  static constexpr size_t kInputs = {}, kOutputs = {}, kPlaced = {}, kGrowing = {}, kKernels = {};\n",
       program_.inputs.size(), program_.outputs.size(), placed.size(), grown_.size(), step_names_.size());
   out += infos_;
   out += fmt::format("  static constexpr WeightsSpec weights = {};\n", weights_spec);
+  if (cuda_weights >= 0)
+    out += fmt::format(
+        "  static constexpr uint64_t kCudaWeights = {}u;\n  static const cuda::ModelTable &cuda() {{ return "
+        "{}_code::cuda_model(); }}\n",
+        cuda_weights, name_);
   out += "  static const char *const manifest;\n";
   std::string list;
   for (const std::string &f : places_.texts) list += (list.empty() ? "" : ",\n      ") + string_literal(f);
@@ -793,7 +802,8 @@ std::string ModelPrinter::model_source(const std::string &include_name, const st
       "run.env;\n  [[maybe_unused]] Dims &d = run.dims;\n",
       name_);
   out += declarations_ + "\n" + body_ + "  return run.status;\n}\n\n}  // namespace\n\n";
-  out += fmt::format("const optc_model *{}_model(void) {{ return bundle<Model>(); }}\n", name_);
+  out += fmt::format("const optc_model *{}_model(void) {{ return {}bundle<Model>(); }}\n", name_,
+                     cuda_weights >= 0 ? "cuda_" : "");
   return out;
 }
 

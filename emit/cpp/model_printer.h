@@ -33,6 +33,7 @@ class ModelPrinter : private DimText {
   int64_t arena_bytes = -1, lower_bound_bytes = -1;
   std::vector<std::pair<BufferId, uint64_t>> constants;  // with their offsets in the weights
   uint64_t weights_bytes = 0;                            // header included; 0: none
+  int64_t cuda_weights = -1;                             // where the GPU's part of them begins; -1: no GPU half
   std::vector<std::string> library_functions;
   std::string model_source(const std::string &include_name, const std::string &manifest_literal,
                            const std::string &weights_spec) const;

@@ -1,0 +1,111 @@
+#include "driver/gpu.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cctype>
+#include <memory>
+
+#include "driver/places.h"
+#include "driver/step.h"
+#ifdef OPTC_HAS_PTX
+#include "emit/ptx/cuda_source.h"
+#include "emit/ptx/ptx.h"
+#endif
+
+namespace optc {
+
+bool is_gpu_target(const std::string &target) {
+  if (target.rfind("sm_", 0) != 0 || target.size() < 5) return false;
+  size_t digits = 3;
+  while (digits < target.size() && std::isdigit(static_cast<unsigned char>(target[digits]))) ++digits;
+  return digits >= 5 && (digits == target.size() || (digits + 1 == target.size() && target[digits] == 'a'));
+}
+
+#ifdef OPTC_HAS_PTX
+
+namespace {
+
+// Keeps the module loaded as long as its emitter lives.
+class LoadedEmitter {
+ public:
+  static Result<std::unique_ptr<LoadedEmitter>> load(Diagnostics &diagnostics) {
+    std::unique_ptr<LoadedEmitter> loaded(new LoadedEmitter());
+    const std::string path = module_path("optc-ptx.so");
+    loaded->library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!loaded->library_)
+      return diagnostics.error(ErrorKind::kIo,
+                               fmt::format("the module for GPU targets cannot be loaded: {}", dlerror()));
+    auto *make = reinterpret_cast<PtxEmitter *(*)()>(dlsym(loaded->library_, "optc_ptx_emitter"));
+    if (!make) return diagnostics.error(ErrorKind::kIo, path + " is not a module of this optc");
+    loaded->emitter_.reset(make());
+    return loaded;
+  }
+  ~LoadedEmitter() {
+    emitter_.reset();
+    if (library_) dlclose(library_);
+  }
+  LoadedEmitter(const LoadedEmitter &) = delete;
+  LoadedEmitter &operator=(const LoadedEmitter &) = delete;
+  PtxEmitter &operator*() { return *emitter_; }
+
+ private:
+  LoadedEmitter() = default;
+  void *library_ = nullptr;
+  std::unique_ptr<PtxEmitter> emitter_;
+};
+
+}  // namespace
+
+Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string &name, const CompileOptions &options,
+                                           Listener &listener, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const auto emitter, LoadedEmitter::load(diagnostics));
+  OPTC_ASSIGN(const Program program, lower_model(graph, options, listener, diagnostics, true));
+  Step step(listener, "emit gpu");
+  PtxOptions ptx_options;
+  ptx_options.f32 = options.f32;
+  BundleCuda half;
+  for (const std::string &target : options.targets)
+    if (is_gpu_target(target)) half.targets.push_back(target);
+  ptx_options.targets = half.targets;
+  OPTC_ASSIGN(const PtxOutput ptx, (**emitter).emit(program, ptx_options, diagnostics));
+  Diagnostics problems;
+  Result<CudaSource> source = print_cuda(program, ptx, name, problems);
+  if (!source) {
+    if (source.failure().kind != ErrorKind::kUnsupported) {
+      for (const Diagnostic &d : problems.all()) (void)diagnostics.add(d);
+      return source.failure();
+    }
+    std::string why;
+    for (const Diagnostic &d : problems.all()) {
+      why += (why.empty() ? "" : "; ") + d.message;
+      for (const std::string &place : d.places) why += ", " + place;
+    }
+    diagnostics.warning("no GPU half was written: " + why);
+    step.end("none: a kernel has no GPU form");
+    return std::optional<BundleCuda>();
+  }
+  half.source = std::move(source->source);
+  half.weights_bytes = source->weights_bytes;
+  for (const auto &[id, offset] : source->constants) half.constants.emplace_back(program.buffer(id).constant, offset);
+  size_t ptx_bytes = 0;
+  for (const PtxModule &module : ptx.modules) {
+    ptx_bytes += module.text.size();
+    half.ptx.emplace_back(fmt::format("{}.{}.ptx", name, module.target), module.text);
+  }
+  step.end(fmt::format("{}: {} launches, {} of PTX, {} of weights", fmt::join(half.targets, ", "), source->launches,
+                       format_bytes(static_cast<int64_t>(ptx_bytes)),
+                       format_bytes(static_cast<int64_t>(half.weights_bytes))));
+  return std::optional<BundleCuda>(std::move(half));
+}
+
+#else
+
+Result<std::optional<BundleCuda>> gpu_half(const Graph &, const std::string &, const CompileOptions &, Listener &,
+                                           Diagnostics &diagnostics) {
+  return diagnostics.error(ErrorKind::kUnsupported, "this optc was built without GPU targets (OPTC_PTX)");
+}
+
+#endif
+
+}  // namespace optc

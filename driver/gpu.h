@@ -1,0 +1,19 @@
+#pragma once
+// The GPU half of a bundle: the Program for GPU targets through optc-ptx.so, the module with LLVM, which is loaded only
+// here.
+
+#include <optional>
+#include <string>
+
+#include "driver/toolchain.h"
+#include "emit/cpp/emit.h"
+
+namespace optc {
+
+bool is_gpu_target(const std::string &target);  // "sm_80", "sm_90a": sm_ and a number, perhaps with a letter
+// Empty, with a warning that names the kernels, where a kernel of the model has no GPU form: the bundle then runs on
+// the CPU. kIo when the module is not installed.
+Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string &name, const CompileOptions &options,
+                                           Listener &listener, Diagnostics &diagnostics);
+
+}  // namespace optc

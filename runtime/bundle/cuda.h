@@ -1,0 +1,130 @@
+// cuda.h: the C ABI of a bundle that also has code for NVIDIA GPUs. A context runs either on one GPU or on the CPU, decided when it is
+// made: device_type OPTC_CPU takes the CPU, OPTC_CUDA the GPU or fails, 0 the GPU where a driver and a fitting card are found.
+//
+// M has, besides what model.h asks for: kCudaWeights (where the GPU's weights lie in the bundle's weights); cuda() (the tables).
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/bundle/model.h"
+#include "runtime/cuda/session.h"
+
+namespace optc {
+
+template <class M>
+struct CudaBundle {
+  using Cpu = Bundle<M>;
+  struct Context {
+    optc_context *cpu = nullptr;  // always there: it keeps the weights
+    std::unique_ptr<cuda::Session> gpu;
+    std::string error, profile_text;
+    bool failed_on_gpu = false;
+  };
+  static Context *context(optc_context *c) { return reinterpret_cast<Context *>(c); }
+
+  static optc_status context_create(optc_weights *weights, const optc_options *options, optc_context **out) {
+    if (!out) return OPTC_INVALID_ARGUMENT;
+    const int32_t wish = options ? options->device_type : 0;
+    std::unique_ptr<Context> c(new (std::nothrow) Context);
+    if (!c) return OPTC_OUT_OF_MEMORY;
+    if (wish != OPTC_CPU) {
+      optc_options quiet = {};  // a context that only holds the weights: no threads
+      if (options) quiet = *options;
+      quiet.threads = 1;
+      quiet.parallel_for = nullptr;
+      if (const optc_status status = Cpu::context_create(weights, &quiet, &c->cpu)) return status;
+      optc_status status = OPTC_OK;
+      std::string error;
+      const uint8_t *data = Cpu::context(c->cpu)->weights->data;
+      c->gpu = cuda::Session::create(M::cuda(), data ? data + M::kCudaWeights : nullptr,
+                                     options ? options->device_id : 0, &status, &error);
+      if (c->gpu) {
+        *out = reinterpret_cast<optc_context *>(c.release());
+        return OPTC_OK;
+      }
+      Cpu::context_destroy(c->cpu);
+      c->cpu = nullptr;
+      if (wish == OPTC_CUDA) {
+        snprintf(thread_error(), kErrorSize, "%s", error.c_str());
+        return status;
+      }
+    }
+    if (const optc_status status = Cpu::context_create(weights, options, &c->cpu)) return status;
+    *out = reinterpret_cast<optc_context *>(c.release());
+    return OPTC_OK;
+  }
+  static void context_destroy(optc_context *handle) {
+    Context *c = context(handle);
+    if (!c) return;
+    c->gpu.reset();
+    Cpu::context_destroy(c->cpu);
+    delete c;
+  }
+  static optc_status output_dims(const optc_context *, const optc_value *inputs, optc_value *outputs) {
+    return Cpu::output_dims(nullptr, inputs, outputs);
+  }
+  static optc_status run(optc_context *handle, const optc_value *inputs, optc_value *outputs) {
+    Context *c = context(handle);
+    c->failed_on_gpu = false;
+    if (!c->gpu) return Cpu::run(c->cpu, inputs, outputs);
+    const optc_status status = c->gpu->run(inputs, outputs);
+    c->failed_on_gpu = status != OPTC_OK;
+    if (c->failed_on_gpu) c->error = c->gpu->error();
+    return status;
+  }
+  static optc_status run_async(optc_context *handle, const optc_value *, optc_value *, void *) {
+    Context *c = context(handle);
+    c->failed_on_gpu = true;
+    c->error = "run_async is not supported: run takes tensors on the device, too";
+    return OPTC_DEVICE;
+  }
+  static optc_status cancel(optc_context *handle) { return Cpu::cancel(context(handle)->cpu); }
+  static optc_status profile(optc_context *handle, int32_t on, const char **json) {
+    Context *c = context(handle);
+    if (!c->gpu) return Cpu::profile(c->cpu, on, json);
+    if (json) {
+      std::vector<double> microseconds;
+      constexpr int kTimes = 10;
+      const auto now = [] {
+        timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return 1e6 * static_cast<double>(t.tv_sec) + 1e-3 * static_cast<double>(t.tv_nsec);
+      };
+      if (const optc_status status = c->gpu->profile(&microseconds, kTimes, now)) {
+        c->failed_on_gpu = true;
+        c->error = c->gpu->error();
+        return status;
+      }
+      c->profile_text = "[";
+      for (size_t i = 0; i < microseconds.size(); ++i) {
+        char item[320];
+        snprintf(item, sizeof item, "%s{\"kernel\":\"%.200s\",\"calls\":%d,\"ns\":%.0f}", i ? "," : "",
+                 M::cuda().launches[i].function, kTimes, 1e3 * microseconds[i] * kTimes);
+        c->profile_text += item;
+      }
+      c->profile_text += "]";
+      *json = c->profile_text.c_str();
+    }
+    return OPTC_OK;
+  }
+  static const char *last_error(const optc_context *handle) {
+    if (!handle) return Cpu::last_error(nullptr);
+    const Context *c = reinterpret_cast<const Context *>(handle);
+    return c->failed_on_gpu ? c->error.c_str() : Cpu::last_error(c->cpu);
+  }
+};
+
+template <class M>
+static const optc_model *cuda_bundle() {
+  using B = Bundle<M>;
+  using C = CudaBundle<M>;
+  static const optc_api api = {
+      sizeof(optc_api), B::input_count,     B::output_count,   B::input_info,      B::output_info, B::manifest_json,
+      B::weights_load,  B::weights_release, C::context_create, C::context_destroy, C::output_dims, B::workspace_bytes,
+      C::run,           C::run_async,       C::cancel,         C::profile,         C::last_error};
+  static const optc_model model = {sizeof(optc_model), OPTC_ABI_VERSION, &api};
+  return &model;
+}
+
+}  // namespace optc
