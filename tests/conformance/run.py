@@ -5,7 +5,8 @@
          [--jobs N] [--show N] [--json OUT] [--bless]
 
 Failures that are known stand in expected.json: {way: {test: reason}}. A failure that is not there fails the run, and so does
-an entry there whose test passes. --bless writes the failures of this run into expected.json (of the ways that it ran).
+an entry there whose test passes. --bless writes the failures of this run into expected.json (of the ways that it ran; reasons
+that stand there already are kept).
 """
 
 import argparse
@@ -181,8 +182,9 @@ def main():
     expected = json.loads(path.read_text()) if path.exists() else {}
     if args.bless:
         for way in ways:
-            known = {n: r for n, r in expected.get(way, {}).items() if n not in counts[way]}
-            known.update({n: f[:160] for n, f in failures[way].items()})
+            before = expected.get(way, {})
+            known = {n: r for n, r in before.items() if n not in counts[way]}
+            known.update({n: before.get(n, f[:160]) for n, f in failures[way].items()})
             expected[way] = dict(sorted(known.items()))
         path.write_text(json.dumps(expected, indent=1) + "\n")
 
