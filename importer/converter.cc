@@ -282,6 +282,14 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
     OPTC_ASSIGN(const ValueId value, resolve(scope, input, where));
     inputs.push_back(value);
   }
+  // A function's absent argument may leave out what the operator needs.
+  if (node_source.schema)
+    for (size_t i = 0; i < inputs.size() && i < node_source.schema->inputs().size(); ++i)
+      if (!inputs[i].valid() && node_source.schema->inputs()[i].GetOption() == onnx::OpSchema::Single)
+        return diagnostics_.error(ErrorKind::kInvalid,
+                                  "input " + std::to_string(i) + " (" + node_source.schema->inputs()[i].GetName() +
+                                      ") is required, but absent",
+                                  where);
   std::vector<std::pair<std::string, Type>> outputs;
   for (const auto &output : node.output())
     outputs.emplace_back(output.empty() ? "" : value_name(scope, output), Type());

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/stubs/logging.h>
 #include <onnx/defs/parser.h>
 #include <onnx/onnx_pb.h>
 
@@ -69,6 +70,7 @@ Result<Graph> import_bytes(std::string_view bytes, std::shared_ptr<const void> o
   OPTC_ASSIGN(const WireScan scan, scan_model(data, bytes.size(), diagnostics));
   try {
     onnx::ModelProto model;
+    const google::protobuf::LogSilencer quiet;  // what is wrong is said by a diagnostic
     google::protobuf::io::ArrayInputStream stream(scan.reduced.data(), static_cast<int>(scan.reduced.size()));
     google::protobuf::io::CodedInputStream coded(&stream);
     coded.SetTotalBytesLimit(INT32_MAX);

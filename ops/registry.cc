@@ -85,8 +85,20 @@ Status infer_node(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vect
   if (!op)
     return diagnostics.error(ErrorKind::kUnsupported, "operator " + graph.node(node).op + " is not supported",
                              graph.describe(node));
+  // A rank that inference cannot find may have been declared by the model (the importer sets it): it is kept. Not in
+  // bodies, whose owners infer them several times with changing operands.
+  std::vector<Type> before;
+  if (graph.node(node).region == Graph::main())
+    for (ValueId v : graph.node(node).outputs) before.push_back(v.valid() ? graph.value(v).type : Type());
   InferContext context(graph, node, diagnostics, constraints);
-  return op->infer(context);
+  OPTC_TRY(op->infer(context));
+  for (size_t i = 0; i < before.size(); ++i) {
+    const ValueId v = graph.node(node).outputs[i];
+    if (!v.valid() || !before[i].has_shape()) continue;
+    const Type &now = graph.value(v).type;
+    if (now.is_tensor() && !now.shape && now.element == before[i].element) graph.set_type(v, before[i]);
+  }
+  return {};
 }
 
 Status infer_graph(Graph &graph, Diagnostics &diagnostics) {
