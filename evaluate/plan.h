@@ -40,6 +40,14 @@ class SymbolValues {
   std::vector<uint8_t> known_;
 };
 
+// Division and remainder of index expressions, b != 0: as Python has them.
+inline int64_t floor_divide(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+inline int64_t python_mod(int64_t a, int64_t b) { return a - floor_divide(a, b) * b; }
+
 struct PlanLoop {
   const DimSymbol *symbol = nullptr;
   int64_t extent = 0;  // an upper bound where the real extent depends on outer loops
