@@ -277,7 +277,9 @@ BufferId ProgramBuilder::store_elements(ValueId v) {
     buffer.kind = BufferKind::kConstant;
     std::vector<int64_t> dims;
     if (value.type.rank() == 1) dims.push_back(static_cast<int64_t>(elements.size()));
-    buffer.type.shape = value.type.rank() == 1 ? Shape{Dim(static_cast<int64_t>(elements.size()))} : Shape{};
+    if (value.type.rank() > 1)
+      for (Dim d : *value.type.shape) dims.push_back(d.value());
+    if (value.type.rank() <= 1) buffer.type.shape = value.type.rank() == 1 ? Shape{Dim(static_cast<int64_t>(elements.size()))} : Shape{};
     buffer.constant = integers(value.type.element, std::move(dims), elements);
     buffers_[v.index] = program_.add_buffer(std::move(buffer));
     return buffers_.at(v.index);
@@ -292,7 +294,11 @@ BufferId ProgramBuilder::store_elements(ValueId v) {
   for (size_t i = 0; i < elements.size(); ++i) {
     StageOutput out;
     out.buffer = id;
-    if (vector) out.index.push_back(Dim(static_cast<int64_t>(i)));
+    if (vector) {
+      out.index.push_back(Dim(static_cast<int64_t>(i)));
+    } else {
+      out.index = unflatten_index(Dim(static_cast<int64_t>(i)), *value.type.shape);
+    }
     out.value = elements[i].is_constant() ? program_.scalars.constant_int(type, elements[i].value())
                                           : program_.scalars.index(elements[i]);
     if (program_.scalars.at(out.value).type != type) out.value = program_.scalars.cast(out.value, type);
@@ -303,7 +309,8 @@ BufferId ProgramBuilder::store_elements(ValueId v) {
     nest.loops.push_back({single_symbol(none), 0});
     StageOutput out;
     out.buffer = id;
-    out.index.push_back(none);
+    out.index.assign(static_cast<size_t>(value.type.rank()), Dim(0));
+    if (!out.index.empty()) out.index[0] = none;
     out.value = program_.scalars.constant_int(type, 0);
     nest.stages[0].outputs.push_back(std::move(out));
   }

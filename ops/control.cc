@@ -336,7 +336,8 @@ Status infer_scan(InferContext &c) {
   Graph &graph = c.graph();
   const RegionId body = c.node().region_named("body");
   if (!body.valid()) return c.invalid("Scan needs a body");
-  if (c.node().attribute("directions")) return c.unsupported("Scan of opset 8 (with a batch axis)", "convert the model to opset 9 or later");
+  for (const auto &import : graph.info().opset_imports)
+    if (import.first.empty() && import.second < 9) return c.unsupported("Scan of opset 8 (with a batch axis)", "convert the model to opset 9 or later");
   const ScanShape scan = scan_shape(graph, c.node());
   if (scan.scans < 1 || scan.scans > c.input_count()) return c.invalid("num_scan_inputs does not fit the inputs");
   if (graph.region(body).inputs.size() != c.input_count() || graph.region(body).outputs.size() < scan.states) return c.invalid("the body's inputs and outputs do not fit");

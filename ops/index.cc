@@ -37,8 +37,22 @@ Status infer_transpose(InferContext &c) {
     seen[static_cast<size_t>(p)] = true;
     out.push_back(in[static_cast<size_t>(p)]);
   }
-  if (const Dims *elements = c.elements(0)) c.set_elements(0, *elements);
+  const Dims *elements = c.elements(0);
+  Dims moved;
+  if (elements && is_static(in)) {  // row-major over the output
+    for (size_t e = 0; e < elements->size(); ++e) {
+      size_t rest = e, from = 0;
+      std::vector<size_t> at(in.size());
+      for (size_t k = out.size(); k-- > 0;) {
+        at[static_cast<size_t>(perm[k])] = rest % static_cast<size_t>(out[k].value());
+        rest /= static_cast<size_t>(out[k].value());
+      }
+      for (size_t k = 0; k < in.size(); ++k) from = from * static_cast<size_t>(in[k].value()) + at[k];
+      moved.push_back((*elements)[from]);
+    }
+  }
   c.set_tensor(0, c.element(0), std::move(out));
+  if (elements && moved.size() == elements->size()) c.set_elements(0, std::move(moved));
   return {};
 }
 
@@ -59,7 +73,7 @@ Status infer_concat(InferContext &c) {
   OPTC_ASSIGN(int64_t axis, c.axis(c.node().int_or("axis", 0), c.rank(0)));
   Shape out = c.shape(0);
   Dims elements;
-  bool known = c.elements(0) != nullptr;
+  bool known = c.elements(0) != nullptr && axis == 0;
   if (known) elements = *c.elements(0);
   for (size_t i = 1; i < c.input_count(); ++i) {
     const Shape in = c.shape(i);
@@ -130,7 +144,7 @@ Status infer_split(InferContext &c) {
       parts.push_back(divisible_by(in[at], count) ? chunk : max(min(chunk, left), 0));
     }
   }
-  const Dims *elements = c.elements(0);
+  const Dims *elements = in.size() == 1 ? c.elements(0) : nullptr;
   Dim offset = 0;
   for (size_t i = 0; i < n; ++i) {
     Shape out = in;
@@ -223,15 +237,17 @@ Status infer_expand(InferContext &c) {
   for (Dim d : *wanted)
     if (d.is_constant() && d.value() < 0) return c.invalid("the shape has the entry " + d.str());
   OPTC_ASSIGN(Shape out, c.broadcast({in, *wanted}));
+  Dims known;
   if (const Dims *elements = c.elements(0); elements && out.size() <= 1) {
     const int64_t n = out.empty() ? 1 : out[0].is_constant() ? out[0].value() : -1;
     if (static_cast<int64_t>(elements->size()) == n) {
-      c.set_elements(0, *elements);
+      known = *elements;
     } else if (elements->size() == 1 && n >= 0 && n <= 64) {
-      c.set_elements(0, Dims(static_cast<size_t>(n), (*elements)[0]));
+      known = Dims(static_cast<size_t>(n), (*elements)[0]);
     }
   }
   c.set_tensor(0, c.element(0), std::move(out));
+  if (!known.empty()) c.set_elements(0, std::move(known));
   return {};
 }
 
@@ -246,6 +262,7 @@ Status infer_tile(InferContext &c) {
   const Shape in = c.shape(0);
   const Dims *repeats = c.has_input(1) ? c.elements(1) : nullptr;
   Shape out;
+  Dims tiled;
   if (!repeats) {
     for (size_t k = 0; k < in.size(); ++k) out.push_back(c.run_time_size(0, k));
   } else {
@@ -255,12 +272,11 @@ Status infer_tile(InferContext &c) {
       out.push_back(in[k] * (*repeats)[k]);
     }
     if (const Dims *elements = c.elements(0); elements && out.size() == 1 && out[0].is_constant() && out[0].value() <= 64) {
-      Dims tiled;
-      while (static_cast<int64_t>(tiled.size()) < out[0].value()) tiled.insert(tiled.end(), elements->begin(), elements->end());
-      c.set_elements(0, std::move(tiled));
+      while (!elements->empty() && static_cast<int64_t>(tiled.size()) < out[0].value()) tiled.insert(tiled.end(), elements->begin(), elements->end());
     }
   }
   c.set_tensor(0, c.element(0), std::move(out));
+  if (!tiled.empty()) c.set_elements(0, std::move(tiled));
   return {};
 }
 

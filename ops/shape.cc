@@ -12,7 +12,7 @@ using Dims = std::vector<Dim>;
 
 // A view keeps the elements of a small integer tensor.
 void keep_elements(InferContext &c, const Shape &shape) {
-  if (const Dims *elements = c.elements(0); elements && shape.size() <= 1) c.set_elements(0, *elements);
+  if (const Dims *elements = c.elements(0); elements && (shape.size() <= 1 || is_static(shape))) c.set_elements(0, *elements);
 }
 
 Status infer_shape(InferContext &c) {
@@ -83,8 +83,8 @@ Status infer_reshape(InferContext &c) {
   } else {
     OPTC_TRY(c.same(total, rest, "the number of elements"));
   }
+  c.set_tensor(0, c.element(0), out);
   keep_elements(c, out);
-  c.set_tensor(0, c.element(0), std::move(out));
   return {};
 }
 
@@ -164,8 +164,8 @@ Status infer_squeeze(InferContext &c) {
     }
     out.push_back(in[i]);
   }
+  c.set_tensor(0, c.element(0), out);
   keep_elements(c, out);
-  c.set_tensor(0, c.element(0), std::move(out));
   return {};
 }
 
@@ -179,8 +179,8 @@ Status infer_unsqueeze(InferContext &c) {
   Shape out;
   size_t next = 0;
   for (int64_t i = 0; i < rank; ++i) out.push_back((*marks)[static_cast<size_t>(i)] ? Dim(1) : in[next++]);
+  c.set_tensor(0, c.element(0), out);
   keep_elements(c, out);
-  c.set_tensor(0, c.element(0), std::move(out));
   return {};
 }
 

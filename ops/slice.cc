@@ -112,10 +112,20 @@ Status infer_slice(InferContext &c) {
     out.push_back(slices ? (*slices)[k].count : touched ? c.run_time_size(0, k) : in[k]);
   }
   const Dims *elements = c.elements(0);
-  if (slices && elements && in.size() == 1 && out[0].is_constant() && (*slices)[0].start.is_constant()) {
+  bool fixed = slices && elements && is_static(in) && is_static(out);
+  for (size_t k = 0; fixed && k < in.size(); ++k) fixed = (*slices)[k].start.is_constant();
+  if (fixed) {
     Dims kept;
-    for (int64_t i = 0; i < out[0].value(); ++i)
-      kept.push_back((*elements)[static_cast<size_t>((*slices)[0].start.value() + i * (*slices)[0].step)]);
+    const int64_t count_out = element_count(out).value();
+    for (int64_t e = 0; e < count_out; ++e) {
+      int64_t rest = e, from = 0, stride = 1;
+      for (size_t k = in.size(); k-- > 0;) {
+        from += ((*slices)[k].start.value() + rest % out[k].value() * (*slices)[k].step) * stride;
+        rest /= out[k].value();
+        stride *= in[k].value();
+      }
+      kept.push_back((*elements)[static_cast<size_t>(from)]);
+    }
     c.set_tensor(0, c.element(0), std::move(out));
     c.set_elements(0, std::move(kept));
     return {};

@@ -147,6 +147,11 @@ Type merge_items(DimTable &dims, const Type &a, const Type &b) {
 bool is_empty_sequence(const Graph &graph, ValueId value) {
   if (!value.valid()) return false;
   const Value &v = graph.value(value);
+  if (v.type.kind != Type::Kind::kSequence || !v.type.inner || !v.type.inner->is_tensor() || v.type.inner->shape) return false;
+  if (v.kind == ValueKind::kRegionInput && graph.region(v.region).owner.valid()) {
+    const Node &loop = graph.node(graph.region(v.region).owner);
+    return loop.op == "Loop" && v.index >= 2 && is_empty_sequence(graph, loop.input(v.index));
+  }
   if (v.kind != ValueKind::kNodeOutput) return false;
   const Node &node = graph.node(v.producer);
   if (node.op == "Identity") return is_empty_sequence(graph, node.input(0));

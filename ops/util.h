@@ -50,7 +50,7 @@ bool is_run_time_size(Dim dim);  // a kData symbol
 // The type of items of either type in one sequence. Where dims differ, the merged one is a size that no one defines (what is taken out of
 // the sequence gets sizes of its own); where ranks differ, the rank is not known.
 Type merge_items(DimTable &dims, const Type &a, const Type &b);
-// Whether the value is made by SequenceEmpty: it says nothing about the shapes of items.
+// Whether nothing is known of a sequence's items because it starts empty: made by SequenceEmpty, or carried by a Loop from there on.
 bool is_empty_sequence(const Graph &graph, ValueId value);
 
 // The spatial attributes of convolutions and pools, with auto_pad resolved. Sizes are per spatial dimension.

@@ -56,7 +56,8 @@ struct Value {
   RegionId region;     // kRegionInput: whose input; kConstant: the region that declares it (main for shared ones)
   uint32_t index = 0;  // output position of the producer, or position among the region's inputs
   Constant constant;   // kConstant
-  // Value propagation: the elements of a small (<= 64) integer tensor of rank 0 or 1, as Dims; empty pointer: not known.
+  // Value propagation: the elements of a small (<= 64) integer tensor, row-major, as Dims; empty pointer: not known. Of rank 2 and
+  // more only where the shape is static.
   std::shared_ptr<const std::vector<Dim>> elements;
   std::vector<Use> uses;
   bool alive = true;

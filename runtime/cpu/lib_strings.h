@@ -153,7 +153,7 @@ static inline int optc_lib_string_normalizer(OptcLibCall *call) {
   return 0;
 }
 
-// A regular expression by backtracking: alternation, groups, ., [...], \d \w \s \D \W \S \b-less escapes, * + ? {m,n} and their lazy forms,
+// A regular expression by backtracking: alternation, groups, ., [...], \d \w \s \D \W \S \b \B, * + ? {m,n} and their lazy forms,
 // ^ and $. `steps` bounds the work, since backtracking can be exponential.
 typedef struct OptcLibRegex { const char *pattern, *pattern_end, *text_end, *text; int64_t steps; int bad; } OptcLibRegex;
 typedef int (*OptcLibThen)(OptcLibRegex *, const char *, void *);
@@ -260,6 +260,10 @@ static inline int optc_lib_regex_atom(OptcLibRegex *r, const OptcLibRepeat *s, c
   }
   if (*p == '^') return t == r->text && then(r, t, user);
   if (*p == '$') return t == r->text_end && then(r, t, user);
+  if (*p == '\\' && (p[1] == 'b' || p[1] == 'B')) {  // a word's border
+    const int before = t > r->text && optc_lib_regex_escape('w', (unsigned char)t[-1]), after = t < r->text_end && optc_lib_regex_escape('w', (unsigned char)*t);
+    return (before != after) == (p[1] == 'b') && then(r, t, user);
+  }
   if (t >= r->text_end) return 0;
   const unsigned char c = (unsigned char)*t;
   if (*p == '\\') return optc_lib_regex_escape(p[1], c) && then(r, t + 1, user);
