@@ -325,7 +325,13 @@ void ModelPrinter::print_kernel_call(const Kernel &kernel) {
   for (const DimSymbol *s : text.symbols) arguments += ", " + symbol(*s);
   if (!kernel.note.empty() && kernel.note != kernel.name) line("// " + comment_text(kernel.note));
   line(fmt::format("k.{}({});", text.name, arguments));
-  if (!text.scratch_bytes.is(0)) row_scratches_.push_back(text.scratch_bytes);
+  if (!text.scratch_bytes.is(0)) row_scratches_.push_back(dim(text.scratch_bytes));
+  if (!text.scratch_before.empty()) {
+    std::string dims;
+    for (Dim d : text.scratch_dims) dims += (dims.empty() ? "" : ", ") + dim(d);
+    row_scratches_.push_back(text.scratch_before + dims + text.scratch_after);
+  }
+  if (!text.plan_header.empty()) plan_headers_.insert(text.plan_header);
   kernels.push_back(std::move(text));
   kernel_of.push_back(&kernel);
 }
@@ -635,7 +641,6 @@ Status ModelPrinter::print() {
       problems_.push_back(fmt::format("input '{}' is a sequence, optional, map or string", program_.buffer(in).name));
   for (const Constant &c : program_.input_defaults) (void)c;
   for (const PlacedBuffer &p : placed) (void)dim(p.bytes);  // their symbols are fields, too
-  for (Dim d : row_scratches_) (void)dim(d);
   print_infos();
   if (!problems_.empty()) {
     Diagnostic diagnostic;
@@ -706,13 +711,10 @@ std::string ModelPrinter::model_source(const std::string &include_name, const st
   // Printing dims below only looks up fields that print() made.
   auto *self = const_cast<ModelPrinter *>(this);
   std::string out = fmt::format(
-      "// {}: the schedule of the model and its part of the C ABI.\n#include \"include/{}.h\"\n#include "
-      "\"src/kernels.h\"\n#include \"src/runtime/bundle/model.h\"\n",
-      name_, include_name);
-  out = fmt::format(
       "// {}: the schedule of the model and its part of the C ABI.\n#include \"{}.h\"\n\n#include "
       "\"kernels.h\"\n#include \"runtime/bundle/model.h\"\n",
       name_, include_name);
+  for (const std::string &h : plan_headers_) out += "#include \"" + h + "\"\n";
   if (!library_functions.empty()) out += "#include \"runtime/bundle/library.h\"\n@LIBRARY@";
   if (cuda_weights >= 0)
     out += fmt::format(
@@ -793,7 +795,12 @@ std::string ModelPrinter::model_source(const std::string &include_name, const st
   out +=
       "  // Bytes of row scratch that one task may need.\n  static int64_t row_scratch([[maybe_unused]] const Dims &d) "
       "{\n    int64_t bytes = 0;\n";
-  for (Dim d : row_scratches_) out += fmt::format("    bytes = most(bytes, {});\n", self->dim(d));
+  std::vector<std::string> seen;
+  for (const std::string &d : row_scratches_) {
+    if (std::find(seen.begin(), seen.end(), d) != seen.end()) continue;
+    seen.push_back(d);
+    out += fmt::format("    bytes = most(bytes, {});\n", d);
+  }
   out += "    return bytes;\n  }\n\n  static optc_status execute(Run<Model> &run);\n};\n\n";
   out += fmt::format("const char *const Model::manifest =\n{};\n\n", manifest_literal);
   out += "optc_status Model::execute(Run<Model> &run) {\n";

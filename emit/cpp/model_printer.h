@@ -83,8 +83,8 @@ class ModelPrinter : private DimText {
   std::string declarations_, body_, bind_, infos_;
   std::vector<std::string> step_names_;
   std::vector<std::string> problems_;
-  Dim row_scratch_;
-  std::vector<Dim> row_scratches_;
+  std::vector<std::string> row_scratches_;  // bytes of row scratch of a task, by kernel
+  std::set<std::string> plan_headers_;
   bool direct_ = true;  // dims are fields "d.x"; else the caller's names
   int indent_ = 1;
 };

@@ -11,6 +11,7 @@
 
 #include "emit/cpp/names.h"
 #include "emit/cpp/scalar_text.h"
+#include "ir/program/contraction_view.h"
 #include "ir/program/program.h"
 #include "support/diagnostics.h"
 
@@ -34,6 +35,10 @@ struct KernelText {
   std::vector<bool> written;      // parallel to buffers
   std::vector<const DimSymbol *> symbols;
   Dim scratch_bytes;              // row scratch for one task
+  // More of it, as a formula of runtime/cpu's plans: before + the dims, separated by commas + after, in bytes. Empty: none.
+  std::string scratch_before, scratch_after;
+  std::vector<Dim> scratch_dims;
+  std::string plan_header;  // the header of that plan, for model.cpp
   std::set<std::string> headers;  // runtime/cpu headers it needs beyond lanes.h: "gemm.h"
 };
 
@@ -132,6 +137,16 @@ class NestPrinter : private DimText {
   void print_store(const StageOutput &output);
   void print_local_store(StagePlan &plan, const StageOutput &output, size_t index);
   std::string grain_text(Dim inner);
+  // Contractions by a strategy of runtime/cpu (nest_contraction.cc). False: the nest is not of the form; nothing was printed.
+  bool print_contraction();
+  bool print_gemm(const GemmView &view);
+  bool print_convolution(const ConvolutionView &view);
+  bool print_attention();
+  bool plan_epilogue(const std::vector<Loop> &batch, const std::vector<Loop> &rows, const std::vector<Loop> &columns);
+  void print_sink(size_t batch_loops, size_t row_loops);
+  bool light_epilogue() const;
+  void decode(const std::string &counter, size_t first, size_t count);
+  bool stores_plain_rows(Dim columns) const;
   std::string header_comment();
 
   const Program &program_;
@@ -167,6 +182,8 @@ class NestPrinter : private DimText {
   Dim scratch_bytes_;
   std::string scratch_name_;  // of the row scratch in the current function
   bool uses_scratch_ = false;
+  std::string prologue_;  // what stands before the function
+  KernelText text_;       // what strategies add: headers, scratch formulas
 };
 
 }  // namespace optc

@@ -32,23 +32,27 @@ KernelText NestPrinter::print() {
   drop_unit_loops(outer_);
   plans_.resize(nest_.stages.size());
   for (size_t i = 0; i < plans_.size(); ++i) plan_stage(nest_.stages[i], plans_[i]);
-  join_loops(outer_);
-  for (StagePlan &plan : plans_) join_loops(plan.loops);
-  for (size_t i = 0; i < plans_.size(); ++i) measure_stage(nest_.stages[i], plans_[i]);
-  choose_lanes();
   local_declared_.assign(nest_.locals.size(), false);
   for (const Local &l : nest_.locals) local_names_.push_back(names_.unique(l.name.empty() ? "local" : l.name, 24));
-  // Arguments: what is read, then what is written, in order of first appearance.
-  for (BufferId b : reads(program_, kernel_))
-    if (!written_buffers_.count(b.index)) buffer_name(b);
-  for (const Stage &stage : nest_.stages)
-    for (const StageOutput &o : stage.outputs)
-      if (o.buffer.valid()) buffer_name(o.buffer);
   indent_ = 1;
   scopes_.emplace_back();
-  print_outer();
+  if (!print_contraction()) {
+    join_loops(outer_);
+    for (StagePlan &plan : plans_) join_loops(plan.loops);
+    for (size_t i = 0; i < plans_.size(); ++i) measure_stage(nest_.stages[i], plans_[i]);
+    choose_lanes();
+    // Arguments: what is read, then what is written, in order of first appearance.
+    for (const StagePlan &plan : plans_)
+      for (const Item &item : plan.order)
+        if (!item.index && program_.scalars.at(item.id).op == ScalarOp::kLoad && !written_buffers_.count(program_.scalars.at(item.id).buffer.index))
+          buffer_name(program_.scalars.at(item.id).buffer);
+    for (const Stage &stage : nest_.stages)
+      for (const StageOutput &o : stage.outputs)
+        if (o.buffer.valid()) buffer_name(o.buffer);
+    print_outer();
+  }
 
-  KernelText text;
+  KernelText text = std::move(text_);
   text.name = kernel_.name;
   std::string parameters = "[[maybe_unused]] const Env &env";
   for (BufferId b : buffers_) {
@@ -64,7 +68,7 @@ KernelText NestPrinter::print() {
   }
   text.parameters = parameters;
   text.scratch_bytes = scratch_bytes_;
-  text.text = header_comment() + "static OPTC_KERNEL void " + kernel_.name + "(" + parameters + ") {\n" + out_ + "}\n";
+  text.text = prologue_ + header_comment() + "static OPTC_KERNEL void " + kernel_.name + "(" + parameters + ") {\n" + out_ + "}\n";
   return text;
 }
 

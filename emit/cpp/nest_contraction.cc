@@ -1,0 +1,309 @@
+// Contractions by the strategies of runtime/cpu: matrix products, convolutions, attention. The kernel's function calls the
+// runtime's template for each task; the stages behind the sum become the sink that it calls with vectors of finished sums.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emit/cpp/nest.h"
+#include "emit/cpp/types.h"
+
+namespace optc {
+
+bool NestPrinter::print_contraction() {
+  if (!nest_.contraction || serial_) return false;
+  const std::string &strategy = kernel_.strategy.name;
+  if (strategy == "gemm") {
+    const auto view = gemm_view(program_, kernel_);
+    return view && print_gemm(*view);
+  }
+  if (strategy.compare(0, 5, "conv.") == 0) {
+    const auto view = convolution_view(program_, kernel_);
+    return view && print_convolution(*view);
+  }
+  return strategy == "attention" && print_attention();
+}
+
+// Makes the shared loops batch, rows, columns of the nest, one loop for the columns and as few for the rows as the epilogue's accesses
+// allow, and plans the stages behind the sum in lanes along the columns.
+bool NestPrinter::plan_epilogue(const std::vector<Loop> &batch, const std::vector<Loop> &rows, const std::vector<Loop> &columns) {
+  const size_t sum = nest_.contraction->stage;
+  if (sum != 0 || nest_.stages[sum].outputs.size() != 1) return false;
+  const StageOutput &total = nest_.stages[sum].outputs[0];
+  if (!total.local.valid() || total.combine != Combine::kSum || !nest_.locals[total.local.index].shape.empty() || total.condition.valid()) return false;
+  if (total.initial.valid()) {
+    const Scalar &initial = program_.scalars.at(total.initial);
+    if (initial.op != ScalarOp::kConstant || initial.bits != 0) return false;
+  }
+  for (size_t i = sum + 1; i < plans_.size(); ++i)
+    if (!plans_[i].loops.empty()) return false;
+  // Every shared loop has a role.
+  std::vector<Loop> all[3] = {batch, rows, columns};
+  size_t roles = 0;
+  for (std::vector<Loop> &list : all) {
+    drop_unit_loops(list);
+    roles += list.size();
+  }
+  if (roles != outer_.size()) return false;
+  const std::vector<Loop> saved_outer = outer_;
+  const auto saved_fixed = fixed_;
+  plans_[sum] = StagePlan();
+  outer_.clear();
+  join_loops(all[2]);
+  join_loops(all[1]);
+  if (all[2].size() > 1) {
+    outer_ = saved_outer;
+    fixed_ = saved_fixed;
+    plan_stage(nest_.stages[sum], plans_[sum]);
+    return false;
+  }
+  for (std::vector<Loop> &list : all) outer_.insert(outer_.end(), list.begin(), list.end());
+  bool good = true;
+  if (all[2].empty()) {  // a single column
+    good = false;
+  } else {
+    for (size_t i = sum + 1; i < plans_.size(); ++i) measure_stage(nest_.stages[i], plans_[i]);
+    set_lanes(all[2][0].index, true);
+    int64_t cost = 0;
+    for (size_t i = sum + 1; i < plans_.size() && good; ++i) good = lanes_possible(nest_.stages[i], plans_[i], cost);
+  }
+  if (!good) {
+    set_lanes(nullptr, false);
+    outer_ = saved_outer;
+    fixed_ = saved_fixed;
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      plans_[i] = StagePlan();
+      plan_stage(nest_.stages[i], plans_[i]);
+    }
+    return false;
+  }
+  return true;
+}
+
+// A few instructions, which the runtime may unroll on the registers.
+bool NestPrinter::light_epilogue() const {
+  size_t operations = 0;
+  for (size_t i = nest_.contraction->stage + 1; i < plans_.size(); ++i)
+    for (const Item &item : plans_[i].order) {
+      if (item.index) continue;
+      const ScalarOp op = program_.scalars.at(item.id).op;
+      if (is_transcendental(op) || op == ScalarOp::kDiv) return false;
+      if (arity(op) > 0) ++operations;
+    }
+  return operations <= 6;
+}
+
+// const int64_t i = counter / ..., for the shared loops [first, first + count).
+void NestPrinter::decode(const std::string &counter, size_t first, size_t count) {
+  Dim below = 1;
+  std::vector<std::string> lines;
+  for (size_t i = first + count; i-- > first;) {
+    const std::string divided = below.is(1) ? counter : counter + " / " + dim(below, kUnaryPrecedence);
+    const std::string text = i == first ? divided : divided + " % " + dim(fix(outer_[i].extent), kUnaryPrecedence);
+    lines.push_back(fmt::format("[[maybe_unused]] const int64_t {} = {};", symbol(*outer_[i].index), text));
+    below = below * fix(outer_[i].extent);
+  }
+  for (size_t i = lines.size(); i-- > 0;) line(lines[i]);
+}
+
+// const auto sink = ...: the stages behind the sum.
+void NestPrinter::print_sink(size_t batch_loops, size_t row_loops) {
+  const size_t sum = nest_.contraction->stage;
+  const LocalId total = nest_.stages[sum].outputs[0].local;
+  const Loop &column = outer_.back();
+  const bool one_row = row_loops == 1;
+  const std::string row = one_row ? symbol(*outer_[batch_loops].index) : names_.unique("row", 16);
+  local_declared_[total.index] = true;
+  open(fmt::format("const auto sink = gemm_sink<{}>([&](vf {}, [[maybe_unused]] int64_t {}, [[maybe_unused]] int64_t {}, Part n) OPTC_LAMBDA",
+                   light_epilogue() ? 1 : 0, local_names_[total.index], row, symbol(*column.index)));
+  if (row_loops > 1) decode(row, batch_loops, row_loops);
+  lane_count_ = "n";
+  for (size_t i = sum + 1; i < plans_.size(); ++i) print_stage(i);
+  lane_count_.clear();
+  close("});");
+}
+
+// The result is stored as rows of `columns` in one f32 buffer, and nothing of that size is read: the buffer may hold partial sums.
+bool NestPrinter::stores_plain_rows(Dim columns) const {
+  const Stage &last = nest_.stages.back();
+  if (nest_.stages.size() != 2 || last.outputs.size() != 1 || outer_.size() != 2) return false;
+  const StageOutput &o = last.outputs[0];
+  if (!o.buffer.valid() || program_.buffer(o.buffer).element() != ElementType::kFloat32) return false;
+  const Dim offset = offset_of(program_.buffer(o.buffer), o.index);
+  const auto row = affine_in(offset, outer_[0].index), column = affine_in(offset, outer_[1].index);
+  if (!row || !column || !(row->coefficient == columns) || !column->coefficient.is(1)) return false;
+  if (!affine_in(row->rest, outer_[1].index)->rest.is(0)) return false;
+  for (const Item &item : plans_.back().order) {
+    if (item.index) return false;
+    const Scalar &s = program_.scalars.at(item.id);
+    if (s.op == ScalarOp::kLoad && program_.buffer(s.buffer).kind != BufferKind::kConstant) return false;
+  }
+  return true;
+}
+
+bool NestPrinter::print_gemm(const GemmView &view) {
+  std::vector<Loop> batch = view.batch, rows = view.m, columns = view.n;
+  const Kernel &kernel = kernel_;
+  const bool packed = kernel.strategy.parameter("b_constant", 0) == 1 && !kernel.strategy.packed.empty();
+  const bool fixed_b = view.columns.is_constant() && view.inner.is_constant();
+  if (packed && !fixed_b) return false;
+  if (!plan_epilogue(batch, rows, columns)) return false;
+  drop_unit_loops(batch);
+  text_.headers = {"runtime/cpu/gemm.h", "runtime/bundle/sinks.h"};
+  const size_t row_loops = outer_.size() - batch.size() - 1;
+  const std::string a = buffer_name(view.a.buffer);
+  for (size_t i = 1; i < plans_.size(); ++i)
+    for (const Item &item : plans_[i].order)
+      if (!item.index && program_.scalars.at(item.id).op == ScalarOp::kLoad && !written_buffers_.count(program_.scalars.at(item.id).buffer.index))
+        buffer_name(program_.scalars.at(item.id).buffer);
+  const std::string b = buffer_name(packed ? kernel.strategy.packed[0] : view.b.buffer);
+  for (const Stage &stage : nest_.stages)
+    for (const StageOutput &o : stage.outputs)
+      if (o.buffer.valid()) buffer_name(o.buffer);
+
+  const std::string m = dim(view.rows), n = dim(view.columns), k = dim(view.inner);
+  const bool constant_plan = view.rows.is_constant() && fixed_b;
+  line(fmt::format("{} OptcGemm plan = optc_gemm_plan({}, {}, {});", constant_plan ? "constexpr" : "const", m, n, k));
+  Dim batches = 1;
+  for (const Loop &l : batch) batches = batches * fix(l.extent);
+  // Sums between blocks of k need a place.
+  const bool blocks = !view.inner.is_constant() || view.inner.value() > 1024;
+  const bool in_output = blocks && batch.empty() && stores_plain_rows(view.columns);
+  const bool own_partial = blocks && !in_output;
+  Dim scratch = 0;
+  if (!packed) scratch = 1024 * 64 * 4;
+  const Dim partial_at = scratch;
+  // A task has at most 192 rows (runtime/cpu/gemm_plan.h).
+  if (own_partial) {
+    const Dim most_rows = view.rows.is_constant() ? Dim(std::min<int64_t>(192, view.rows.value())) : Dim(192);
+    scratch = scratch + most_rows * ceil_div(view.columns, Dim(64)) * Dim(64 * 4);
+  }
+  uses_scratch_ = !scratch.is(0);
+  scratch_bytes_ = scratch;
+  const std::string total = batches.is(1) ? "optc_gemm_tasks(plan)" : fmt::format("optc_gemm_tasks(plan) * {}", dim(batches, kUnaryPrecedence));
+  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", total, uses_scratch_ ? "scratch" : ""));
+  if (batch.empty()) print_sink(0, row_loops);
+  const std::string task = names_.unique("task_", 16);
+  open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
+  std::string tile = task;
+  if (!batch.empty()) {
+    const std::string which = names_.unique("batch", 16);
+    line(fmt::format("const int64_t {} = {} / optc_gemm_tasks(plan);", which, task));
+    decode(which, 0, batch.size());
+    print_sink(batch.size(), row_loops);
+    tile = task + " % optc_gemm_tasks(plan)";
+  }
+  auto base = [&](const std::string &name, const OperandView &operand) {
+    Dim offset = fix(operand.offset);
+    for (size_t i = 0; i < view.batch.size(); ++i)
+      if (!view.batch[i].extent.is(1)) offset = offset + operand.strides[i] * program_.dims->symbol_value(view.batch[i].index);
+    return offset.is(0) ? name : name + " + " + dim(offset, kAddPrecedence);
+  };
+  std::string partial = fmt::format("no_partial({}), 0", a);
+  if (in_output) {
+    partial = fmt::format("{}, {}", buffer_name(nest_.stages.back().outputs[0].buffer), n);
+  } else if (own_partial) {
+    line(fmt::format("const OptcGemmTask part = optc_gemm_task(plan, {});", tile));
+    line(fmt::format("float *partial = reinterpret_cast<float *>(scratch + {}) - part.m0 * (part.n1 - part.n0) - part.n0;", dim(partial_at, kAddPrecedence)));
+    partial = "partial, part.n1 - part.n0";
+  }
+  const std::string strided = fmt::format("StridedRows{{{}, {}}}", base(a, view.a), dim(view.a_row));
+  if (packed && view.rows.is_constant())
+    line(fmt::format("gemm<{}, {}, {}>({}, {}, {}, {}, sink);", m, n, k, tile, strided, b, partial));
+  else if (packed)
+    line(fmt::format("gemm_rows<{}, {}>({}, {}, {}, {}, {}, sink);", n, k, m, tile, strided, b, partial));
+  else
+    line(fmt::format("gemm_unpacked(plan, {}, {}, {}, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", tile, strided, base(b, view.b),
+                     dim(view.b_inner), dim(view.b_column), partial));
+  close();
+  close("});");
+  return true;
+}
+
+bool NestPrinter::print_convolution(const ConvolutionView &view) {
+  const Contraction &c = *nest_.contraction;
+  const Strategy &strategy = kernel_.strategy;
+  if (strategy.packed.empty()) return false;
+  auto find = [&](const DimSymbol *s, std::vector<Loop> &out) {
+    for (const Loop &l : nest_.loops)
+      if (l.index == s) out.push_back(l);
+  };
+  std::vector<Loop> rows;
+  if (!c.batch.empty()) find(c.batch[0], rows);
+  for (const DimSymbol *s : c.m) find(s, rows);
+  if (!plan_epilogue({}, rows, column_loops(nest_))) return false;
+  const size_t row_loops = outer_.size() - 1;
+  const std::string algorithm = strategy.name.substr(5);
+  text_.headers = {"runtime/bundle/sinks.h", algorithm == "depthwise" ? "runtime/cpu/depthwise.h" : algorithm.compare(0, 8, "winograd") == 0 ? "runtime/cpu/winograd.h" : "runtime/cpu/conv.h"};
+  text_.plan_header = "runtime/cpu/conv_plan.h";
+  const std::string x = buffer_name(view.input);
+  for (size_t i = 1; i < plans_.size(); ++i)
+    for (const Item &item : plans_[i].order)
+      if (!item.index && program_.scalars.at(item.id).op == ScalarOp::kLoad && !written_buffers_.count(program_.scalars.at(item.id).buffer.index))
+        buffer_name(program_.scalars.at(item.id).buffer);
+  const std::string w = buffer_name(strategy.packed[0]);
+  for (const Stage &stage : nest_.stages)
+    for (const StageOutput &o : stage.outputs)
+      if (o.buffer.valid()) buffer_name(o.buffer);
+
+  // n, h, w of the input; a 1-D convolution is one row high.
+  const Buffer &input = program_.buffer(view.input);
+  const size_t spatial = c.kernel.size();
+  const Dim height = spatial == 2 ? view.in_spatial[0] : Dim(1), width = view.in_spatial[spatial - 1];
+  const bool known = height.is_constant() && width.is_constant();
+  std::string rest;
+  for (const char *parameter : {"c", "oc", "kh", "kw", "sh", "sw", "dh", "dw", "pad_top", "pad_left", "pad_bottom", "pad_right", "groups"})
+    rest += ", " + std::to_string(strategy.parameter(parameter, 0));
+  const std::string fixed = fmt::format("{{{}, {}, {}{}}}", view.batch.is_constant() && known ? dim(view.batch) : "0", known ? dim(height) : "0",
+                                        known ? dim(width) : "0", rest);
+  prologue_ = fmt::format("struct {}_shape {{\n  static constexpr OptcConvShape kShape = {};  // n, h, w (0: not constant), c, oc, kh, kw, strides, dilations, pads, groups\n}};\n", kernel_.name, fixed);
+  const std::string type = kernel_.name + "_shape";
+  const bool all_known = view.batch.is_constant() && known;
+  if (all_known)
+    line(fmt::format("constexpr OptcConvShape s = {}::kShape;", type));
+  else
+    line(fmt::format("const OptcConvShape s = {{{}, {}, {}{}}};", dim(view.batch), dim(height), dim(width), rest));
+  const std::vector<Dim> strides = storage_strides(input);
+  const Dim pixel = strides[1 + spatial], row = spatial == 2 ? strides[2] : width * pixel;
+  const std::string constant = all_known ? "constexpr" : "const";
+  std::string tasks, call;
+  const std::string source = fmt::format("ConvSource{{{}, {}, {}, {}, {}}}", x, dim(strides[0]), dim(row), dim(pixel), dim(strides[1]));
+  const std::string task = names_.unique("task_", 16);
+  if (algorithm == "gemm") {
+    line(fmt::format("{} OptcGemm plan = optc_gemm_plan(s.n * optc_conv_oh(s) * optc_conv_ow(s), s.oc, s.c);", constant));
+    tasks = "optc_gemm_tasks(plan)";
+    std::string partial = fmt::format("no_partial({}), 0", x);
+    if (strategy.parameter("c", 0) > 1024) {
+      uses_scratch_ = true;
+      scratch_bytes_ = Dim(192) * Dim((strategy.parameter("oc", 0) + 63) / 64 * 64 * 4);
+      partial = "reinterpret_cast<float *>(scratch) - part.m0 * (part.n1 - part.n0) - part.n0, part.n1 - part.n0";
+    }
+    call = fmt::format("conv_1x1<{}>(s, {}, {}, {}, {}, sink);", type, task, source, w, partial);
+  } else if (algorithm == "depthwise") {
+    tasks = "optc_depthwise_tasks(s)";
+    call = fmt::format("conv_depthwise<{}>(s, {}, {}, {}, sink);", type, task, source, w);
+  } else {
+    const bool direct = algorithm == "direct";
+    const std::string m = algorithm == "winograd4" ? "4" : "2";
+    const std::string plan = direct ? "optc_direct_plan(" : "optc_winograd_plan(";
+    line(fmt::format("{} auto plan = {}s{});", constant, plan, direct ? "" : ", " + m));
+    tasks = direct ? "optc_direct_tasks(s, plan)" : "optc_winograd_tasks(plan)";
+    uses_scratch_ = true;
+    text_.scratch_before = "4 * " + plan + "OptcConvShape{";
+    text_.scratch_dims = {view.batch, height, width};
+    text_.scratch_after = rest + "}" + (direct ? "" : ", " + m) + ").scratch_floats";
+    call = direct ? fmt::format("conv_direct<{}>(s, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", type, task, source, w)
+                  : fmt::format("conv_winograd<{}, {}>(s, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", m, type, task, source, w);
+  }
+  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", tasks, uses_scratch_ ? "scratch" : ""));
+  print_sink(0, row_loops);
+  open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
+  if (call.find("part.m0") != std::string::npos) line(fmt::format("const OptcGemmTask part = optc_gemm_task(plan, {});", task));
+  line(call);
+  close();
+  close("});");
+  return true;
+}
+
+bool NestPrinter::print_attention() { return false; }
+
+}  // namespace optc
