@@ -136,6 +136,7 @@ Status build_attention(BuildContext &c) {
   const Expr q = nest.load(c.input(kQuery), o.q.at(b, h, i, d)), k = nest.load(keys, key_heads.at(b, g, j, d));
   info.query = q.id();
   info.key = k.id();
+  info.k = {single_symbol(j), single_symbol(d)};
   nest.store_local(product, {j}, q * k, Combine::kSum);
   nest.end_stage();
 
@@ -224,6 +225,9 @@ Status build_attention(BuildContext &c) {
   Dim e = nest.stage_loop("e", o.v.width);
   const Expr v = nest.load(values, value_heads.at(b, g, j, e));
   info.value = v.id();
+  info.batch = {single_symbol(b), single_symbol(g), single_symbol(r)};
+  info.m = {single_symbol(i)};
+  info.n = {single_symbol(j), single_symbol(e)};
   nest.store_local(result, {e}, nest.load_local(weights, {j}) * v, Combine::kSum);
   nest.end_stage();
   e = nest.stage_loop("e", o.v.width);

@@ -38,6 +38,7 @@ Status build(BuildContext &c) {
   const Expr q = nest.load(c.input(0), {b, h, i, d}), k = nest.load(c.input(1), {b, h, j, d});
   info.query = q.id();
   info.key = k.id();
+  info.k = {single_symbol(j), single_symbol(d)};
   nest.store_local(product, {j}, q * k, Combine::kSum);
   nest.end_stage();
 
@@ -72,6 +73,9 @@ Status build(BuildContext &c) {
   Dim e = nest.stage_loop("e", width);
   const Expr v = nest.load(c.input(2), {b, h, j, e});
   info.value = v.id();
+  info.batch = {single_symbol(b), single_symbol(h)};
+  info.m = {single_symbol(i)};
+  info.n = {single_symbol(j), single_symbol(e)};
   nest.store_local(result, {e}, nest.load_local(weights, {j}) * v, Combine::kSum);
   nest.end_stage();
   e = nest.stage_loop("e", width);

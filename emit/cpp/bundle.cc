@@ -107,7 +107,7 @@ class BundleWriter {
     // Files of about equal text, so that they compile side by side.
     size_t total = 0;
     for (const KernelText &k : model.kernels) total += k.text.size();
-    const size_t files = std::clamp<size_t>(model.kernels.size() / 12, 1, 8);
+    const size_t files = std::clamp<size_t>(model.kernels.size() / 24, 1, 4);
     std::string table = fmt::format(
         "// {}: the kernels' functions, chosen once for this machine's instruction set.\n#pragma once\n#include "
         "<limits>\n\n#include \"runtime/bundle/env.h\"\n#include \"runtime/bundle/scalar.h\"\n\nnamespace {}_code "

@@ -74,6 +74,7 @@ class NestPrinter : private DimText {
     std::unordered_map<uint32_t, int> deepest;  // of its users
     std::unordered_map<const DimSymbol *, int> index_deepest;
     std::set<uint32_t> always;  // evaluated in every iteration whatever the conditions are
+    mutable std::unordered_map<uint32_t, bool> unproved;  // by scalar: holds a load that may only be evaluated when needed
   };
   struct Scope {  // what a C++ block has bound
     std::vector<uint32_t> values;
@@ -98,7 +99,7 @@ class NestPrinter : private DimText {
   int dim_depth(StagePlan &plan, Dim d);
   int node_depth(StagePlan &plan, ScalarId id);
   bool proved(const Scalar &load) const;  // its index stays inside for every iteration of the loops
-  bool contains_unproved(ScalarId id);
+  bool contains_unproved(const StagePlan &plan, ScalarId id);
   bool lazy(const StagePlan &plan, ScalarId id);
   bool varies(ScalarId id);  // with the lanes loop lanes_
   bool dim_varies(Dim d);
@@ -166,7 +167,6 @@ class NestPrinter : private DimText {
   std::unordered_map<const DimSymbol *, std::string> bound_index_;
   std::unordered_map<std::string, std::string> bound_rows_;  // pointer expression -> its name
   std::vector<Scope> scopes_;
-  std::unordered_map<uint32_t, bool> unproved_;
   std::unordered_map<uint32_t, bool> varies_;
   std::unordered_map<size_t, std::string> accumulators_;  // by output number of the stage
   std::vector<Loop> outer_;

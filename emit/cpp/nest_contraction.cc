@@ -113,13 +113,19 @@ void NestPrinter::print_sink(size_t batch_loops, size_t row_loops) {
   const bool one_row = row_loops == 1;
   const std::string row = one_row ? symbol(*outer_[batch_loops].index) : names_.unique("row", 16);
   local_declared_[total.index] = true;
-  open(fmt::format("const auto sink = gemm_sink<{}>([&](vf {}, [[maybe_unused]] int64_t {}, [[maybe_unused]] int64_t {}, Part n) OPTC_LAMBDA",
-                   light_epilogue() ? 1 : 0, local_names_[total.index], row, symbol(*column.index)));
+  const bool tiles = kernel_.strategy.name == "gemm" || kernel_.strategy.name == "conv.gemm" || kernel_.strategy.name == "conv.direct";
+  const std::string parameters =
+      fmt::format("(vf {}, [[maybe_unused]] int64_t {}, [[maybe_unused]] int64_t {}", local_names_[total.index], row, symbol(*column.index));
+  if (tiles)
+    open(fmt::format("const auto epilogue = [&]{}, auto n) OPTC_LAMBDA", parameters));
+  else
+    open(fmt::format("const auto sink = gemm_sink<{}>([&]{}, Part n) OPTC_LAMBDA", light_epilogue() ? 1 : 0, parameters));
   if (row_loops > 1) decode(row, batch_loops, row_loops);
   lane_count_ = "n";
   for (size_t i = sum + 1; i < plans_.size(); ++i) print_stage(i);
   lane_count_.clear();
-  close("});");
+  close(tiles ? "};" : "});");
+  if (tiles) line("const TileSink sink = tile_sink(epilogue);");
 }
 
 // The result is stored as rows of `columns` in one f32 buffer, and nothing of that size is read: the buffer may hold partial sums.
@@ -304,6 +310,147 @@ bool NestPrinter::print_convolution(const ConvolutionView &view) {
   return true;
 }
 
-bool NestPrinter::print_attention() { return false; }
+bool NestPrinter::print_attention() {
+  const Contraction &c = *nest_.contraction;
+  if (c.batch.size() < 2 || c.m.size() != 1 || c.k.size() != 2 || c.n.size() != 2) return false;
+  const Stage &last = nest_.stages.back();
+  if (last.outputs.size() != 1 || !last.outputs[0].buffer.valid() || last.outputs[0].condition.valid()) return false;
+  const Buffer &output = program_.buffer(last.outputs[0].buffer);
+  if (output.element() != ElementType::kFloat32) return false;
+  // The last stage must be the weighted values over their sum, with nothing behind.
+  std::vector<ScalarId> loads;
+  collect_loads(program_, last.outputs[0].value, loads);
+  if (!loads.empty()) return false;
+  std::vector<Loop> loops = nest_.loops;
+  for (const Stage &s : nest_.stages) loops.insert(loops.end(), s.loops.begin(), s.loops.end());
+  auto extent = [&](const DimSymbol *s) {
+    for (const Loop &l : loops)
+      if (l.index == s) return l.extent;
+    return Dim(1);
+  };
+  struct Operand {
+    std::string p;
+    Dim batch, head, row, inner;
+  };
+  // Strides of the heads of a query: one counter over the groups and the heads in a group.
+  bool good = true;
+  auto stride = [&](const OperandView &view, const DimSymbol *s) {
+    Dim total = 0;
+    for (size_t i = 0; i < loops.size(); ++i)
+      if (loops[i].index == s) total = total + view.strides[i];
+    return total;
+  };
+  auto heads = [&](const OperandView &view) {
+    std::vector<Loop> list;
+    std::vector<Dim> strides;
+    for (size_t i = 1; i < c.batch.size(); ++i) {
+      list.push_back({c.batch[i], extent(c.batch[i])});
+      strides.push_back(stride(view, c.batch[i]));
+    }
+    const auto uniform = uniform_stride(list, strides);
+    good = good && uniform.has_value();
+    return uniform ? *uniform : Dim(0);
+  };
+  auto pointer = [&](BufferId buffer, Dim offset) {
+    const std::string name = buffer_name(buffer);
+    return offset.is(0) ? name : name + " + " + dim(offset, kAddPrecedence);
+  };
+  auto operand = [&](ScalarId id, const DimSymbol *row, const DimSymbol *inner, bool grouped) {
+    const auto view = affine_operand(program_, id, loops);
+    if (!view || view->element != ElementType::kFloat32) {
+      good = false;
+      return Operand();
+    }
+    Operand o;
+    o.batch = stride(*view, c.batch[0]);
+    // Keys and values have a head for each group.
+    if (grouped && c.batch.size() == 3) {
+      o.head = stride(*view, c.batch[1]);
+      good = good && stride(*view, c.batch[2]).is(0);
+    } else {
+      o.head = heads(*view);
+    }
+    o.row = stride(*view, row);
+    good = good && (stride(*view, inner).is(1) || extent(inner).is(1));
+    if (good) o.p = pointer(view->buffer, view->offset);
+    return o;
+  };
+  const Operand q = operand(c.query, c.m[0], c.k[1], false);
+  if (!good) return false;
+  const Operand k = operand(c.key, c.k[0], c.k[1], true);
+  if (!good) return false;
+  const Operand v = operand(c.value, c.n[0], c.n[1], true);
+  if (!good) return false;
+  std::string mask = "AttentionMask{nullptr, nullptr, 0, 0, 0, 0}";
+  if (c.mask.valid()) {
+    const auto view = affine_operand(program_, c.mask, loops);
+    if (!view) return false;
+    Dim key = 0;
+    for (size_t i = nest_.loops.size(); i < loops.size(); ++i) key = key + view->strides[i];
+    const Dim head = heads(*view);
+    if (!good) return false;
+    const bool allowed = view->element == ElementType::kBool;
+    if (!allowed && view->element != ElementType::kFloat32) return false;
+    const std::string p = pointer(view->buffer, view->offset);
+    mask = fmt::format("AttentionMask{{{}, {}, {}, {}, {}, {}}}", allowed ? "nullptr" : p, allowed ? p : "nullptr", dim(stride(*view, c.batch[0])),
+                       dim(head), dim(stride(*view, c.m[0])), dim(key));
+  }
+  float scale = 1;
+  if (c.scale.valid()) {
+    const Scalar &s = program_.scalars.at(c.scale);
+    if (s.op != ScalarOp::kConstant || s.type != ElementType::kFloat32) return false;
+    const auto bits = static_cast<uint32_t>(s.bits);
+    __builtin_memcpy(&scale, &bits, 4);
+  }
+  OperandView out;
+  out.buffer = last.outputs[0].buffer;
+  Dim rest = linear_offset(output, last.outputs[0].index);
+  for (const Loop &l : loops) {
+    const auto part = affine_in(rest, l.index);
+    if (!part) return false;
+    out.strides.push_back(part->coefficient);
+    rest = part->rest;
+  }
+  Dim column = 0;
+  for (const Loop &l : last.loops) column = column + stride(out, l.index);
+  if (!column.is(1) && !extent(c.n[1]).is(1)) return false;
+  const Dim out_head = heads(out);
+  if (!good) return false;
+  const std::string y = pointer(out.buffer, rest);
+
+  text_.headers = {"runtime/cpu/attention.h"};
+  text_.plan_header = "runtime/cpu/attention_plan.h";
+  Dim head_count = 1;
+  for (size_t i = 1; i < c.batch.size(); ++i) head_count = head_count * extent(c.batch[i]);
+  const Dim kv_heads = c.batch.size() == 3 ? extent(c.batch[1]) : head_count;
+  text_.scratch_before = "4 * optc_attention_scratch_floats(OptcAttention{";
+  text_.scratch_dims = {extent(c.batch[0]), head_count, kv_heads, extent(c.m[0]), extent(c.k[0]), extent(c.k[1]), extent(c.n[1])};
+  text_.scratch_after = ", 1.0f, 0.0f, false, 0})";
+  uses_scratch_ = true;
+  std::string dims;
+  for (Dim d : text_.scratch_dims) dims += dim(d) + ", ";
+  uint32_t scale_bits, cap_bits;
+  __builtin_memcpy(&scale_bits, &scale, 4);
+  __builtin_memcpy(&cap_bits, &c.softcap, 4);
+  line("// batch, heads, key heads, queries, keys, width of keys and of values; scale, softcap, causal and its offset");
+  line(fmt::format("const OptcAttention a = {{{}{}, {}, {}, {}}};", dims, constant_text(ElementType::kFloat32, scale_bits).s,
+                   constant_text(ElementType::kFloat32, cap_bits).s, c.causal ? "true" : "false", dim(c.causal_offset)));
+  auto rows = [&](const char *name, const Operand &o) {
+    line(fmt::format("const AttentionRows {} = {{{}, {}, {}, {}}};", name, o.p, dim(o.batch), dim(o.head), dim(o.row)));
+  };
+  const std::string qn = names_.unique("query", 16), kn = names_.unique("key", 16), vn = names_.unique("value", 16);
+  rows(qn.c_str(), q);
+  rows(kn.c_str(), k);
+  rows(vn.c_str(), v);
+  const std::string mn = names_.unique("mask", 16), on = names_.unique("output", 16), task = names_.unique("task_", 16);
+  line(fmt::format("const AttentionMask {} = {};", mn, mask.substr(std::string("AttentionMask").size())));
+  line(fmt::format("const AttentionOutput {} = {{{}, {}, {}, {}}};", on, y, dim(stride(out, c.batch[0])), dim(out_head), dim(stride(out, c.m[0]))));
+  open("parallel(env, optc_attention_tasks(a), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) OPTC_TASK");
+  open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
+  line(fmt::format("attention(a, {}, {}, {}, {}, {}, reinterpret_cast<float *>(scratch), {});", task, qn, kn, vn, mn, on));
+  close();
+  close("});");
+  return true;
+}
 
 }  // namespace optc

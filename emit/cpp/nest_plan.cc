@@ -9,6 +9,8 @@ namespace optc {
 NestPrinter::NestPrinter(const Program &program, const Kernel &kernel, FaultPlaces &places)
     : program_(program), kernel_(kernel), nest_(*kernel.nest()), places_(places) {
   names_.take(kernel.name);
+  // Variables of emitted contractions.
+  for (const char *taken : {"plan", "s", "sink", "epilogue", "part", "partial", "a"}) names_.take(taken);
   for (const Stage &stage : nest_.stages)
     for (const StageOutput &o : stage.outputs)
       if (o.buffer.valid()) {
@@ -142,18 +144,18 @@ bool NestPrinter::proved(const Scalar &load) const {
   return true;
 }
 
-bool NestPrinter::contains_unproved(ScalarId id) {
+bool NestPrinter::contains_unproved(const StagePlan &plan, ScalarId id) {
   if (!id.valid()) return false;
-  if (const auto it = unproved_.find(id.index); it != unproved_.end()) return it->second;
+  if (const auto it = plan.unproved.find(id.index); it != plan.unproved.end()) return it->second;
   const Scalar &s = program_.scalars.at(id);
-  bool result = s.op == ScalarOp::kLoad && !proved(s);
-  for (ScalarId a : s.args) result = contains_unproved(a) || result;
+  bool result = s.op == ScalarOp::kLoad && !plan.always.count(id.index) && !proved(s);
+  for (ScalarId a : s.args) result = contains_unproved(plan, a) || result;
   std::vector<const DimSymbol *> symbols;
   if (s.op == ScalarOp::kIndex) collect_symbols(s.index_value, symbols);
   for (Dim d : s.index) collect_symbols(d, symbols);
   for (const DimSymbol *symbol : symbols)
-    if (symbol->kind == SymbolKind::kScalar) result = contains_unproved(ScalarId(size_t{symbol->scalar})) || result;
-  unproved_[id.index] = result;
+    if (symbol->kind == SymbolKind::kScalar) result = contains_unproved(plan, ScalarId(size_t{symbol->scalar})) || result;
+  plan.unproved[id.index] = result;
   return result;
 }
 
@@ -177,7 +179,7 @@ void NestPrinter::mark_always(StagePlan &plan, ScalarId id) {
 }
 
 bool NestPrinter::lazy(const StagePlan &plan, ScalarId id) {
-  return !plan.always.count(id.index) && contains_unproved(id);
+  return !plan.always.count(id.index) && contains_unproved(plan, id);
 }
 
 int NestPrinter::dim_depth(StagePlan &plan, Dim d) {

@@ -37,6 +37,11 @@ KernelText NestPrinter::print() {
   indent_ = 1;
   scopes_.emplace_back();
   if (!print_contraction()) {
+    buffers_.clear();
+    buffer_names_.clear();
+    parameters_.clear();
+    symbol_names_.clear();
+    text_ = KernelText();
     join_loops(outer_);
     for (StagePlan &plan : plans_) join_loops(plan.loops);
     for (size_t i = 0; i < plans_.size(); ++i) measure_stage(nest_.stages[i], plans_[i]);

@@ -131,7 +131,7 @@ OPTC_INLINE void gemm_products(vf (&acc)[MR][NV], const float *a, int64_t lda, c
 // The sums of a tile go to the sink, vector by vector.
 template <int MR, int NV, class Sink>
 OPTC_INLINE void gemm_finish(vf (&acc)[MR][NV], int64_t row, int64_t column, int64_t columns, const Sink &sink) {
-  if (Sink::kLight && columns >= NV * OPTC_VW) {
+  if (Sink::kLight == 1 && columns >= NV * OPTC_VW) {
     OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j)
         sink(acc[i][j], row + i, column + j * OPTC_VW, OPTC_VW);
     return;
@@ -139,6 +139,10 @@ OPTC_INLINE void gemm_finish(vf (&acc)[MR][NV], int64_t row, int64_t column, int
   float sums[MR][NV * OPTC_VW];
   OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j)
       store(&sums[i][j * OPTC_VW], acc[i][j]);
+  if constexpr (Sink::kLight == 2) {
+    sink.tile(&sums[0][0], NV * OPTC_VW, row, column, MR, columns < NV * OPTC_VW ? columns : NV * OPTC_VW);
+    return;
+  }
   for (int i = 0; i < MR; ++i) {
     int64_t j = 0;
     for (; j + OPTC_VW <= columns && j < NV * OPTC_VW; j += OPTC_VW)
