@@ -204,6 +204,10 @@ TEST(Hostile, Functions) {
     <domain: "local", opset_import: ["" : 18, "local" : 1]> f (a) => (b) { b = local.h(a) }
     <domain: "local", opset_import: ["" : 18, "local" : 1]> h (a) => (b) { b = local.f(a) })",
       ErrorKind::kInvalid, "local.f calls itself through function local.h");
+  expect_text_error(
+      R"(<ir_version: 9, opset_import: ["" : 18, "local" : 1]> g (float[4] x) => (float[4] y) { y = local.f("") }
+    <domain: "local", opset_import: ["" : 18]> f (a) => (b) { b = Clip(a) })",
+      ErrorKind::kInvalid, "is required, but absent");
   // Twenty-four functions that each call the next one twice: 2^24 nodes.
   std::string text =
       R"(<ir_version: 9, opset_import: ["" : 18, "local" : 1]> g (float[4] x) => (float[4] y) { y = local.f0(x) })";
