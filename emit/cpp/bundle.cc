@@ -74,6 +74,10 @@ class BundleWriter {
     }
     literal.pop_back();
     std::string source = model.model_source(name_, literal, weights_spec_);
+    if (options_.weights == BundleOptions::Weights::kEmbed && model.weights_bytes > 0) {
+      const size_t at = source.find("\nusing namespace optc;");
+      source.insert(at, fmt::format("\nextern \"C\" const unsigned char {}_weights_data[];\n", name_));
+    }
     OPTC_TRY(library_includes(model, source));
     OPTC_TRY(put("src/model.cpp", source));
     OPTC_TRY(put("CMakeLists.txt", cmake_lists(facts_)));
