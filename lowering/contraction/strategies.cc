@@ -88,7 +88,7 @@ class Chooser {
     const Contraction &info = *view->info;
     const size_t spatial = info.kernel.size();
     if (spatial < 1 || spatial > 2 || !view->in_channels.is_constant() || !view->out_channels.is_constant()) return false;
-    if (!view->output.valid() || !last_is_channel(view->output) || !epilogue_is_row_wise(p_, p_.kernel(id))) return false;
+    if (!epilogue_is_row_wise(p_, p_.kernel(id))) return false;
     ConvolutionShape shape;
     shape.channels = view->in_channels.value();
     shape.filters = view->out_channels.value();

@@ -5,8 +5,9 @@
 //   gemm               kMatMul, f32, rows of A with unit stride in k; operands by gemm_view(). b_constant 1: packed[0] is B in the layout of
 //                      runtime/cpu/gemm_plan.h; b_constant 0: B is read where it lies (or packed while it runs).
 //   conv.gemm, conv.direct, conv.depthwise, conv.winograd2, conv.winograd4
-//                      kConvolution, f32, one or two spatial dims (one: height 1), operands by convolution_view(), output (and input, except
-//                      for conv.direct, which reads any strides) channels last; packed[0] is the weight as runtime/cpu/conv_plan.h lays it out.
+//                      kConvolution, f32, one or two spatial dims (one: height 1), operands by convolution_view(), every store with unit stride
+//                      along the channels; the input channels last, except for conv.direct, which reads any strides; packed[0] is the weight
+//                      as runtime/cpu/conv_plan.h lays it out.
 //                      Parameters: c, oc, groups, kh, kw, sh, sw, dh, dw, pad_top, pad_left, pad_bottom, pad_right; batch and spatial sizes are
 //                      the input buffer's dims.
 //   attention          kAttention, f32: runtime/cpu/attention.h; query, key, value, mask by affine_operand() over {b, h, i, d}, {b, h, j, d},
