@@ -1,4 +1,5 @@
 // Bundles against the evaluator: small graphs of every kind of kernel, compiled by g++ and run through the C ABI.
+#include "lowering/lower.h"
 #include "tests/bundle_testing.h"
 
 namespace optc {
@@ -17,12 +18,19 @@ struct Case {
   double tolerance = 1e-6;
 };
 
-void check(const Case &c, BundleOptions options = {}, const std::string &compiler = "g++") {
+void check(const Case &c, BundleOptions options = {}, const std::string &compiler = "g++", const char *strategy = nullptr) {
   SCOPED_TRACE(c.name);
   Diagnostics diagnostics;
   Result<Program> program = program_of(c.text, diagnostics);
   ASSERT_TRUE(program.ok()) << messages(diagnostics);
   ASSERT_TRUE(verify(*program, diagnostics).ok()) << messages(diagnostics);
+  if (strategy) {
+    LoweringReport report;
+    ASSERT_TRUE(lower_program(*program, {}, report, diagnostics).ok()) << messages(diagnostics);
+    bool used = false;
+    for (const Kernel &kernel : program->kernels) used = used || (kernel.alive && kernel.strategy.name == strategy);
+    ASSERT_TRUE(used) << "no kernel has the strategy " << strategy;
+  }
   std::vector<Constant> inputs;
   std::vector<RuntimeValue> values;
   for (size_t i = 0; i < program->inputs.size(); ++i) {
@@ -96,6 +104,21 @@ TEST(EmitCpp, IndexKernels) {
          R"(graph "g" (x: f32[4,20], i: i64[N]) -> (y) { y: f32[N,20] = Gather(x, i) {axis = 0} @ "gather" })",
          {{4, 20}, {6}},
          0});
+}
+
+TEST(EmitCpp, Contractions) {
+  check({"matmul", R"(graph "g" (x: f32[N,40], b: f32[70]) -> (y) {
+    const w: f32[40,70] = splat 0.25
+    h: f32[N,70] = MatMul(x, w) @ "matmul"
+    a: f32[N,70] = Add(h, b) @ "add"
+    y: f32[N,70] = Relu(a) @ "relu"
+  })", {{9, 40}, {70}}}, {}, "g++", "gemm");
+  check({"matmul of run-time operands", R"(graph "g" (x: f32[2,N,33], w: f32[2,33,17]) -> (y) {
+    y: f32[2,N,17] = MatMul(x, w) @ "matmul"
+  })", {{2, 5, 33}, {2, 33, 17}}}, {}, "g++", "gemm");
+  check({"attention", R"(graph "g" (q: f32[2,3,S,16], k: f32[2,3,T,16], v: f32[2,3,T,16]) -> (y) {
+    y: f32[2,3,S,16] = Attention(q, k, v) @ "attention"
+  })", {{2, 3, 6, 16}, {2, 3, 9, 16}, {2, 3, 9, 16}}}, {}, "g++", "attention");
 }
 
 }  // namespace
