@@ -94,6 +94,7 @@ class NestPrinter : private DimText {
   void plan_stage(const Stage &stage, StagePlan &plan);
   void measure_stage(const Stage &stage, StagePlan &plan);
   void drop_unit_loops(std::vector<Loop> &loops);
+  void follow_storage();
   void join_loops(std::vector<Loop> &loops);
   bool can_join(const Loop &a, const Loop &b) const;
   int dim_depth(StagePlan &plan, Dim d);

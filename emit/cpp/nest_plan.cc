@@ -126,6 +126,24 @@ bool NestPrinter::can_join(const Loop &a, const Loop &b) const {
   return true;
 }
 
+// Shared loops run in any order: in that of the result's storage, so that channels that lie innermost run in lanes.
+void NestPrinter::follow_storage() {
+  if (serial_ || nest_.stages.empty()) return;
+  for (const StageOutput &o : nest_.stages.back().outputs) {
+    if (!o.buffer.valid() || program_.buffer(o.buffer).order.empty()) continue;
+    std::vector<Loop> last;
+    for (int k : program_.buffer(o.buffer).order) {
+      const DimSymbol *s = single_symbol(fix(o.index[static_cast<size_t>(k)]));
+      const auto it = std::find_if(outer_.begin(), outer_.end(), [&](const Loop &l) { return l.index == s; });
+      if (it == outer_.end()) continue;
+      last.push_back(*it);
+      outer_.erase(it);
+    }
+    outer_.insert(outer_.end(), last.begin(), last.end());
+    return;
+  }
+}
+
 void NestPrinter::join_loops(std::vector<Loop> &loops) {
   for (size_t i = loops.size(); i-- > 1;) {
     Loop &a = loops[i - 1], &b = loops[i];

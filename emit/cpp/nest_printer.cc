@@ -42,6 +42,7 @@ KernelText NestPrinter::print() {
     parameters_.clear();
     symbol_names_.clear();
     text_ = KernelText();
+    follow_storage();
     join_loops(outer_);
     for (StagePlan &plan : plans_) join_loops(plan.loops);
     for (size_t i = 0; i < plans_.size(); ++i) measure_stage(nest_.stages[i], plans_[i]);
