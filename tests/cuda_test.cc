@@ -114,5 +114,37 @@ TEST(CudaBundle, RunsOnTheEmulatedDriver) {
   run_command("rm -r " + dir, &status);
 }
 
+// Where one size is symbolic lowering places nothing, not even buffers of fixed sizes: the session does it at run time.
+TEST(CudaSource, OffsetsThatLoweringLeftOpenAreNoOffsets) {
+  NestProgram n;
+  const ElementType f = ElementType::kFloat32;
+  BufferId x = n.input("x", f, {8}), middle = n.buffer("middle", BufferKind::kTemporary, f, {8}),
+           y = n.output("y", f, {8});
+  for (auto [from, to] : {std::make_pair(x, middle), std::make_pair(middle, y)}) {
+    LoopNest nest;
+    Dim i = n.loop(nest.loops, "i", 8);
+    Stage stage;
+    ScalarId value = n.load(from, {i});
+    stage.outputs.push_back(n.store(to, {i}, n.pool().binary(ScalarOp::kAdd, value, value)));
+    nest.stages = {stage};
+    n.add("doubled_" + n.program.buffer(to).name, nest);
+  }
+  Placement placement;
+  placement.buffer = middle;
+  placement.bytes = 32;
+  placement.offset = kDimOverflow;
+  n.program.placements = {placement};
+  Diagnostics diagnostics;
+  std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
+  PtxOptions options;
+  options.targets = {"sm_80"};
+  auto ptx = emitter->emit(n.program, options, diagnostics);
+  ASSERT_TRUE(ptx.ok());
+  auto source = print_cuda(n.program, *ptx, "model", diagnostics);
+  ASSERT_TRUE(source.ok());
+  EXPECT_EQ(source->source.find(std::to_string(kDimOverflow)), std::string::npos);
+  EXPECT_NE(source->source.find("{\"middle\", Region::kArena, 0, 0u, size_32, nullptr, 0, 1}"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace optc::testing

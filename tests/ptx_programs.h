@@ -112,6 +112,8 @@ class NestProgram {
         is = loop(products.loops, "s", kernel);
     Dim h = ip * Dim(stride) + ir - Dim(pad), v = iq * Dim(stride) + is - Dim(pad);
     ScalarId value = load(x, {in, h, v, ic});
+    Contraction c;
+    c.lhs = value;  // without the padding, as the operator's definition gives it
     if (pad > 0) {
       auto inside = [&](Dim d) {
         ScalarId low = pool().binary(ScalarOp::kLe, pool().constant_int(ElementType::kInt64, 0), pool().index(d));
@@ -121,15 +123,13 @@ class NestProgram {
       value = pool().select(pool().binary(ScalarOp::kAnd, inside(h), inside(v)), value,
                             pool().constant(ElementType::kFloat32, 0));
     }
-    Contraction c;
     c.kind = ContractionKind::kConvolution;
-    c.lhs = value;
     c.rhs = load(w, {io, ir, is, ic});
     c.batch = {single_symbol(in)};
     c.m = {single_symbol(ip), single_symbol(iq)};
     c.n = {single_symbol(io)};
     c.k = {single_symbol(ic), single_symbol(ir), single_symbol(is)};
-    products.outputs.push_back(reduce(sum, Combine::kSum, pool().binary(ScalarOp::kMul, c.lhs, c.rhs)));
+    products.outputs.push_back(reduce(sum, Combine::kSum, pool().binary(ScalarOp::kMul, value, c.rhs)));
     nest.contraction = c;
     finish.outputs.push_back(store(y, {in, ip, iq, io}, pool().local(sum, ElementType::kFloat32, {})));
     nest.stages = {products, finish};

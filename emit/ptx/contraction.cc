@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include "emit/ptx/draft.h"
 #include "emit/ptx/gemm.h"
@@ -183,6 +184,32 @@ struct Plan {
   ScalarId initial;
 };
 
+bool reaches(const Program &program, ScalarId from, ScalarId to) {
+  std::unordered_set<uint32_t> seen;
+  std::vector<ScalarId> stack{from};
+  while (!stack.empty()) {
+    const ScalarId id = stack.back();
+    stack.pop_back();
+    if (id == to) return true;
+    if (!seen.insert(id.index).second) continue;
+    const Scalar &s = program.scalars.at(id);
+    stack.insert(stack.end(), s.args, s.args + arity(s.op));
+  }
+  return false;
+}
+
+// The factors as the sum has them. The contraction's `lhs` and `rhs` may be bare loads of what is summed, without the
+// condition that makes a convolution's padding zero.
+bool find_factors(const Program &program, const Contraction &c, ScalarId value, ScalarId *lhs, ScalarId *rhs) {
+  const Scalar &s = program.scalars.at(value);
+  if (s.op != ScalarOp::kMul) return false;
+  *lhs = s.args[0];
+  *rhs = s.args[1];
+  if (reaches(program, *lhs, c.lhs) && reaches(program, *rhs, c.rhs)) return true;
+  std::swap(*lhs, *rhs);
+  return reaches(program, *lhs, c.lhs) && reaches(program, *rhs, c.rhs);
+}
+
 // Reads the contraction's description; nullopt when the nest is more than one sum with stages after it.
 std::optional<Plan> make_plan(const Program &program, const LoopNest &nest, F32Products f32) {
   const Contraction &c = *nest.contraction;
@@ -194,6 +221,8 @@ std::optional<Plan> make_plan(const Program &program, const LoopNest &nest, F32P
   if (!output.local.valid() || output.combine != Combine::kSum || !nest.locals[output.local.index].shape.empty() ||
       nest.locals[output.local.index].type != ElementType::kFloat32 || output.condition.valid())
     return std::nullopt;
+  ScalarId lhs, rhs;
+  if (!find_factors(program, c, output.value, &lhs, &rhs)) return std::nullopt;
   Plan plan;
   plan.sum = output.local;
   plan.initial = output.initial;
@@ -213,9 +242,9 @@ std::optional<Plan> make_plan(const Program &program, const LoopNest &nest, F32P
   if (plan.k.empty()) return std::nullopt;
   // A batch loop that one side does not use is rows (or columns) of the other: [B, S, K] x [K, N] is one product.
   for (const Loop &loop : batch) {
-    if (!uses_loop(program, c.rhs, loop.index))
+    if (!uses_loop(program, rhs, loop.index))
       plan.a.outer.push_back(loop);
-    else if (!uses_loop(program, c.lhs, loop.index))
+    else if (!uses_loop(program, lhs, loop.index))
       plan.b.outer.push_back(loop);
     else
       plan.batch.push_back(loop);
@@ -231,15 +260,15 @@ std::optional<Plan> make_plan(const Program &program, const LoopNest &nest, F32P
   if (m.is_constant() && n.is_constant() && k.is_constant() && (std::min(m.value(), n.value()) < 4 || k.value() < 8) &&
       product(plan.batch).is_constant() && product(plan.batch).value() > 1)
     return std::nullopt;
-  plan.a.operand = peel(program, c.lhs);
-  plan.b.operand = peel(program, c.rhs);
+  plan.a.operand = peel(program, lhs);
+  plan.b.operand = peel(program, rhs);
   const ElementType pa = precision(program, plan.a.operand), pb = precision(program, plan.b.operand);
   if (pa == ElementType::kFloat16 && pb == ElementType::kFloat16)
     plan.type = GemmType::kF16;
   else if (pa == ElementType::kBFloat16 && pb == ElementType::kBFloat16)
     plan.type = GemmType::kBF16;
-  else if (program.scalars.at(c.lhs).type == ElementType::kFloat32 &&
-           program.scalars.at(c.rhs).type == ElementType::kFloat32 && f32 != F32Products::kIEEE)
+  else if (program.scalars.at(lhs).type == ElementType::kFloat32 &&
+           program.scalars.at(rhs).type == ElementType::kFloat32 && f32 != F32Products::kIEEE)
     plan.type = f32 == F32Products::kTF32 ? GemmType::kTF32 : GemmType::kThreeTF32;
   else
     return std::nullopt;

@@ -200,7 +200,9 @@ class Printer {
         weights_offset = it->second;
       } else {
         for (const Placement &p : program_.placements)
-          if (p.buffer == id && p.offset.is_constant() && p.bytes.is_constant()) offset = size(p.offset);
+          // kDimOverflow: some other size is symbolic, so the session places all of them
+          if (p.buffer == id && p.offset.is_constant() && p.bytes.is_constant() && p.offset.value() < kDimOverflow)
+            offset = size(p.offset);
       }
       table += fmt::format("    {{{}, Region::{}, {}, {}u, {}, {}, {}, {}}},\n", quoted(b.name), region, index,
                            weights_offset, size(bytes), offset, first, last);
