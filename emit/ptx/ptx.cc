@@ -172,7 +172,6 @@ class Emitter : public PtxEmitter {
     const size_t at = code.find("@" + name + "(");
     code.erase(at, name.size() + 1);
     code += "\n" + std::to_string(draft.threads) + " " + std::to_string(draft.min_blocks);
-    if (getenv("DBG")) fprintf(stderr, "%s\n", code.c_str());
     auto [it, fresh] = known.emplace(code, std::make_pair(name, launch.shared_bytes));
     launch.function = it->second.first;
     if (!fresh) {
