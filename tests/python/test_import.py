@@ -67,7 +67,6 @@ def test_invalid_models_are_refused(tool, shared):
 
 # Node tests that do not come back equal, and why. One that works again must leave the list.
 KNOWN = {
-    "test_scan_sum": "Scan of opset 8",
     "test_loop16_seq_none": "the Loop's carried optional is written as the sequence that inference makes of it",
 }
 
