@@ -45,6 +45,19 @@ bool reads_stable_values(const Program &program, const Kernel &kernel, const Use
   return true;
 }
 
+void for_each_sequence(Program &program, const std::function<void(std::vector<KernelId> &)> &f) {
+  f(program.order);
+  for (size_t i = 0; i < program.kernels.size(); ++i) {
+    if (!program.kernels[i].alive || !program.kernels[i].control()) continue;
+    const size_t bodies = program.kernels[i].control()->bodies.size();
+    for (size_t b = 0; b < bodies; ++b) {
+      std::vector<KernelId> body = program.kernels[i].control()->bodies[b];  // a copy: f may add kernels, which moves them
+      f(body);
+      std::get<ControlFlow>(program.kernels[i].body).bodies[b] = std::move(body);
+    }
+  }
+}
+
 std::vector<Loop> all_loops(const LoopNest &nest, const Stage &stage) {
   std::vector<Loop> loops = nest.loops;
   loops.insert(loops.end(), stage.loops.begin(), stage.loops.end());

@@ -40,6 +40,8 @@ bool reads_stable_values(const Program &program, const Kernel &kernel, const Use
 // The scalar result of a map for output `o` at `index` of its buffer; nullopt when the store's index cannot be inverted.
 std::optional<DimSubstitution> invert_store(const std::vector<Loop> &loops, const std::vector<Dim> &store_index,
                                             const std::vector<Dim> &index, const Shape &shape);
+// Calls `f` for the main sequence of kernels and for each body of control flow; f may drop kernels from the order it is given.
+void for_each_sequence(Program &program, const std::function<void(std::vector<KernelId> &)> &f);
 std::vector<Loop> all_loops(const LoopNest &nest, const Stage &stage);
 bool has_quotient(Dim d);  // a division or remainder survives in it
 // Replaces every scalar and index of a nest (contraction remark included).

@@ -79,16 +79,7 @@ class Inliner {
   Inliner(Program &program, const LoweringOptions &options) : program_(program), options_(options), uses_(program) {}
 
   int64_t run() {
-    sequence(program_.order);
-    for (size_t i = 0; i < program_.kernels.size(); ++i) {
-      if (!program_.kernels[i].alive || !program_.kernels[i].control()) continue;
-      const size_t bodies = program_.kernels[i].control()->bodies.size();
-      for (size_t b = 0; b < bodies; ++b) {
-        std::vector<KernelId> body = program_.kernels[i].control()->bodies[b];
-        sequence(body);
-        std::get<ControlFlow>(program_.kernels[i].body).bodies[b] = std::move(body);
-      }
-    }
+    for_each_sequence(program_, [this](std::vector<KernelId> &order) { sequence(order); });
     return count_;
   }
 
