@@ -9,6 +9,7 @@
 
 #include "evaluate/evaluate.h"
 #include "ir/graph/text.h"
+#include "ir/program/contraction_view.h"
 #include "ops/build.h"
 #include "ops/registry.h"
 #include "tests/random_values.h"
@@ -90,6 +91,24 @@ TEST(Lowering, DepthwiseWithStrideKeepsItsChannels) {
     y: f32[N,4,4,3] = Sigmoid(c)
   })", {{1, 1}, {3, 1}});
   EXPECT_LE(r.report.kernels_after, 4) << r.text;
+}
+
+TEST(Lowering, ChannelsOfADepthwiseConvolutionAreColumnsForOneImageToo) {
+  const Lowered r = check(R"(graph "dw" (x: f32[1,6,7,5]) -> (y) {
+    const w: f32[6,1,3,3] = hash "a"
+    a: f32[1,6,7,5] = Conv(x, w) {dilations = ints [1, 1], group = 6, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"}
+    y: f32[1,6,7,5] = Relu(a)
+  })");
+  bool found = false;
+  for (KernelId k : r.program.order) {
+    if (r.program.kernel(k).strategy.name != "conv.depthwise") continue;
+    found = true;
+    const LoopNest &nest = *r.program.kernel(k).nest();
+    ASSERT_EQ(column_loops(nest).size(), 1u) << r.text;
+    EXPECT_TRUE(column_loops(nest)[0].extent.is(6));
+    EXPECT_EQ(pixel_loops(nest).size(), 2u);
+  }
+  EXPECT_TRUE(found) << r.text;
 }
 
 TEST(Lowering, PointwiseChainIsOneKernel) {

@@ -229,14 +229,7 @@ bool NestPrinter::print_convolution(const ConvolutionView &view) {
   const Contraction &c = *nest_.contraction;
   const Strategy &strategy = kernel_.strategy;
   if (strategy.packed.empty()) return false;
-  auto find = [&](const DimSymbol *s, std::vector<Loop> &out) {
-    for (const Loop &l : nest_.loops)
-      if (l.index == s) out.push_back(l);
-  };
-  std::vector<Loop> rows;
-  if (!c.batch.empty()) find(c.batch[0], rows);
-  for (const DimSymbol *s : c.m) find(s, rows);
-  if (!plan_epilogue({}, rows, column_loops(nest_))) return false;
+  if (!plan_epilogue({}, pixel_loops(nest_), column_loops(nest_))) return false;
   const size_t row_loops = outer_.size() - 1;
   const std::string algorithm = strategy.name.substr(5);
   text_.headers = {"runtime/bundle/sinks.h", algorithm == "depthwise" ? "runtime/cpu/depthwise.h" : algorithm.compare(0, 8, "winograd") == 0 ? "runtime/cpu/winograd.h" : "runtime/cpu/conv.h"};

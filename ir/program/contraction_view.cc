@@ -194,8 +194,17 @@ std::optional<ConvolutionView> convolution_view(const Program &program, const Ke
 std::vector<Loop> column_loops(const LoopNest &nest) {
   std::vector<Loop> loops;
   const Contraction &c = *nest.contraction;
-  if (c.kind == ContractionKind::kConvolution && c.batch.size() > 1) gather(nest, {c.batch[1]}, loops);
+  if (c.kind == ContractionKind::kConvolution && c.group > 1) gather(nest, {c.batch.back()}, loops);
   gather(nest, c.n, loops);
+  return loops;
+}
+
+std::vector<Loop> pixel_loops(const LoopNest &nest) {
+  std::vector<Loop> loops;
+  const Contraction &c = *nest.contraction;
+  // The group, where there is one, is the last batch loop; the image is absent when there is but one.
+  gather(nest, {c.batch.begin(), c.batch.end() - (c.group > 1 ? 1 : 0)}, loops);
+  gather(nest, c.m, loops);
   return loops;
 }
 

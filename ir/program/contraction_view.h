@@ -49,6 +49,8 @@ std::optional<ConvolutionView> convolution_view(const Program &program, const Ke
 
 // The loops over output columns of a contraction, outermost first: n of a product; group and channel of a convolution.
 std::vector<Loop> column_loops(const LoopNest &nest);
+// The loops over output pixels of a convolution, outermost first: image, then space.
+std::vector<Loop> pixel_loops(const LoopNest &nest);
 // Whether each load and store of the stages behind the summing stage has one stride, 0 or 1, along the columns (vectorizable).
 bool epilogue_is_row_wise(const Program &program, const Kernel &kernel);
 
