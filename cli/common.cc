@@ -99,6 +99,10 @@ void add_compile_options(CLI::App &app, CommonOptions &o) {
       ->delimiter(',');
   app.add_option("--fp32", o.f32, "f32 products on a GPU: 3xtf32 (near f32 accuracy, default), tf32 or ieee")
       ->check(CLI::IsMember({"3xtf32", "tf32", "ieee"}));
+  app.add_option("--precision", o.precision,
+                 "how f32 tensors are stored: f32 (default), f16 or bf16; arithmetic stays f32, inputs and outputs "
+                 "keep their types")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
   app.add_option("-O", o.level, "0: no rewrites, no fusion; 1..3: all (default 2)")->check(CLI::Range(0, 3));
   app.add_option("--disable-pass", o.disabled, "leave out a pass or a rule, by name (repeatable)");
   app.add_option("--name", o.name, "the bundle's name, a C identifier (default: the model's stem)");
@@ -121,6 +125,9 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
   options.targets = o.targets;
   options.name = o.name;
   options.f32 = o.f32;
+  options.precision = o.precision == "f16"    ? ElementType::kFloat16
+                      : o.precision == "bf16" ? ElementType::kBFloat16
+                                              : ElementType::kFloat32;
   for (const std::string &text : o.dims) {
     DimPin pin;
     std::string range;

@@ -39,6 +39,7 @@ Result<std::vector<RuntimeValue>> expected_outputs(const VerifyOptions &o, const
   if (o.against == "evaluate") {
     CompileOptions plain = options;
     plain.level = 0;
+    plain.precision = ElementType::kFloat32;
     reference = "the unoptimized model on the evaluator";
     return run_model(o.model, model, inputs, Engine::kEvaluate, 1, o.seed, plain, listener, diagnostics);
   }
@@ -61,7 +62,9 @@ Result<std::vector<RuntimeValue>> expected_outputs(const VerifyOptions &o, const
     return other_model.failure();
   }
   reference = o.against + " on the evaluator";
-  return run_model(o.against, *other_model, inputs, Engine::kEvaluate, 1, o.seed, options, listener, diagnostics);
+  CompileOptions plain = options;
+  plain.precision = ElementType::kFloat32;
+  return run_model(o.against, *other_model, inputs, Engine::kEvaluate, 1, o.seed, plain, listener, diagnostics);
 }
 
 // Compares with the first `count` rewrites only; true: the results agree.
@@ -104,7 +107,9 @@ Status bisect(const VerifyOptions &o, const Graph &model, const std::vector<Runt
   return {};
 }
 
-Status verify(const VerifyOptions &o, Diagnostics &diagnostics) {
+Status verify(VerifyOptions o, Diagnostics &diagnostics) {
+  // 16-bit storage approximates: the tolerance of a 16-bit type for every output.
+  if (o.rtol < 0 && o.precision != "f32") o.rtol = 2e-2;
   OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
   OPTC_ASSIGN(const SizeByName sizes, given_sizes(o, diagnostics));
   OPTC_ASSIGN(const auto named, named_inputs(o, diagnostics));
@@ -193,7 +198,7 @@ void add_verify(CLI::App &app, int &code) {
                    "ort (ONNX Runtime, its optimizations off), evaluate (no rewrites), a folder with output_0.pb ..., "
                    "or another model");
   verb->add_option("--rtol", o->rtol,
-                   "allowed difference relative to max |expected| (default by type: f32 1e-4, f16 2e-2)");
+                   "allowed difference relative to max |expected| (default by type: f32 1e-4, f16 2e-2; with --precision=f16 or bf16 2e-2)");
   verb->add_option("--atol", o->atol, "differences up to this are equal");
   verb->add_option("--sets", o->sets, "sets of random inputs, of alternating sizes (default 2)")
       ->check(CLI::Range(1, 100));

@@ -44,7 +44,8 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
 
   OPTC_ASSIGN(Graph model, load_model(path, options, listener, diagnostics));
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, listener, diagnostics));
-  OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, listener, diagnostics));
+  std::vector<std::pair<std::string, std::string>> kept;
+  OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, listener, diagnostics, false, &kept));
 
   std::optional<BundleCuda> cuda;
   if (gpu) {
@@ -61,6 +62,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   const std::vector<RuleSummary> rules = summarize_rules(optimized.records);
   for (const RuleSummary &rule : rules) bundle.passes.push_back(fmt::format("{} x{}", rule.rule, rule.count));
   if (cuda) bundle.cuda = &*cuda;
+  bundle.precision = to_string(options.precision);
   OPTC_ASSIGN(const BundleReport report, emit_bundle(program, bundle, *directory, diagnostics));
 
   ReportInput page;
@@ -71,6 +73,8 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   page.nodes_after = static_cast<int64_t>(optimized.graph.live_node_count());
   page.weight_bytes = static_cast<int64_t>(report.weights_bytes);
   page.targets = options.targets;
+  page.precision = options.precision;
+  page.kept = std::move(kept);
   page.records = &optimized.records;
   page.missed = &optimized.missed;
   page.program = &program;

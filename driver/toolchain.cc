@@ -47,15 +47,22 @@ Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Lis
 }
 
 Result<Program> lower_model(const Graph &graph, const CompileOptions &options, Listener &listener,
-                            Diagnostics &diagnostics, bool gpu) {
+                            Diagnostics &diagnostics, bool gpu,
+                            std::vector<std::pair<std::string, std::string>> *kept) {
   Step step(listener, gpu ? "lower gpu" : "lower");
   LoweringOptions lowering;
   lowering.target = gpu ? LoweringOptions::Target::kGpu : LoweringOptions::Target::kCpu;
   lowering.fuse = options.level > 0;
   lowering.channels_last = options.level > 0;
+  lowering.precision = options.precision;
   LoweringReport report;
   OPTC_ASSIGN(Program program, lower(graph, lowering, report, diagnostics));
   std::string facts = fmt::format("{} kernels (from {})", program.order.size(), report.kernels_before);
+  if (options.precision != ElementType::kFloat32)
+    facts += fmt::format(", {} of {} tensors in {}", report.precision.temporaries + report.precision.constants,
+                         report.precision.temporaries + report.precision.constants + report.precision.kept.size(),
+                         to_string(options.precision));
+  if (kept) *kept = std::move(report.precision.kept);
   // kDimOverflow: placed when the dims are known.
   if (program.arena_bytes.is_constant() && program.arena_bytes.value() < kDimOverflow)
     facts += fmt::format(", arena {} (bound {})", format_bytes(program.arena_bytes.value()),

@@ -4,6 +4,7 @@
 #include "lowering/contraction/strategies.h"
 #include "lowering/fusion/fusion.h"
 #include "lowering/layout/layout.h"
+#include "lowering/precision/precision.h"
 #include "ops/build.h"
 
 namespace optc {
@@ -31,6 +32,8 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   }
   remove_dead_kernels(program);
   OPTC_TRY(verify(program, diagnostics));
+  if (options.target == LoweringOptions::Target::kGpu && options.channels_last) order_weights(program);
+  choose_storage(program, options, report.precision);
   choose_strategies(program, options);
   remove_dead_kernels(program);
   place_buffers(program);

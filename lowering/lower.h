@@ -3,12 +3,15 @@
 //   1. tidies: loops of extent 1 vanish, views are read through                       (fusion/tidy.cc)
 //   2. chooses the storage order of spatial tensors: channels last                    (layout/)
 //   3. fuses producers into consumers, and consumers into epilogues                   (fusion/)
-//   4. chooses a strategy for each kernel and lays out constants for it               (contraction/)
-//   5. places temporaries in one arena                                                (buffers/)
+//   4. chooses what is stored in 16 bits, when asked to                              (precision/)
+//   5. chooses a strategy for each kernel and lays out constants for it               (contraction/)
+//   6. places temporaries in one arena                                                (buffers/)
 // There is one lowered Program for each target.
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ir/graph/graph.h"
 #include "ir/program/program.h"
@@ -22,11 +25,18 @@ struct LoweringOptions {
   bool fuse = true;
   bool channels_last = true;
   enum class Winograd : uint8_t { kAuto, kOff, kStrict } winograd = Winograd::kAuto;
+  ElementType precision = ElementType::kFloat32;  // storage of f32 tensors: kFloat32, kFloat16 or kBFloat16
+};
+
+struct PrecisionReport {
+  int64_t temporaries = 0, constants = 0;  // stored in 16 bits
+  std::vector<std::pair<std::string, std::string>> kept;  // buffers that stayed f32, and why
 };
 
 struct LoweringReport {
   int64_t kernels_before = 0, kernels_after = 0;
   int64_t inlined = 0, epilogues = 0;  // fusions made
+  PrecisionReport precision;
 };
 
 Result<Program> lower(const Graph &graph, const LoweringOptions &options, LoweringReport &report, Diagnostics &diagnostics);

@@ -1,4 +1,4 @@
-// gpu_bundle MODEL.onnx -o DIR [--target sm_90a]... [--f32 3xtf32|tf32|ieee] [--dim NAME=N]: the GPU half of a bundle
+// gpu_bundle MODEL.onnx -o DIR [--target sm_90a]... [--f32 3xtf32|tf32|ieee] [--precision f32|f16|bf16] [--dim NAME=N]: the GPU half of a bundle
 // alone, for measurements and for tests on the emulated driver: DIR/cuda.cpp (tables and PTX), DIR/cuda.weights,
 // DIR/kernels.ptx.
 #include <sys/stat.h>
@@ -20,6 +20,7 @@ int main(int argc, char **argv) {
   std::string input, output;
   optc::ImportOptions import;
   optc::PtxOptions ptx_options;
+  optc::LoweringOptions lowering;
   bool print = false;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
@@ -30,6 +31,10 @@ int main(int argc, char **argv) {
       ptx_options.targets.push_back(argv[++i]);
     } else if (arg == "--f32" && more) {
       ptx_options.f32 = argv[++i];
+    } else if (arg == "--precision" && more) {
+      const std::string precision = argv[++i];
+      if (precision == "f16") lowering.precision = optc::ElementType::kFloat16;
+      if (precision == "bf16") lowering.precision = optc::ElementType::kBFloat16;
     } else if (arg == "--print") {
       print = true;
     } else if (arg == "--dim" && more) {
@@ -56,11 +61,11 @@ int main(int argc, char **argv) {
   optc::OptimizeReport optimized;
   if (optc::Status s = optc::optimize(*graph, {}, optimized, diagnostics); !s.ok())
     return finish(optc::exit_code(s.failure().kind));
-  optc::LoweringOptions lowering;
   lowering.target = optc::LoweringOptions::Target::kGpu;
   optc::LoweringReport lowered;
   auto program = optc::lower(*graph, lowering, lowered, diagnostics);
   if (!program.ok()) return finish(optc::exit_code(program.failure().kind));
+  for (const auto &[name, why] : lowered.precision.kept) std::printf("f32: %s: %s\n", name.c_str(), why.c_str());
   if (print) std::fputs(optc::print(*program).c_str(), stdout);
   std::unique_ptr<optc::PtxEmitter> emitter(optc_make_ptx_emitter());
   auto ptx = emitter->emit(*program, ptx_options, diagnostics);

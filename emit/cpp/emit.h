@@ -34,6 +34,7 @@ struct BundleOptions {
   std::string
       runtime_folder;    // where runtime/optc.h, runtime/cpu and runtime/bundle lie (the folder that holds "optc.h")
   std::string compiler;  // "optc 0.1.0", for headers and manifest
+  std::string precision = "f32";     // how f32 tensors are stored, for the manifest
   std::vector<std::string> passes;   // what the optimizer did, for the manifest
   const BundleCuda *cuda = nullptr;  // null: CPU only
 };

@@ -68,6 +68,7 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
   j["targets"] = {"cpu"};
   if (options.cuda)
     for (const std::string &target : options.cuda->targets) j["targets"].push_back(target);
+  j["precision"] = options.precision;
   j["inputs"] = values(program, program.inputs, program.input_names);
   j["outputs"] = values(program, program.outputs, program.output_names);
   j["weights"] = {{"bytes", model.weights_bytes},
@@ -80,6 +81,7 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
   j["buffers"] = Json::array();
   for (const PlacedBuffer &p : model.placed)
     j["buffers"].push_back({{"name", program.buffer(p.buffer).name},
+                            {"type", std::string(to_string(program.buffer(p.buffer).element()))},
                             {"bytes", dim_json(p.bytes)},
                             {"first", p.first},
                             {"last", p.last},

@@ -50,7 +50,8 @@ Operand peel(const Program &program, ScalarId id) {
 
 // The type whose products are exact for the operand: what it is stored or rounded as.
 ElementType precision(const Program &program, const Operand &operand) {
-  if (operand.load.valid()) return operand.stored;
+  if (operand.load.valid() || operand.stored == ElementType::kFloat16 || operand.stored == ElementType::kBFloat16)
+    return operand.stored;
   const Scalar &s = program.scalars.at(operand.whole);
   if (s.op == ScalarOp::kCast) {
     const ElementType from = program.scalars.at(s.args[0]).type;

@@ -206,6 +206,26 @@ void memory(std::string &html, const Program &p) {
   html += "</svg>";
 }
 
+// What --precision made of the tensors: by reason, those that stayed f32.
+void storage(std::string &html, const ReportInput &in) {
+  if (in.precision == ElementType::kFloat32) return;
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const auto &[name, why] : in.kept) by_reason[why].push_back(name);
+  html += fmt::format(
+      "<h2>Storage in {0}</h2><p>f32 tensors are stored in {0}, arithmetic is f32; inputs and outputs keep their types. "
+      "Class: approximating, allowed difference 2e-2 of an output's range. On the CPU these stay f32:</p>"
+      "<table class=sort><thead><tr><th>why</th><th class=n>tensors</th><th>which</th></tr></thead><tbody>",
+      to_string(in.precision));
+  for (const auto &[why, names] : by_reason) {
+    std::string list;
+    for (size_t i = 0; i < names.size() && i < 6; ++i) list += (i == 0 ? "" : ", ") + names[i];
+    if (names.size() > 6) list += ", ...";
+    html += fmt::format("<tr><td>{}</td><td class=n data-v={}>{}</td><td><code>{}</code></td></tr>", escape(why),
+                        names.size(), names.size(), escape(list));
+  }
+  html += "</tbody></table>";
+}
+
 }  // namespace
 
 std::string report_html(const ReportInput &in) {
@@ -238,6 +258,7 @@ std::string report_html(const ReportInput &in) {
   html += "</p>";
   signature(html, p);
   rewrites(html, in);
+  storage(html, in);
   memory(html, p);
   kernels(html, p);
   html += fmt::format("<script>{}</script></body></html>\n", kScript);

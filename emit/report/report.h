@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/graph/rewriter.h"
@@ -18,6 +19,8 @@ struct ReportInput {
   int64_t nodes_before = 0, nodes_after = 0;
   int64_t weight_bytes = 0;
   std::vector<std::string> targets;
+  ElementType precision = ElementType::kFloat32;          // of --precision
+  std::vector<std::pair<std::string, std::string>> kept;  // tensors that stayed f32 all the same, and why
   const std::vector<RewriteRecord> *records = nullptr;  // not null
   const std::vector<MissedRewrite> *missed = nullptr;   // not null
   const Program *program = nullptr;                     // not null

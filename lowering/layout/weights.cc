@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "ir/program/contraction_view.h"
+#include "lowering/layout/layout.h"
+
+namespace optc {
+namespace {
+
+// Row-major [O, I, space...] as [O, space..., I].
+Constant channels_last(const Constant &weight) {
+  const auto &dims = weight.dims();
+  const size_t element = static_cast<size_t>(bit_width(weight.type()) / 8);
+  const size_t outer = static_cast<size_t>(dims[0]), channels = static_cast<size_t>(dims[1]);
+  const size_t space = static_cast<size_t>(weight.count()) / (outer * channels);
+  std::vector<uint8_t> bytes(weight.size());
+  const uint8_t *from = weight.data();
+  for (size_t o = 0; o < outer; ++o)
+    for (size_t i = 0; i < channels; ++i)
+      for (size_t s = 0; s < space; ++s)
+        std::memcpy(bytes.data() + ((o * space + s) * channels + i) * element,
+                    from + ((o * channels + i) * space + s) * element, element);
+  return Constant::owned(weight.type(), dims, std::move(bytes));
+}
+
+}  // namespace
+
+void order_weights(Program &program) {
+  std::vector<bool> viewed(program.buffers.size(), false);
+  for (const Buffer &b : program.buffers)
+    if (b.alias.valid()) viewed[b.alias.index] = true;
+  std::map<const uint8_t *, Constant> done;  // one constant may be several buffers
+  for (const Kernel &kernel : program.kernels) {
+    if (!kernel.alive) continue;
+    const auto view = convolution_view(program, kernel);
+    if (!view) continue;
+    Buffer &weight = program.buffer(view->weight);
+    if (weight.kind != BufferKind::kConstant || !weight.constant.valid() || weight.alias.valid() ||
+        viewed[view->weight.index] || !weight.order.empty() || bit_width(weight.element()) < 8 ||
+        weight.constant.count() == 0)
+      continue;
+    const auto &dims = weight.constant.dims();
+    const int64_t space = std::accumulate(dims.begin() + 2, dims.end(), int64_t{1}, std::multiplies<>());
+    if (dims[1] == 1 || space == 1) continue;  // the same either way
+    weight.order = {0};
+    for (size_t i = 2; i < dims.size(); ++i) weight.order.push_back(static_cast<int>(i));
+    weight.order.push_back(1);
+    Constant &ordered = done[weight.constant.data()];
+    if (!ordered.valid()) ordered = channels_last(weight.constant);
+    weight.constant = ordered;
+  }
+}
+
+}  // namespace optc

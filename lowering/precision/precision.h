@@ -1,0 +1,25 @@
+#pragma once
+// Storage in 16 bits (--precision). Between fusion and the choice of strategies, f32 temporaries and f32 constants
+// become f16 or bf16 in memory: every load of such a buffer widens to f32, every store rounds once, and all arithmetic
+// stays as it was. What the caller gives and takes keeps its type. A buffer stays f32 when
+//   * it is not read and written by loop nests alone (library calls, control flow, scatters), or shares bytes with one
+//   that is not;
+//   * its values steer discrete results: gathered indices, conversions to integers; or the angles of sin, cos and tan;
+//   * its values may leave f16's range or grid by construction (range.h): fills of -3.4e38, sums of squares, positions
+//   as floats;
+//   * it is a constant beyond f16's range or all in its subnormals, or a small one that no contraction multiplies;
+//   * on a CPU, a contraction multiplies it: those strategies read f32 panels;
+//   * attention reads it beside an operand that must stay f32.
+// On a GPU, a product's f32 operand beside a 16-bit one is rounded as it is read, so that the product runs on 16-bit
+// tensor cores.
+//
+// Attention masks stay f32 by the range rule, so a softmax sees the fills that the model states.
+
+#include "ir/program/program.h"
+#include "lowering/lower.h"
+
+namespace optc {
+
+void choose_storage(Program &program, const LoweringOptions &options, PrecisionReport &report);
+
+}  // namespace optc

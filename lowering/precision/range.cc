@@ -1,0 +1,226 @@
+#include "lowering/precision/range.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ir/program/contraction_view.h"
+
+namespace optc {
+namespace {
+
+constexpr double kOrdinary = 256, kLargestHalf = 65504, kUnbounded = 1e300;
+
+Magnitude larger(const Magnitude &a, const Magnitude &b) {
+  return {std::max(a.degree, b.degree), std::max(a.scale, b.scale), a.counts || b.counts};
+}
+Magnitude bounded(double by) { return {0, by, false}; }
+
+double constant_value(const Scalar &s) {
+  switch (s.type) {
+    case ElementType::kFloat32: {
+      const uint32_t bits = static_cast<uint32_t>(s.bits);
+      float v;
+      static_assert(sizeof(v) == sizeof(bits));
+      __builtin_memcpy(&v, &bits, sizeof(v));
+      return v;
+    }
+    case ElementType::kFloat64: {
+      double v;
+      __builtin_memcpy(&v, &s.bits, sizeof(v));
+      return v;
+    }
+    case ElementType::kFloat16:
+      return half_to_float(static_cast<uint16_t>(s.bits));
+    case ElementType::kBFloat16:
+      return bfloat16_to_float(static_cast<uint16_t>(s.bits));
+    default:
+      return static_cast<double>(static_cast<int64_t>(s.bits));
+  }
+}
+
+}  // namespace
+
+bool fits_half(const Magnitude &m) {
+  return !m.counts && m.scale * std::pow(kOrdinary, std::max(0.0, m.degree)) <= kLargestHalf;
+}
+
+double largest_magnitude(const Constant &constant) {
+  double largest = 0;
+  auto take = [&](double v) {
+    if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
+  };
+  if (constant.type() == ElementType::kFloat32) {
+    const float *data = constant.as<float>();
+    float top = 0;
+    for (int64_t i = 0; i < constant.count(); ++i) {
+      const float v = std::fabs(data[i]);
+      if (v > top && v <= std::numeric_limits<float>::max()) top = v;
+    }
+    return top;
+  }
+  for (int64_t i = 0; i < constant.count(); ++i) take(constant.as_double(i));
+  return largest;
+}
+
+std::unordered_map<uint32_t, Magnitude> RangeAnalysis::stores(const Kernel &kernel) {
+  std::unordered_map<uint32_t, Magnitude> out;
+  const LoopNest *nest = kernel.nest();
+  if (!nest) return out;
+  locals_.assign(nest->locals.size(), Magnitude{});
+  const bool attention = nest->contraction && nest->contraction->kind == ContractionKind::kAttention;
+  for (size_t i = 0; i < nest->stages.size(); ++i) {
+    known_.clear();  // a scalar that reads a local means another value in each stage
+    for (const StageOutput &o : nest->stages[i].outputs) {
+      Magnitude m = scalar(o.value);
+      if (o.initial.valid()) m = larger(m, scalar(o.initial));
+      if (attention || (nest->contraction && i == nest->contraction->stage)) {
+        // Sums of products with weights stay as large as what goes in; a weighted mean anyway.
+        m = {1, 1, false};
+      } else if (o.combine == Combine::kSum) {
+        Dim times = 1;
+        for (const Loop &l : nest->stages[i].loops)
+          if (std::none_of(o.index.begin(), o.index.end(), [&](Dim d) { return uses_symbol(d, l.index); }))
+            times = times * l.extent;
+        m.scale *= times.is_constant() ? static_cast<double>(times.value()) : 4096.0;
+      } else if (o.combine == Combine::kProduct) {
+        m = {1, kUnbounded, false};
+      }
+      if (o.buffer.valid()) {
+        auto [it, fresh] = out.emplace(o.buffer.index, m);
+        if (!fresh) it->second = larger(it->second, m);
+      } else {
+        Magnitude &local = locals_[o.local.index];
+        local = larger(local, m);
+      }
+    }
+  }
+  return out;
+}
+
+Magnitude RangeAnalysis::scalar(ScalarId id) {
+  if (auto it = known_.find(id.index); it != known_.end()) return it->second;
+  const Magnitude m = compute(program_.scalars.at(id));
+  known_.emplace(id.index, m);
+  return m;
+}
+
+Magnitude RangeAnalysis::compute(const Scalar &s) {
+  auto arg = [&](int i) { return scalar(s.args[i]); };
+  auto op_of = [&](int i) -> const Scalar & { return program_.scalars.at(s.args[i]); };
+  switch (s.op) {
+    case ScalarOp::kConstant: {
+      const double v = constant_value(s);
+      return bounded(std::isfinite(v) ? std::fabs(v) : 0);  // f16 has infinities
+    }
+    case ScalarOp::kIndex:
+      return {1, 1, true};
+    case ScalarOp::kLoad:
+      return is_float(s.type)               ? buffers_[s.buffer.index]
+             : s.type == ElementType::kBool ? bounded(1)
+                                            : Magnitude{1, 1, true};
+    case ScalarOp::kLocal:
+      return locals_[s.local.index];
+    case ScalarOp::kTanh:
+    case ScalarOp::kSigmoid:
+    case ScalarOp::kErf:
+    case ScalarOp::kSin:
+    case ScalarOp::kCos:
+    case ScalarOp::kSign:
+    case ScalarOp::kNot:
+    case ScalarOp::kIsNan:
+    case ScalarOp::kIsInf:
+    case ScalarOp::kEq:
+    case ScalarOp::kNe:
+    case ScalarOp::kLt:
+    case ScalarOp::kLe:
+      return bounded(1);
+    case ScalarOp::kAsin:
+    case ScalarOp::kAcos:
+    case ScalarOp::kAtan:
+      return bounded(4);
+    case ScalarOp::kExp:
+    case ScalarOp::kExpm1: {
+      // exp(x - max x) is at most 1; others grow as they like.
+      if (op_of(0).op == ScalarOp::kSub) return bounded(1);
+      const Magnitude m = arg(0);
+      return m.degree <= 0 && m.scale <= 11 ? bounded(std::exp(m.scale)) : bounded(kUnbounded);
+    }
+    case ScalarOp::kLog:
+    case ScalarOp::kLog1p:
+      return bounded(kOrdinary);
+    case ScalarOp::kSqrt: {
+      const Magnitude m = arg(0);
+      return {m.degree / 2, std::sqrt(m.scale), false};
+    }
+    case ScalarOp::kTan:
+    case ScalarOp::kSinh:
+    case ScalarOp::kCosh:
+    case ScalarOp::kAcosh:
+    case ScalarOp::kAsinh:
+    case ScalarOp::kAtanh:
+      return bounded(kUnbounded);
+    case ScalarOp::kCast: {
+      const ElementType from = op_of(0).type;
+      if (from == ElementType::kBool) return bounded(1);
+      Magnitude m = arg(0);
+      if (!is_float(s.type) || !is_float(from)) m.counts = true;
+      return m;
+    }
+    case ScalarOp::kAdd:
+    case ScalarOp::kSub: {
+      const Magnitude a = arg(0), b = arg(1);
+      return {std::max(a.degree, b.degree), a.scale + b.scale, a.counts || b.counts};
+    }
+    case ScalarOp::kMul:
+    case ScalarOp::kFma: {
+      const Magnitude a = arg(0), b = arg(1);
+      const bool square = s.args[0] == s.args[1];
+      const double degree = square || a.degree < 0 || b.degree < 0 ? a.degree + b.degree : std::max(a.degree, b.degree);
+      Magnitude m{degree, a.scale * b.scale, a.counts || b.counts};
+      if (s.op == ScalarOp::kFma) {
+        const Magnitude c = arg(2);
+        m = {std::max(m.degree, c.degree), m.scale + c.scale, m.counts || c.counts};
+      }
+      return m;
+    }
+    case ScalarOp::kDiv: {
+      const Magnitude a = arg(0), b = arg(1);
+      if (op_of(1).op == ScalarOp::kConstant) {
+        const double by = std::fabs(constant_value(op_of(1)));
+        return {a.degree, by > 0 ? a.scale / by : kUnbounded, a.counts};
+      }
+      return {a.degree - b.degree, a.scale, a.counts};
+    }
+    case ScalarOp::kPow: {
+      const Magnitude a = arg(0);
+      if (op_of(1).op != ScalarOp::kConstant) return {2 * a.degree, a.scale, a.counts};
+      const double by = constant_value(op_of(1));
+      return {a.degree * by, std::pow(std::max(a.scale, 1e-30), by), a.counts};
+    }
+    case ScalarOp::kMin:
+    case ScalarOp::kMax: {
+      // A bound on the far side of zero (a clip by the type's lowest value) adds nothing.
+      const bool maximum = s.op == ScalarOp::kMax;
+      for (int i = 0; i < 2; ++i)
+        if (op_of(i).op == ScalarOp::kConstant) {
+          const double c = constant_value(op_of(i));
+          if (maximum ? c <= 0 : c >= 0) return arg(1 - i);
+        }
+      return larger(arg(0), arg(1));
+    }
+    case ScalarOp::kSelect:
+      return larger(arg(1), arg(2));
+    case ScalarOp::kMod:
+    case ScalarOp::kFmod:
+      return arg(1);
+    default: {
+      if (arity(s.op) == 0) return bounded(kUnbounded);
+      Magnitude m = arg(0);
+      for (int i = 1; i < arity(s.op); ++i) m = larger(m, arg(i));
+      return m;
+    }
+  }
+}
+
+}  // namespace optc

@@ -1,0 +1,244 @@
+// 16-bit storage: which tensors are stored in f16, which stay f32 and why, and that the lowered Program still computes
+// what the f32 one does. Both run on the evaluator, by their loop nests.
+#include "lowering/precision/precision.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "evaluate/evaluate.h"
+#include "ir/graph/text.h"
+#include "lowering/lower.h"
+#include "lowering/precision/range.h"
+#include "ops/build.h"
+#include "ops/registry.h"
+#include "tests/random_values.h"
+
+namespace optc {
+namespace {
+
+struct Lowered {
+  LoweringReport report;
+  Program program;
+  std::string text;
+  bool narrow(const std::string &name) const {
+    return type_of(name) == ElementType::kFloat16 || type_of(name) == ElementType::kBFloat16;
+  }
+  ElementType type_of(const std::string &name) const {
+    for (const Buffer &b : program.buffers)
+      if (b.name == name) return b.element();
+    ADD_FAILURE() << "no buffer '" << name << "'\n" << text;
+    return ElementType::kUndefined;
+  }
+  std::string why(const std::string &name) const {
+    for (const auto &[buffer, reason] : report.precision.kept)
+      if (buffer == name) return reason;
+    return {};
+  }
+};
+
+Lowered lower_text(const std::string &text, LoweringOptions::Target target = LoweringOptions::Target::kGpu,
+                   ElementType precision = ElementType::kFloat16, double tolerance = 5e-3) {
+  Lowered result;
+  Diagnostics diagnostics;
+  Result<Graph> graph = parse_graph(text, diagnostics);
+  EXPECT_TRUE(graph.ok()) << said(diagnostics);
+  if (!graph.ok()) return result;
+  EXPECT_TRUE(infer_graph(*graph, diagnostics).ok()) << said(diagnostics);
+  Result<Program> plain = build_program(*graph, diagnostics);
+  EXPECT_TRUE(plain.ok()) << said(diagnostics);
+  LoweringOptions options;
+  options.target = target;
+  options.precision = precision;
+  Result<Program> lowered = lower(*graph, options, result.report, diagnostics);
+  EXPECT_TRUE(lowered.ok()) << said(diagnostics);
+  if (!plain.ok() || !lowered.ok()) return result;
+  result.text = print(*lowered);
+  std::mt19937 random(3);
+  std::vector<RuntimeValue> inputs;
+  const DimValues values = [](const DimSymbol &) { return std::optional<int64_t>(3); };
+  for (BufferId b : plain->inputs)
+    inputs.push_back(RuntimeValue::of(random_tensor(plain->buffer(b).type, values, random)));
+  EvaluateOptions evaluation;
+  evaluation.use_runtime_kernels = false;
+  const auto want = evaluate(*plain, inputs, evaluation, diagnostics),
+             got = evaluate(*lowered, inputs, evaluation, diagnostics);
+  EXPECT_TRUE(want.ok()) << said(diagnostics);
+  EXPECT_TRUE(got.ok()) << said(diagnostics) << result.text;
+  if (want.ok() && got.ok())
+    for (size_t o = 0; o < want->size(); ++o) {
+      const Constant &x = (*want)[o].tensor, &y = (*got)[o].tensor;
+      EXPECT_EQ(x.type(), y.type());
+      double worst = 0, range = 1e-30;
+      for (int64_t i = 0; i < x.count(); ++i) {
+        EXPECT_EQ(std::isnan(x.as_double(i)), std::isnan(y.as_double(i)));
+        if (!std::isfinite(x.as_double(i))) continue;
+        range = std::max(range, std::fabs(x.as_double(i)));
+        worst = std::max(worst, std::fabs(x.as_double(i) - y.as_double(i)));
+      }
+      EXPECT_LE(worst / range, tolerance) << "output " << o << "\n" << result.text;
+    }
+  result.program = std::move(*lowered);
+  return result;
+}
+
+constexpr const char *kMlp = R"(graph "mlp" (x: f32[N,16]) -> (y) {
+    const w1: f32[16,24] = hash "a"
+    const b1: f32[24] = hash "b"
+    const w2: f32[24,8] = hash "c"
+    h: f32[N,24] = MatMul(x, w1)
+    a: f32[N,24] = Add(h, b1)
+    r: f32[N,24] = Relu(a)
+    y: f32[N,8] = MatMul(r, w2)
+  })";
+
+TEST(Precision, WeightsAndTemporariesOfProductsAreStoredInF16OnAGpu) {
+  const Lowered r = lower_text(kMlp);
+  EXPECT_TRUE(r.narrow("w1"));
+  EXPECT_TRUE(r.narrow("w2"));
+  EXPECT_TRUE(r.narrow("r"));
+  // The caller's memory keeps its type, and a small bias is not worth a rounding.
+  EXPECT_EQ(r.type_of("x"), ElementType::kFloat32);
+  EXPECT_EQ(r.type_of("y"), ElementType::kFloat32);
+  EXPECT_EQ(r.why("b1"), "a small constant");
+  EXPECT_EQ(r.report.precision.temporaries, 1);
+  EXPECT_EQ(r.report.precision.constants, 2);
+  // The f32 input is rounded as it is read, beside 16-bit weights.
+  EXPECT_NE(r.text.find("f16"), std::string::npos);
+}
+
+TEST(Precision, F32StaysAsItWas) {
+  const Lowered r = lower_text(kMlp, LoweringOptions::Target::kGpu, ElementType::kFloat32, 1e-6);
+  for (const Buffer &b : r.program.buffers) EXPECT_EQ(b.element(), ElementType::kFloat32) << b.name;
+  EXPECT_TRUE(r.report.precision.kept.empty());
+}
+
+TEST(Precision, BF16IsStoredByTheSameRules) {
+  const Lowered r = lower_text(kMlp, LoweringOptions::Target::kGpu, ElementType::kBFloat16, 3e-2);
+  EXPECT_EQ(r.type_of("w1"), ElementType::kBFloat16);
+  EXPECT_EQ(r.type_of("r"), ElementType::kBFloat16);
+}
+
+TEST(Precision, OperandsOfCpuKernelsStayF32) {
+  const Lowered r = lower_text(kMlp, LoweringOptions::Target::kCpu);
+  EXPECT_EQ(r.type_of("r"), ElementType::kFloat32);
+  EXPECT_NE(r.why("r").find("CPU"), std::string::npos);
+  for (const Buffer &b : r.program.buffers)
+    if (b.kind == BufferKind::kConstant) { EXPECT_EQ(b.element(), ElementType::kFloat32) << b.name; }
+}
+
+TEST(Precision, RowsBetweenProductsAreStoredInF16OnACpuToo) {
+  const Lowered r = lower_text(R"(graph "rows" (x: f32[N,32], z: f32[N,32]) -> (y) {
+    a: f32[N,32] = Add(x, z)
+    s: f32[N,32] = Softmax(a) {axis = -1}
+    t: f32[N,32] = Softmax(s) {axis = 0}
+    y: f32[N,32] = Neg(t)
+  })",
+                               LoweringOptions::Target::kCpu);
+  EXPECT_TRUE(r.narrow("s"));
+}
+
+TEST(Precision, MasksOfLowestF32StayF32AndSoftmaxIsRight) {
+  const Lowered r = lower_text(R"(graph "mask" (x: f32[3,8], keep: bool[3,8]) -> (y, z) {
+    const w: f32[8,8] = hash "a"
+    const low: f32[] = [-3.4028235e38]
+    const zero: f32[] = [0]
+    p: f32[3,8] = MatMul(x, w)
+    m: f32[3,8] = Where(keep, zero, low)
+    q: f32[3,8] = Add(p, m)
+    y: f32[3,8] = Softmax(q) {axis = -1}
+    z: f32[3,8] = Softmax(m) {axis = 0}
+  })");
+  for (const Buffer &b : r.program.buffers)
+    if (b.name == "m" || b.name == "q") { EXPECT_EQ(b.element(), ElementType::kFloat32) << b.name << "\n" << r.text; }
+}
+
+TEST(Precision, ConstantsBeyondF16StayF32WithWhatTheyMultiply) {
+  const Lowered r = lower_text(R"(graph "large" (x: f32[4,2]) -> (y) {
+    const w: f32[2,2] = [1, 100000, 3, 4]
+    const v: f32[2,2] = [1, 2, 3, 4]
+    a: f32[4,2] = MatMul(x, v)
+    b: f32[4,2] = Relu(a)
+    y: f32[4,2] = MatMul(b, w)
+  })");
+  EXPECT_EQ(r.type_of("w"), ElementType::kFloat32);
+  EXPECT_NE(r.why("w").find("range"), std::string::npos);
+  EXPECT_EQ(r.type_of("b"), ElementType::kFloat32);
+  EXPECT_TRUE(r.narrow("v"));
+}
+
+TEST(Precision, SumsOfSquaresAndWholeNumbersStayF32) {
+  const Lowered r = lower_text(R"(graph "sums" (x: f32[3,8,64], p: i64[3,8]) -> (y, c) {
+    const axis: i64[1] = [2]
+    const w: f32[8,4] = hash "a"
+    const u: f32[8,4] = hash "b"
+    q: f32[3,8,64] = Mul(x, x)
+    s: f32[3,8] = ReduceSum(q, axis) {keepdims = 0}
+    y: f32[3,4] = MatMul(s, w)
+    f: f32[3,8] = Cast(p) {to = 1}
+    c: f32[3,4] = MatMul(f, u)
+  })");
+  EXPECT_EQ(r.why("s"), "values that may leave f16's range") << r.text;
+  EXPECT_EQ(r.why("f"), "whole numbers as floats") << r.text;
+  EXPECT_EQ(r.type_of("s"), ElementType::kFloat32);
+  EXPECT_EQ(r.type_of("w"), ElementType::kFloat32);
+}
+
+TEST(Precision, AttentionReadsOneTypeOfQueryKeyAndValue) {
+  // The keys are the caller's: the query stays f32 beside them.
+  const Lowered r = lower_text(R"(graph "attention" (x: f32[1,2,4,8], k: f32[1,2,5,8], v: f32[1,2,5,8]) -> (y) {
+    const w: f32[8,8] = hash "a"
+    q: f32[1,2,4,8] = MatMul(x, w)
+    y: f32[1,2,4,8] = Attention(q, k, v)
+  })");
+  EXPECT_EQ(r.type_of("q"), ElementType::kFloat32) << r.text;
+  const Lowered all = lower_text(R"(graph "attention" (x: f32[1,2,4,8]) -> (y) {
+    const w: f32[8,8] = hash "a"
+    const u: f32[8,8] = hash "b"
+    q: f32[1,2,4,8] = MatMul(x, w)
+    k: f32[1,2,4,8] = MatMul(x, u)
+    v: f32[1,2,4,8] = Add(q, k)
+    y: f32[1,2,4,8] = Attention(q, k, v)
+  })");
+  EXPECT_TRUE(all.narrow("q")) << all.text;
+  EXPECT_TRUE(all.narrow("k"));
+}
+
+TEST(Precision, LibraryCallsReadF32) {
+  const Lowered r = lower_text(R"(graph "top" (x: f32[4,8]) -> (y, i) {
+    const w: f32[8,8] = hash "a"
+    const k: i64[1] = [3]
+    a: f32[4,8] = MatMul(x, w)
+    y: f32[4,3], i: i64[4,3] = TopK(a, k) {axis = -1, largest = 1, sorted = 1}
+  })");
+  EXPECT_EQ(r.type_of("a"), ElementType::kFloat32) << r.text;
+  EXPECT_NE(r.why("a").find("library"), std::string::npos);
+}
+
+TEST(Precision, ConvolutionWeightsAreChannelsLastOnAGpu) {
+  const Lowered r = lower_text(R"(graph "conv" (x: f32[N,8,6,6]) -> (y) {
+    const w1: f32[8,8,3,3] = hash "a"
+    const w2: f32[8,8,3,3] = hash "c"
+    a: f32[N,8,6,6] = Conv(x, w1) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"}
+    ra: f32[N,8,6,6] = Relu(a)
+    y: f32[N,8,6,6] = Conv(ra, w2) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"}
+  })");
+  EXPECT_TRUE(r.narrow("w1"));
+  EXPECT_TRUE(r.narrow("ra"));
+  for (const Buffer &b : r.program.buffers)
+    if (b.name == "w1") { EXPECT_EQ(b.order, (std::vector<int>{0, 2, 3, 1})); }
+}
+
+TEST(PrecisionRange, BoundsByHowAValueIsMade) {
+  EXPECT_TRUE(fits_half({1, 1, false}));
+  EXPECT_TRUE(fits_half({1, 200, false}));
+  EXPECT_FALSE(fits_half({1, 300, false}));   // a sum of 300 terms
+  EXPECT_FALSE(fits_half({2, 1, false}));     // a square
+  EXPECT_TRUE(fits_half({0, 60000, false}));  // a constant's own size
+  EXPECT_FALSE(fits_half({0, 1, true}));      // whole numbers
+}
+
+}  // namespace
+}  // namespace optc
