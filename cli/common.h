@@ -8,6 +8,7 @@
 
 #include "driver/inputs.h"
 #include "driver/toolchain.h"
+#include "emit/report/diff.h"
 #include "support/diagnostics.h"
 
 namespace optc::cli {
@@ -53,7 +54,12 @@ std::unique_ptr<Listener> make_listener(const CommonOptions &options);
 int report(const Diagnostics &diagnostics, const Failure &failure, const CommonOptions &options);
 void print_warnings(const Diagnostics &diagnostics, const CommonOptions &options);
 int run_usage_error(const std::string &message);
-void print(const std::string &text);  // to stdout
+void print(const std::string &text);             // to stdout
+std::string file_name(const std::string &path);  // without its folder
+
+// What optimize_model made of `before`, with the rules and the kernels; without kernels where lowering fails.
+GraphDiff diff_optimized(const Graph &before, const Optimized &optimized, const CompileOptions &options,
+                         Listener &listener);
 
 // One function a verb: adds the subcommand and sets what runs when it is chosen; the callback leaves its exit code in
 // `code`.

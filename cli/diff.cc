@@ -1,18 +1,31 @@
-// optc diff A B: what is different between two models.
+// optc diff A [B]: what is different between two models, or between a model and what optc makes of it.
 
 #include <fmt/format.h>
 
 #include "cli/common.h"
 #include "emit/report/diff.h"
+#include "importer/provenance.h"
 #include "support/file.h"
 
 namespace optc::cli {
 namespace {
 
+constexpr size_t kLines = 40;  // patterns that are printed without -v
+
 struct DiffOptions : CommonOptions {
   std::string other, html;
   bool exit_code = false;
 };
+
+Status write_page(const DiffOptions &o, const Graph &before, const Graph &after, const GraphDiff &diff,
+                  const std::string &title, Diagnostics &diagnostics) {
+  if (o.html.empty()) return {};
+  const std::string page = diff_html(before, after, diff, title);
+  OPTC_TRY(write_file(o.html, page, diagnostics));
+  if (!o.quiet && o.format == "text")
+    print(fmt::format("wrote {} ({}, opens offline)\n", o.html, format_bytes(static_cast<int64_t>(page.size()))));
+  return {};
+}
 
 Status diff(const DiffOptions &o, Diagnostics &diagnostics) {
   OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
@@ -20,16 +33,33 @@ Status diff(const DiffOptions &o, Diagnostics &diagnostics) {
   silent.quiet = true;
   const std::unique_ptr<Listener> listener = make_listener(silent);
   OPTC_ASSIGN(const Graph before, load_model(o.model, options, *listener, diagnostics));
-  diagnostics.set_file(o.other);
-  OPTC_ASSIGN(const Graph after, load_model(o.other, options, *listener, diagnostics));
-  const GraphDiff result = diff_graphs(before, after);
-  print(o.format == "json" ? diff_json(before, after, result) : diff_text(before, after, result));
-  if (!o.html.empty()) {
-    const auto base = [](const std::string &path) { return path.substr(path.find_last_of('/') + 1); };
-    const std::string page = diff_html(before, after, result, base(o.model) + " → " + base(o.other));
-    OPTC_TRY(write_file(o.html, page, diagnostics));
-    if (!o.quiet && o.format == "text")
-      print(fmt::format("wrote {} ({}, opens offline)\n", o.html, format_bytes(static_cast<int64_t>(page.size()))));
+  GraphDiff result;
+  const auto tell = [&](const Graph &after, const std::string &title) -> Status {
+    print(o.format == "json" ? diff_json(before, after, result)
+                             : diff_text(before, after, result, o.verbose ? 0 : kLines));
+    return write_page(o, before, after, result, title, diagnostics);
+  };
+  if (o.other.empty()) {
+    OPTC_ASSIGN(const Optimized optimized, optimize_model(before.clone(), options, *listener, diagnostics));
+    result = diff_optimized(before, optimized, options, *listener);
+    OPTC_TRY(tell(optimized.graph, file_name(o.model) + " → optimized"));
+  } else {
+    diagnostics.set_file(o.other);
+    OPTC_ASSIGN(const Graph after, load_model(o.other, options, *listener, diagnostics));
+    OPTC_ASSIGN(const std::vector<NodeNote> notes, read_notes(o.other, diagnostics));
+    Provenance noted;
+    for (const NodeNote &note : notes) {
+      auto *map = note.key == "optc.origin" ? &noted.origin : note.key == "optc.rules" ? &noted.rules : nullptr;
+      if (!map) continue;
+      std::vector<std::string> &list = (*map)[note.node];
+      for (size_t from = 0; from <= note.value.size();) {
+        const size_t to = std::min(note.value.find('\n', from), note.value.size());
+        list.push_back(note.value.substr(from, to - from));
+        from = to + 1;
+      }
+    }
+    result = diff_graphs(before, after, noted);
+    OPTC_TRY(tell(after, file_name(o.model) + " → " + file_name(o.other)));
   }
   if (o.exit_code && !result.patterns.empty()) return diagnostics.error(ErrorKind::kMismatch, "the models differ");
   return {};
@@ -39,11 +69,14 @@ Status diff(const DiffOptions &o, Diagnostics &diagnostics) {
 
 void add_diff(CLI::App &app, int &code) {
   auto o = std::make_shared<DiffOptions>();
-  CLI::App *verb = app.add_subcommand("diff", "what is different between two models");
+  CLI::App *verb =
+      app.add_subcommand("diff", "what is different between two models, or between a model and what optc makes of it");
   verb->add_option("A", o->model, "the model before")->required();
-  verb->add_option("B", o->other, "the model after")->required();
+  verb->add_option("B", o->other, "the model after; without it: A as optc optimizes it");
   verb->add_option("--html", o->html, "also write a page that opens offline");
   verb->add_flag("--exit-code", o->exit_code, "exit with 1 when the models differ");
+  verb->add_option("--disable-pass", o->disabled, "leave out a pass or a rule, by name (repeatable)");
+  add_shape_options(*verb, *o);
   add_output_options(*verb, *o);
   verb->callback([o, &code] {
     Diagnostics diagnostics(o->model);

@@ -8,13 +8,15 @@
 
 #include "cli/common.h"
 #include "emit/onnx/export.h"
+#include "emit/report/diff.h"
 #include "emit/report/report.h"
+#include "support/file.h"
 
 namespace optc::cli {
 namespace {
 
 struct OptOptions : CommonOptions {
-  std::string output;
+  std::string output, html;
   int64_t opset = 0;
   bool external = false, report = false;
 };
@@ -25,15 +27,29 @@ std::map<std::string, int64_t> count_ops(const Graph &graph) {
   return counts;
 }
 
+// "5 → 1": nodes of one application, where all are alike.
+std::string nodes_text(const RuleSummary &r) {
+  if (r.removed == 0 && r.created == 0) return "-";
+  if (r.removed % r.count == 0 && r.created % r.count == 0)
+    return fmt::format("{} → {}", r.removed / r.count, r.created / r.count);
+  return fmt::format("{} → {} in all", r.removed, r.created);
+}
+
 std::string rules_text(const Optimized &optimized) {
-  std::string text = " count  rule                            class           nodes\n";
-  for (const RuleSummary &r : summarize_rules(optimized.records))
-    text +=
-        fmt::format("{:>6}  {:<30}  {:<14}  {} → {}\n", r.count, r.rule, to_string(r.numerics), r.removed, r.created);
+  const auto rules = summarize_rules(optimized.records);
+  std::string text = rules.empty() ? "no rule was applied\n"
+                                   : "applied\n count  rule                        class           nodes of each    "
+                                     "first at\n";
+  for (const RuleSummary &r : rules) {
+    std::string line = fmt::format("{:>6}  {:<26}  {:<14}  {:<15}  {}", r.count, r.rule, to_string(r.numerics),
+                                   nodes_text(r), r.example);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
   const auto missed = summarize_missed(optimized.missed);
   if (!missed.empty()) text += "not applied\n";
   for (const MissedSummary &m : missed)
-    text += fmt::format("{:>6}  {} at {}: {}\n", m.count, m.rule, m.example, m.reason);
+    text += fmt::format("{:>6}  {:<26}  {}; first at {}\n", m.count, m.rule, m.reason, m.example);
   return text;
 }
 
@@ -42,13 +58,23 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
   const std::unique_ptr<Listener> listener = make_listener(o);
   OPTC_ASSIGN(Graph model, load_model(o.model, options, *listener, diagnostics));
   const std::map<std::string, int64_t> before = count_ops(model);
+  const Graph original = model.clone();
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, *listener, diagnostics));
   const std::map<std::string, int64_t> after = count_ops(optimized.graph);
   const GraphFacts facts = facts_of(optimized.graph);
   ExportOptions export_options;
   export_options.opset = o.opset;
   export_options.external = o.external;
+  export_options.rules = rules_by_origin(optimized.records);
   if (!o.output.empty()) OPTC_TRY(export_file(optimized.graph, o.output, export_options, diagnostics));
+  GraphDiff changes;
+  if (o.report || !o.html.empty()) changes = diff_optimized(original, optimized, options, *listener);
+  size_t page_bytes = 0;
+  if (!o.html.empty()) {
+    const std::string page = diff_html(original, optimized.graph, changes, file_name(o.model) + " → optimized");
+    page_bytes = page.size();
+    OPTC_TRY(write_file(o.html, page, diagnostics));
+  }
   if (o.format == "json") {
     nlohmann::ordered_json rules = nlohmann::ordered_json::array(), missed = nlohmann::ordered_json::array();
     for (const RuleSummary &r : summarize_rules(optimized.records))
@@ -91,8 +117,14 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
     return std::abs(a.before - a.after) > std::abs(b.before - b.after);
   });
   for (const Row &row : rows) print(fmt::format("  {:<26} {:>5} → {}\n", row.op, row.before, row.after));
-  if (o.report) print(rules_text(optimized));
+  if (o.report) {
+    print(rules_text(optimized));
+    const std::string text = diff_text(original, optimized.graph, changes, o.verbose ? 0 : 20);
+    print("what became of the nodes, of " + text);
+  }
   if (!o.output.empty()) print(fmt::format("wrote {}\n", o.output));
+  if (!o.html.empty())
+    print(fmt::format("wrote {} ({}, opens offline)\n", o.html, format_bytes(static_cast<int64_t>(page_bytes))));
   return {};
 }
 
@@ -106,7 +138,10 @@ void add_opt(CLI::App &app, int &code) {
   verb->add_option("--opset", o->opset,
                    "version of ai.onnx to write (default: the model's own, or the lowest above that can say it)");
   verb->add_flag("--external,!--no-external", o->external, "weights in OUT.onnx.data beside the model");
-  verb->add_flag("--opt-report", o->report, "which rules were applied and which were not, with reasons");
+  verb->add_flag("--opt-report", o->report,
+                 "which rules were applied and which were not, with reasons, and what became of the nodes");
+  verb->add_option("--html", o->html,
+                   "write a page that draws the model before and after, with the rules and the kernels; opens offline");
   verb->add_option("-O", o->level, "0: no rewrites; 1..3: all (default 2)")->check(CLI::Range(0, 3));
   verb->add_option("--disable-pass", o->disabled, "leave out a pass or a rule, by name (repeatable)");
   add_shape_options(*verb, *o);

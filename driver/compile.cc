@@ -10,6 +10,7 @@
 #include "driver/step.h"
 #include "driver/toolchain.h"
 #include "emit/cpp/emit.h"
+#include "emit/report/diff.h"
 #include "emit/report/report.h"
 #include "support/file.h"
 
@@ -43,6 +44,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   }
 
   OPTC_ASSIGN(Graph model, load_model(path, options, listener, diagnostics));
+  const Graph original = model.clone();
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, listener, diagnostics));
   std::vector<std::pair<std::string, std::string>> kept;
   OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, listener, diagnostics, false, &kept));
@@ -79,9 +81,13 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   page.missed = &optimized.missed;
   page.program = &program;
   OPTC_TRY(directory->write("report.html", report_html(page), diagnostics));
+  GraphDiff changes = diff_by_origin(original, optimized.graph, optimized.records);
+  name_kernels(changes, optimized.graph, program);
+  OPTC_TRY(directory->write("graph.html", diff_html(original, optimized.graph, changes, page.model + " → optimized"),
+                            diagnostics));
   OPTC_TRY(directory->commit(diagnostics));
 
-  facts.files = static_cast<int64_t>(report.files) + 1;
+  facts.files = static_cast<int64_t>(report.files) + 2;  // and the two pages
   facts.kernels = static_cast<int64_t>(report.kernels);
   facts.weight_bytes = static_cast<int64_t>(report.weights_bytes);
   facts.arena_bytes = report.arena_bytes;

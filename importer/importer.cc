@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "importer/internal_converter.h"
+#include "importer/internal_parse.h"
 #include "importer/internal_tensor.h"
 #include "importer/wire.h"
 #include "ir/graph/verifier.h"
@@ -19,19 +20,6 @@ namespace {
 
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
-// A serialized ModelProto begins with small field keys (0x08 for the IR version); text has no control characters but
-// white space.
-bool is_text(std::string_view bytes) {
-  const std::string_view head = bytes.substr(0, 512);
-  bool letters = false;
-  for (char c : head) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u < 0x20 && c != '\n' && c != '\r' && c != '\t') return false;
-    letters |= u > 0x20;
-  }
-  return letters;
 }
 
 Result<Graph> import_text(std::string_view text, const std::string &folder, const ImportOptions &options,
@@ -63,6 +51,29 @@ Result<Graph> import_text(std::string_view text, const std::string &folder, cons
 
 }  // namespace
 
+// A serialized ModelProto begins with small field keys (0x08 for the IR version); text has no control characters but
+// white space.
+bool is_model_text(std::string_view bytes) {
+  const std::string_view head = bytes.substr(0, 512);
+  bool letters = false;
+  for (char c : head) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u < 0x20 && c != '\n' && c != '\r' && c != '\t') return false;
+    letters |= u > 0x20;
+  }
+  return letters;
+}
+
+Status parse_model(const WireScan &scan, onnx::ModelProto &model, Diagnostics &diagnostics) {
+  const google::protobuf::LogSilencer quiet;  // what is wrong is said by a diagnostic
+  google::protobuf::io::ArrayInputStream stream(scan.reduced.data(), static_cast<int>(scan.reduced.size()));
+  google::protobuf::io::CodedInputStream coded(&stream);
+  coded.SetTotalBytesLimit(INT32_MAX);
+  if (!model.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage())
+    return diagnostics.error(ErrorKind::kInvalid, "the file is not an ONNX model (protobuf cannot parse it)");
+  return {};
+}
+
 Result<Graph> import_bytes(std::string_view bytes, std::shared_ptr<const void> owner, const std::string &folder,
                            const ImportOptions &options, Diagnostics &diagnostics) {
   if (bytes.empty()) return diagnostics.error(ErrorKind::kInvalid, "the file is empty: no model");
@@ -70,12 +81,8 @@ Result<Graph> import_bytes(std::string_view bytes, std::shared_ptr<const void> o
   OPTC_ASSIGN(const WireScan scan, scan_model(data, bytes.size(), diagnostics));
   try {
     onnx::ModelProto model;
+    OPTC_TRY(parse_model(scan, model, diagnostics));
     const google::protobuf::LogSilencer quiet;  // what is wrong is said by a diagnostic
-    google::protobuf::io::ArrayInputStream stream(scan.reduced.data(), static_cast<int>(scan.reduced.size()));
-    google::protobuf::io::CodedInputStream coded(&stream);
-    coded.SetTotalBytesLimit(INT32_MAX);
-    if (!model.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage())
-      return diagnostics.error(ErrorKind::kInvalid, "the file is not an ONNX model (protobuf cannot parse it)");
     ExternalFiles external(folder);
     TensorSource source;
     source.scan = &scan;
@@ -98,7 +105,7 @@ Result<Graph> import_model(const std::string &path, const ImportOptions &options
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const std::string_view bytes(reinterpret_cast<const char *>(file->data()), file->size());
-  const bool text = ends_with(path, ".onnxtxt") || ends_with(path, ".onnx.txt") || is_text(bytes);
+  const bool text = ends_with(path, ".onnxtxt") || ends_with(path, ".onnx.txt") || is_model_text(bytes);
   Result<Graph> graph =
       text ? import_text(bytes, folder, options, diagnostics) : import_bytes(bytes, file, folder, options, diagnostics);
   if (graph.ok()) {

@@ -60,10 +60,12 @@ bool same_attribute(const onnx::AttributeProto &a, const onnx::AttributeProto &b
   }
 }
 
+using RulesByOrigin = std::unordered_map<uint32_t, std::vector<std::string>>;
+
 class Exporter {
  public:
-  Exporter(Graph &graph, int64_t opset, Diagnostics &diagnostics)
-      : g_(graph), opset_(opset), diagnostics_(diagnostics) {}
+  Exporter(Graph &graph, int64_t opset, const RulesByOrigin &rules, Diagnostics &diagnostics)
+      : g_(graph), opset_(opset), rules_(rules), diagnostics_(diagnostics) {}
 
   Result<Output> run(bool external, int64_t threshold, const std::string &data_name) {
     OPTC_TRY(lower_own_operators(g_, opset_, diagnostics_));
@@ -157,6 +159,30 @@ class Exporter {
     return {};
   }
 
+  // A node that is no longer the model's own says what it came from, and by which rules.
+  void note_origin(const Node &node, onnx::NodeProto &proto) {
+    if (node.origin.empty()) return;
+    if (node.origin.size() == 1) {
+      const Origin &own = g_.origins()[node.origin[0]];
+      if (own.name == node.name && own.op == node.op) return;
+    }
+    std::string origin, rules;
+    std::vector<std::string> names;
+    for (uint32_t o : node.origin) {
+      origin += (origin.empty() ? "" : "\n") + g_.origins()[o].name;
+      if (const auto it = rules_.find(o); it != rules_.end())
+        for (const std::string &rule : it->second)
+          if (std::find(names.begin(), names.end(), rule) == names.end()) names.push_back(rule);
+    }
+    for (const std::string &rule : names) rules += (rules.empty() ? "" : "\n") + rule;
+    for (const auto &[key, value] : {std::pair{"optc.origin", &origin}, std::pair{"optc.rules", &rules}}) {
+      if (value->empty()) continue;
+      auto *entry = proto.add_metadata_props();
+      entry->set_key(key);
+      entry->set_value(*value);
+    }
+  }
+
   Status node(NodeId id, onnx::GraphProto &out) {
     const Node &node = g_.node(id);
     const auto [domain, op] = split_op(node.op);
@@ -167,13 +193,7 @@ class Exporter {
     proto.set_name(unique_node_name(node.name));
     for (ValueId input : node.inputs) proto.add_input(use(input));
     for (ValueId output : node.outputs) proto.add_output(output.valid() ? g_.value(output).name : "");
-    std::string origin;
-    for (uint32_t o : node.origin) origin += (origin.empty() ? "" : "\n") + g_.origins()[o].name;
-    if (!origin.empty() && origin != node.name) {
-      auto *entry = proto.add_metadata_props();
-      entry->set_key("optc.origin");
-      entry->set_value(origin);
-    }
+    note_origin(node, proto);
     const int64_t version = domain.empty() ? opset_ : version_of(domain);
     const onnx::OpSchema *schema = schema_at(domain, op, version);
     const bool standard = onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map().count(domain) > 0;
@@ -310,6 +330,7 @@ class Exporter {
 
   Graph &g_;
   int64_t opset_;
+  const RulesByOrigin &rules_;
   Diagnostics &diagnostics_;
   std::unordered_set<uint32_t> used_;
   std::vector<ValueId> constants_;
@@ -326,7 +347,8 @@ Result<Output> export_graph(const Graph &graph, const ExportOptions &options, bo
                                                     std::to_string(kNewestOpset) + " can be written");
   if (options.opset) {
     Graph copy = graph.clone();
-    return Exporter(copy, options.opset, diagnostics).run(external, options.external_threshold, data_name);
+    return Exporter(copy, options.opset, options.rules, diagnostics)
+        .run(external, options.external_threshold, data_name);
   }
   int64_t own = 0;
   for (const auto &[domain, version] : graph.info().opset_imports)
@@ -336,7 +358,8 @@ Result<Output> export_graph(const Graph &graph, const ExportOptions &options, bo
   for (int64_t opset = own;; ++opset) {
     Graph copy = graph.clone();
     Diagnostics attempt;
-    Result<Output> output = Exporter(copy, opset, attempt).run(external, options.external_threshold, data_name);
+    Result<Output> output =
+        Exporter(copy, opset, options.rules, attempt).run(external, options.external_threshold, data_name);
     if (output.ok()) {
       if (opset != own)
         diagnostics.warning("written with opset " + std::to_string(opset) + " instead of the model's own " +

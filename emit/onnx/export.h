@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "ir/graph/graph.h"
 #include "support/diagnostics.h"
@@ -18,6 +20,9 @@ struct ExportOptions {
   // exceed 2 GB.
   bool external = false;
   int64_t external_threshold = 1024;
+  // The rules that shaped what came from an origin: noted at its nodes as metadata `optc.rules`, beside `optc.origin`,
+  // where a node is no longer the model's own. `optc diff` reads both.
+  std::unordered_map<uint32_t, std::vector<std::string>> rules;
 };
 
 // The whole model in memory, weights inside. Fails with kUnsupported beyond 2 GB and where the opset cannot say the

@@ -78,7 +78,10 @@ h1{font-size:1.6rem;margin:0}h2{font-size:1.15rem;margin:2.2rem 0 .6rem}p{margin
 .facts b{display:block;font-size:1.25rem}
 table{border-collapse:collapse;width:100%;font-size:13.5px}
 th{text-align:left;color:var(--soft);font-weight:600;cursor:pointer;position:sticky;top:0;background:var(--paper)}
-th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
+th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
+th{overflow-wrap:normal}a{color:var(--accent)}
+table.sort th::after{content:" \2195";opacity:.35}table.sort th[data-d="1"]::after{content:" \2191";opacity:1}
+table.sort th[data-d="-1"]::after{content:" \2193";opacity:1}
 td.n,th.n{text-align:right;white-space:nowrap}
 input{font:inherit;padding:.3rem .5rem;border:1px solid var(--line);border-radius:5px;background:var(--tint);color:inherit;width:20rem;max-width:100%}
 svg{width:100%;height:auto;background:var(--tint);border:1px solid var(--line);border-radius:6px}
@@ -87,10 +90,12 @@ rect.b:hover{stroke:var(--ink);stroke-width:1.5}
 
 constexpr std::string_view kScript = R"(
 for(const t of document.querySelectorAll('table.sort'))t.querySelectorAll('th').forEach((h,c)=>h.onclick=()=>{
-const d=h.dataset.d=h.dataset.d=='1'?'-1':'1',b=t.tBodies[0],k=r=>{const e=r.cells[c];return e.dataset.v?+e.dataset.v:e.textContent};
-[...b.rows].sort((x,y)=>{const p=k(x),q=k(y);return(typeof p=='number'&&typeof q=='number'?p-q:String(p).localeCompare(String(q)))*d}).forEach(r=>b.append(r))});
+const d=h.dataset.d=='1'?'-1':'1',b=t.tBodies[0],k=r=>{const e=r.cells[c];return e.dataset.v?+e.dataset.v:e.textContent};
+[...b.rows].sort((x,y)=>{const p=k(x),q=k(y);return(typeof p=='number'&&typeof q=='number'?p-q:String(p).localeCompare(String(q)))*d}).forEach(r=>b.append(r));
+t.querySelectorAll('th').forEach(o=>delete o.dataset.d);h.dataset.d=d});
 const f=document.getElementById('filter');if(f)f.oninput=()=>{const w=f.value.toLowerCase();
-for(const r of document.querySelectorAll('#kernels tbody tr'))r.hidden=!r.textContent.toLowerCase().includes(w)};
+let n=0;for(const r of document.querySelectorAll('#kernels tbody tr'))n+=!(r.hidden=!r.textContent.toLowerCase().includes(w));
+document.getElementById('shown').textContent=w?n+' of ':''};
 )";
 
 void fact(std::string &html, std::string_view value, std::string_view what) {
@@ -155,15 +160,26 @@ std::string kind_of(const Kernel &kernel) {
   return kernel.strategy.name.empty() ? "loops" : kernel.strategy.name;
 }
 
-void kernels(std::string &html, const Program &p) {
+// Kernels in the order of execution, those of bodies behind the construct that runs them.
+void in_order(const Program &p, const std::vector<KernelId> &order, std::vector<KernelId> &all) {
+  for (const KernelId id : order) {
+    all.push_back(id);
+    if (const ControlFlow *control = p.kernel(id).control())
+      for (const std::vector<KernelId> &body : control->bodies) in_order(p, body, all);
+  }
+}
+
+void kernels(std::string &html, const Program &p, const std::vector<KernelId> &all) {
   html += fmt::format(
       "<h2>Kernels</h2><p><input id=filter placeholder=\"filter by name, operator, strategy\"> "
-      "<span class=soft>{} in the order of execution; sizes are for the least dims</span></p>"
+      "<span class=soft><span id=shown></span>{} in the order of execution; FLOPs and bytes are for the least dims "
+      "that "
+      "the model allows, the formula is shown where the mouse rests</span></p>"
       "<table id=kernels class=sort><thead><tr><th class=n>#</th><th>kernel</th><th>strategy</th><th class=n>FLOPs</th>"
       "<th class=n>read</th><th class=n>written</th><th>from</th></tr></thead><tbody>",
-      p.order.size());
+      all.size());
   size_t number = 0;
-  for (const KernelId id : p.order) {
+  for (const KernelId id : all) {
     const Kernel &k = p.kernel(id);
     html += fmt::format(
         "<tr><td class=n data-v={0}>{0}</td><td><code>{1}</code><br><span "
@@ -177,6 +193,12 @@ void kernels(std::string &html, const Program &p) {
 // Buffers of the arena: across, the kernels; up, the addresses.
 void memory(std::string &html, const Program &p) {
   const auto total = at_least_sizes(p.arena_bytes);
+  if (!p.placements.empty() && !total)
+    html += fmt::format(
+        "<h2>Memory</h2><p>{} buffers lie in one arena. Its size depends on the dims of the inputs; the runtime places "
+        "the "
+        "buffers when those change.</p>",
+        p.placements.size());
   if (p.placements.empty() || !total || *total <= 0) return;
   const auto bound = at_least_sizes(p.lower_bound_bytes);
   html += fmt::format(
@@ -241,9 +263,11 @@ std::string report_html(const ReportInput &in) {
       fmt::format("<h1>{}</h1><p class=soft>compiled by optc {} from {} (xxh3 {}) for {}</p><div class=facts>",
                   escape(in.name), escape(in.version), escape(in.model), escape(p.info.source_hash), escape(targets));
   fact(html, fmt::format("{} → {}", in.nodes_before, in.nodes_after), "nodes, before and after the optimizer");
-  fact(html, std::to_string(p.order.size()), "kernels");
+  std::vector<KernelId> all;
+  in_order(p, p.order, all);
+  fact(html, std::to_string(all.size()), "kernels");
   std::map<std::string, int64_t> by_kind;
-  for (const KernelId id : p.order) ++by_kind[kind_of(p.kernel(id))];
+  for (const KernelId id : all) ++by_kind[kind_of(p.kernel(id))];
   const auto arena = at_least_sizes(p.arena_bytes);
   if (arena)
     fact(html, bytes_text(static_cast<double>(*arena)),
@@ -256,11 +280,14 @@ std::string report_html(const ReportInput &in) {
     first = false;
   }
   html += "</p>";
+  html +=
+      "<p><a href=graph.html>The graph before and after the optimizer, drawn</a>: which rule made each change, "
+      "which kernel each node became.</p>";
   signature(html, p);
   rewrites(html, in);
   storage(html, in);
   memory(html, p);
-  kernels(html, p);
+  kernels(html, p, all);
   html += fmt::format("<script>{}</script></body></html>\n", kScript);
   return html;
 }

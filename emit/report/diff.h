@@ -1,13 +1,16 @@
 #pragma once
-// The difference of two graphs, and the page that draws it. The page is one HTML file: it opens offline, loads nothing, and draws both
-// graphs side by side with the groups of nodes that correspond (N : M), the rewrite that made each change and the kernel it became.
+// The difference of two graphs, and the page that draws it. The page is one HTML file: it opens offline, loads nothing,
+// and draws both graphs side by side with the groups of nodes that correspond (N : M), the rewrite that made each
+// change and the kernel it became.
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/graph/graph.h"
 #include "ir/graph/rewriter.h"
+#include "ir/program/program.h"
 
 namespace optc {
 
@@ -20,7 +23,7 @@ struct DiffGroup {
   DiffStatus status = DiffStatus::kSame;
   std::vector<std::string> rules;    // rewrites that made it, when they are known
   std::vector<std::string> kernels;  // kernels that compute it, when it was compiled
-  std::string evidence;              // "origin", "name", "structure"
+  std::string evidence;              // what links them: "origin", "name", "structure", "region"; empty: nothing
 };
 
 struct GraphDiff {
@@ -35,13 +38,26 @@ struct GraphDiff {
   size_t same = 0, changed = 0, fused = 0, split = 0, removed = 0, added = 0;
 };
 
+// What an exporter noted at the nodes of the second file, by node name: the nodes of the first file that each came
+// from, and the rules that made it.
+struct Provenance {
+  std::unordered_map<std::string, std::vector<std::string>> origin, rules;
+};
+
+using RulesByOrigin = std::unordered_map<uint32_t, std::vector<std::string>>;
+// The rules that removed or created nodes of each origin, in the order of their first use.
+RulesByOrigin rules_by_origin(const std::vector<RewriteRecord> &rewrites);
+
 // `after` was made of `before` in this process: nodes are linked by their origins, and `rewrites` says why.
 GraphDiff diff_by_origin(const Graph &before, const Graph &after, const std::vector<RewriteRecord> &rewrites);
-// Two files: by names with equal signatures, then by structure from inputs and outputs, then regions between matched values.
-GraphDiff diff_graphs(const Graph &before, const Graph &after);
+// Two files: by what the exporter noted, by names with equal operators, then by structure from the inputs on, then
+// regions between matched nodes.
+GraphDiff diff_graphs(const Graph &before, const Graph &after, const Provenance &noted = {});
+// Names the kernels that compute each group of a diff_by_origin whose `after` was lowered to `program`.
+void name_kernels(GraphDiff &diff, const Graph &after, const Program &program);
 
-// "169 -> 58 nodes: 5 same, 53 fused (3 patterns), ..." and one line a pattern.
-std::string diff_text(const Graph &before, const Graph &after, const GraphDiff &diff);
+// "169 → 58 nodes: 5 same, 53 fused, ..." and one line a pattern, at most `lines` of them (0: all).
+std::string diff_text(const Graph &before, const Graph &after, const GraphDiff &diff, size_t lines = 0);
 std::string diff_html(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title);
 std::string diff_json(const Graph &before, const Graph &after, const GraphDiff &diff);
 

@@ -1,6 +1,10 @@
-#include <nlohmann/json.hpp>
+// The data of the page, and the page. Texts are kept once in a table; columns are arrays.
 
-#include "emit/report/diff.h"
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "emit/report/internal_diff.h"
 #include "emit/report/layout.h"
 #include "emit/report/page_template.h"
 
@@ -9,89 +13,129 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json pane(const Graph &graph, const std::vector<std::pair<NodeId, size_t>> &group_of) {
-  std::vector<size_t> position(graph.node_capacity(), SIZE_MAX);
-  LayoutGraph layout;
-  for (const auto &[n, g] : group_of) position[n.index] = layout.nodes++;
-  Json edges = Json::array();
-  for (const auto &[n, g] : group_of)
-    for (ValueId v : graph.node(n).inputs)
-      if (v.valid() && graph.value(v).kind == ValueKind::kNodeOutput && position[graph.value(v).producer.index] != SIZE_MAX) {
-        const std::pair<size_t, size_t> edge{position[graph.value(v).producer.index], position[n.index]};
-        if (!layout.edges.empty() && layout.edges.back() == edge) continue;
-        layout.edges.push_back(edge);
-        edges.push_back({edge.first, edge.second, to_string(graph.value(v).type)});
-      }
-  const std::vector<LayoutPoint> points = layered_layout(layout);
-  Json nodes = Json::array();
-  for (size_t i = 0; i < group_of.size(); ++i) {
-    const Node &node = graph.node(group_of[i].first);
-    std::string types, operands;
-    for (ValueId v : node.outputs)
-      if (v.valid()) types += (types.empty() ? "" : ", ") + to_string(graph.value(v).type);
-    for (ValueId v : node.inputs) operands += (operands.empty() ? "" : ", ") + (v.valid() ? graph.value(v).name : std::string("_"));
-    nodes.push_back({node.op, node.name, points[i].rank, points[i].x, group_of[i].second, types, operands});
+class Texts {
+ public:
+  size_t id(const std::string &text) {
+    const auto [it, fresh] = ids_.emplace(text, list_.size());
+    if (fresh) list_.push_back(text);
+    return it->second;
   }
-  return Json{{"nodes", nodes}, {"edges", edges}};
+  Json ids(const std::vector<std::string> &texts) {
+    Json list = Json::array();
+    for (const std::string &text : texts) list.push_back(id(text));
+    return list;
+  }
+  const std::vector<std::string> &list() const { return list_; }
+
+ private:
+  std::unordered_map<std::string, size_t> ids_;
+  std::vector<std::string> list_;
+};
+
+double rounded(double x) { return std::round(x * 100) / 100; }
+
+// One side: nodes in rows and columns of the layout, then the model's inputs and outputs as nodes of group -1.
+Json pane(const Graph &graph, const std::vector<size_t> &group_of, Texts &texts) {
+  const std::vector<NodeId> ids = graph.all_nodes();
+  const Region &main = graph.region(Graph::main());
+  std::vector<size_t> position(graph.node_capacity(), SIZE_MAX);
+  std::unordered_map<uint32_t, size_t> source;  // value -> what gives it
+  LayoutGraph layout;
+  for (NodeId n : ids) {
+    position[n.index] = layout.nodes++;
+    for (ValueId v : graph.node(n).outputs)
+      if (v.valid()) source[v.index] = position[n.index];
+  }
+  for (ValueId v : main.inputs) source[v.index] = layout.nodes++;
+  std::vector<size_t> types;  // of the edges
+  const auto edge = [&](ValueId v, size_t to) {
+    const auto it = v.valid() ? source.find(v.index) : source.end();
+    if (it == source.end()) return;
+    const std::pair<size_t, size_t> ends{it->second, to};
+    if (!layout.edges.empty() && layout.edges.back() == ends) return;
+    layout.edges.push_back(ends);
+    types.push_back(texts.id(to_string(graph.value(v).type)));
+  };
+  for (NodeId n : ids) {
+    for (ValueId v : graph.node(n).inputs) edge(v, position[n.index]);
+    for (const auto &[name, region] : graph.node(n).regions)  // what a body returns enters the node that owns it
+      for (ValueId v : graph.region(region).outputs) edge(v, position[n.index]);
+  }
+  const size_t first_output = layout.nodes;
+  for (ValueId v : main.outputs) edge(v, layout.nodes++);
+  const Layout placed = layered_layout(layout);
+
+  Json op = Json::array(), name = Json::array(), group = Json::array(), type = Json::array(), in = Json::array(),
+       attributes = Json::array(), rank = Json::array(), x = Json::array(), edges = Json::array();
+  for (NodeId n : ids) {
+    const Node &node = graph.node(n);
+    std::string made;
+    for (ValueId v : node.outputs)
+      if (v.valid()) made += (made.empty() ? "" : ", ") + to_string(graph.value(v).type);
+    Json operands = Json::array();
+    for (ValueId v : node.inputs) operands.push_back(texts.id(v.valid() ? graph.value(v).name : "_"));
+    op.push_back(texts.id(node.op));
+    name.push_back(texts.id(node.name));
+    group.push_back(group_of[n.index]);
+    type.push_back(texts.id(made));
+    in.push_back(operands);
+    attributes.push_back(texts.id(attributes_text(node)));
+  }
+  const auto terminal = [&](ValueId v, const char *kind) {
+    op.push_back(texts.id(kind));
+    name.push_back(texts.id(graph.value(v).name));
+    group.push_back(-1);
+    type.push_back(texts.id(to_string(graph.value(v).type)));
+    in.push_back(Json::array());
+    attributes.push_back(texts.id(""));
+  };
+  for (ValueId v : main.inputs) terminal(v, "input");
+  for (ValueId v : main.outputs) terminal(v, "output");
+  for (const LayoutPoint &point : placed.points) {
+    rank.push_back(point.rank);
+    x.push_back(rounded(point.x));
+  }
+  for (size_t e = 0; e < layout.edges.size(); ++e) {
+    Json lane = Json::array();
+    for (double at : placed.routes[e].lane) lane.push_back(rounded(at));
+    edges.push_back({layout.edges[e].first, layout.edges[e].second, types[e], placed.routes[e].portal ? 1 : 0, lane});
+  }
+  return Json{
+      {"op", op},     {"name", name}, {"group", group},          {"type", type},  {"in", in}, {"attr", attributes},
+      {"rank", rank}, {"x", x},       {"outputs", first_output}, {"edges", edges}};
 }
 
 Json page_data(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title) {
-  std::vector<std::pair<NodeId, size_t>> a, b;
+  Texts texts;
   std::vector<size_t> group_a(before.node_capacity(), 0), group_b(after.node_capacity(), 0);
   Json groups = Json::array();
   for (size_t g = 0; g < diff.groups.size(); ++g) {
-    for (NodeId n : diff.groups[g].before) group_a[n.index] = g;
-    for (NodeId n : diff.groups[g].after) group_b[n.index] = g;
-    groups.push_back({to_string(diff.groups[g].status), diff.groups[g].rules, diff.groups[g].kernels, diff.groups[g].evidence});
+    const DiffGroup &one = diff.groups[g];
+    for (NodeId n : one.before) group_a[n.index] = g;
+    for (NodeId n : one.after) group_b[n.index] = g;
+    groups.push_back({to_string(one.status), texts.ids(one.rules), texts.ids(one.kernels), texts.id(one.evidence)});
   }
-  for (NodeId n : before.all_nodes()) a.emplace_back(n, group_a[n.index]);
-  for (NodeId n : after.all_nodes()) b.emplace_back(n, group_b[n.index]);
   Json patterns = Json::array();
   for (const GraphDiff::Pattern &p : diff.patterns)
-    patterns.push_back({p.groups.size(), p.before, p.after, p.rules, to_string(p.status), p.groups});
-  return Json{{"schema_version", 1}, {"title", title},    {"groups", groups}, {"patterns", patterns},
-              {"before", pane(before, a)}, {"after", pane(after, b)}};
+    patterns.push_back({p.before, p.after, p.rules, to_string(p.status), p.groups});
+  Json a = pane(before, group_a, texts), b = pane(after, group_b, texts);
+  return Json{
+      {"schema_version", 2},    {"title", title},       {"nodes", {before.live_node_count(), after.live_node_count()}},
+      {"texts", texts.list()},  {"groups", groups},     {"patterns", patterns},
+      {"before", std::move(a)}, {"after", std::move(b)}};
 }
 
 }  // namespace
 
 std::string diff_html(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title) {
-  std::string json = page_data(before, after, diff, title).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  // Inside <script>: no text of a model may end it.
-  for (size_t at = 0; (at = json.find("</", at)) != std::string::npos; at += 3) json.replace(at, 2, "<\\/");
+  std::string json =
+      page_data(before, after, diff, title).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  // Inside <script>: no text of a model may end it, nor open a comment of HTML.
+  for (size_t at = 0; (at = json.find('<', at)) != std::string::npos; at += 6) json.replace(at, 1, "\\u003c");
   std::string page(kDiffPage);
   const std::string mark = "/*DATA*/null";
-  const size_t at = page.find(mark);
-  page.replace(at, mark.size(), json);
+  page.replace(page.find(mark), mark.size(), json);
   return page;
-}
-
-std::string diff_json(const Graph &before, const Graph &after, const GraphDiff &diff) {
-  Json groups = Json::array();
-  for (const DiffGroup &g : diff.groups) {
-    Json one{{"status", to_string(g.status)}, {"rules", g.rules}, {"kernels", g.kernels}, {"evidence", g.evidence}};
-    for (const auto &[key, graph, nodes] : {std::tuple("before", &before, &g.before), std::tuple("after", &after, &g.after)}) {
-      Json list = Json::array();
-      for (NodeId n : *nodes) list.push_back({{"name", graph->node(n).name}, {"op", graph->node(n).op}});
-      one[key] = list;
-    }
-    groups.push_back(one);
-  }
-  Json patterns = Json::array();
-  for (const GraphDiff::Pattern &p : diff.patterns)
-    patterns.push_back({{"count", p.groups.size()}, {"before", p.before}, {"after", p.after}, {"rules", p.rules}, {"status", to_string(p.status)}});
-  return Json{{"schema_version", 1},
-              {"nodes_before", before.live_node_count()},
-              {"nodes_after", after.live_node_count()},
-              {"same", diff.same},
-              {"fused", diff.fused},
-              {"changed", diff.changed},
-              {"split", diff.split},
-              {"removed", diff.removed},
-              {"added", diff.added},
-              {"patterns", patterns},
-              {"groups", groups}}
-             .dump(1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace optc
