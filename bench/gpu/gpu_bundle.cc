@@ -1,6 +1,6 @@
-// gpu_bundle MODEL.onnx -o DIR [--target sm_90a]... [--f32 3xtf32|tf32|ieee] [--precision f32|f16|bf16] [--dim NAME=N]: the GPU half of a bundle
-// alone, for measurements and for tests on the emulated driver: DIR/cuda.cpp (tables and PTX), DIR/cuda.weights,
-// DIR/kernels.ptx.
+// gpu_bundle MODEL.onnx -o DIR [--target sm_90a]... [--f32 3xtf32|tf32|ieee] [--precision f32|f16|bf16] [--dim NAME=N]:
+// the GPU half of a bundle alone, for measurements and for tests on the emulated driver: DIR/cuda.cpp (tables and PTX),
+// DIR/cuda.weights, DIR/kernels.ptx.
 #include <sys/stat.h>
 
 #include <cstdio>

@@ -223,11 +223,28 @@ class PtxBlock {
     }
   }
 
+  static bool is_warp_wide(PtxOp op) {
+    return op == PtxOp::kShflBfly || op == PtxOp::kShflIdx || op == PtxOp::kLdMatrix || op == PtxOp::kMma;
+  }
+
   void step(unsigned warp) {
     const unsigned first = 32 * warp, last = std::min(n_, first + 32);
-    int pc = -1;
-    for (unsigned t = first; t < last; ++t)
-      if (!done_[t] && !waiting_[t] && (pc < 0 || pc_[t] < pc)) pc = pc_[t];
+    // The lowest program counter that may go on: threads at a warp-wide instruction wait there for the others.
+    int pc = -1, stuck = -1;
+    for (int least = 0;; least = stuck + 1) {
+      pc = -1;
+      unsigned there = 0, everybody = 0;
+      for (unsigned t = first; t < last; ++t) {
+        everybody += !done_[t];
+        if (done_[t] || waiting_[t] || pc_[t] < least) continue;
+        if (pc < 0 || pc_[t] < pc) there = 0, pc = pc_[t];
+        there += pc_[t] == pc;
+      }
+      if (pc < 0) break;
+      if (!is_warp_wide(f_.code[static_cast<size_t>(pc)].op) || there == everybody) break;
+      stuck = pc;
+    }
+    if (pc < 0) pc = stuck;  // nobody can: a fault
     const PtxInstruction &i = f_.code[static_cast<size_t>(pc)];
     std::vector<unsigned> active;
     unsigned alive = 0;
