@@ -290,6 +290,34 @@ TEST(PtxPointwise, EveryElementOnceForOddAndSymbolicShapes) {
     ASSERT_NEAR(m.get(n.program.outputs[0], i), -m.get(n.program.inputs[0], i), 1e-3);
 }
 
+// Large tensors: a thread takes several groups, in consecutive rows (whose column vector is read once) or a block
+// apart.
+TEST(PtxPointwise, SeveralGroupsAThread) {
+  for (bool by_column : {true, false}) {
+    NestProgram n;
+    const int64_t rows = 2164, cols = 4096;
+    BufferId x = n.input("x", kF16, {rows, cols}), g = n.input("g", kF16, {cols}),
+             y = n.output("y", kF16, {rows, cols});
+    LoopNest nest;
+    Dim i = n.loop(nest.loops, "i", rows), j = n.loop(nest.loops, "j", cols);
+    ScalarId value = n.load(x, {i, j}), other = by_column ? n.load(g, {j}) : n.pool().constant(kF32, 0.5);
+    Stage stage;
+    stage.outputs.push_back(n.store(y, {i, j}, n.pool().binary(ScalarOp::kMul, value, other)));
+    nest.stages = {stage};
+    n.add("scaled", nest);
+    Machine m(n.program);
+    const int64_t threads = rows * cols / 8 / 4;
+    EXPECT_EQ(m.output.kernels[0].launches[0].grid[0].value(), (threads + 255) / 256);
+    m.fill(5);
+    m.run();
+    for (size_t r = 0; r < rows; r += 7)
+      for (size_t c = r % 3; c < cols; c += 3) {
+        const double want = m.get(x, r * cols + c) * (by_column ? m.get(g, c) : 0.5);
+        ASSERT_NEAR(m.get(y, r * cols + c), want, std::fabs(want) * 1e-3 + 1e-7) << r << "," << c;
+      }
+  }
+}
+
 TEST(PtxPointwise, APermutedViewWithPadding) {
   // y[i, j] = j in range of x's row j - 2 ? x[j - 2, i] : 0: a transposition with a guard around the load.
   NestProgram n;

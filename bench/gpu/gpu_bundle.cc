@@ -1,8 +1,9 @@
 // gpu_bundle MODEL.onnx -o DIR [--target sm_90a]... [--f32 3xtf32|tf32|ieee] [--precision f32|f16|bf16] [--dim NAME=N]:
 // the GPU half of a bundle alone, for measurements and for tests on the emulated driver: DIR/cuda.cpp (tables and PTX),
-// DIR/cuda.weights, DIR/kernels.ptx.
+// DIR/cuda.weights, DIR/kernels.ptx, DIR/launches.json.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,51 @@
 #include "importer/importer.h"
 #include "lowering/lower.h"
 #include "optimizer/optimize.h"
+
+namespace {
+
+// The launches of a Program whose sizes are all known, as JSON: buffers (name, kind, bytes, where in cuda.weights) and
+// launches (entry, grid, threads, shared bytes, arguments as buffer numbers). Empty when a size is symbolic.
+std::string launches_json(const optc::Program &program, const optc::PtxOutput &ptx, const optc::CudaSource &source) {
+  std::vector<uint32_t> buffers;
+  std::string launches;
+  for (const optc::PtxKernel &k : ptx.kernels)
+    for (const optc::PtxLaunch &l : k.launches) {
+      std::string arguments;
+      for (const optc::PtxArgument &a : l.arguments) {
+        if (a.kind == optc::PtxArgument::Kind::kSymbol) return {};
+        size_t at = 0;
+        while (at < buffers.size() && buffers[at] != a.buffer.index) ++at;
+        if (at == buffers.size()) buffers.push_back(a.buffer.index);
+        arguments += (arguments.empty() ? "" : ", ") + std::to_string(at);
+      }
+      launches += (launches.empty() ? "\n" : ",\n") + std::string("  {\"entry\": \"") + l.function +
+                  "\", \"form\": \"" + k.form + "\", \"grid\": [";
+      for (int axis = 0; axis < 3; ++axis) {
+        if (!l.grid[axis].is_constant()) return {};
+        launches += (axis ? ", " : "") + std::to_string(l.grid[axis].value());
+      }
+      launches += "], \"threads\": " + std::to_string(l.threads) + ", \"shared\": " + std::to_string(l.shared_bytes) +
+                  ", \"arguments\": [" + arguments + "]}";
+    }
+  static const char *const kKinds[] = {"input", "output", "constant", "temporary", "scratch", "object"};
+  std::string list;
+  for (uint32_t index : buffers) {
+    const optc::Buffer &b = program.buffers[index];
+    const optc::Dim count = optc::storage_count(b);
+    if (!count.is_constant()) return {};
+    uint64_t offset = 0;
+    for (const auto &[id, at] : source.constants)
+      if (b.kind == optc::BufferKind::kConstant && program.buffer(id).constant.data() == b.constant.data()) offset = at;
+    list += (list.empty() ? "\n" : ",\n") + std::string("  {\"name\": \"") + b.name + "\", \"kind\": \"" +
+            kKinds[static_cast<size_t>(b.kind)] + "\", \"type\": " + std::to_string(static_cast<int>(b.element())) +
+            ", \"bytes\": " + std::to_string(count.value() * std::max(8, optc::bit_width(b.element())) / 8) +
+            ", \"offset\": " + std::to_string(offset) + "}";
+  }
+  return "{\"buffers\": [" + list + "],\n\"launches\": [" + launches + "]}\n";
+}
+
+}  // namespace
 
 int main(int argc, char **argv) {
   std::string input, output;
@@ -84,6 +130,7 @@ int main(int argc, char **argv) {
     mkdir(output.c_str(), 0777);
     std::ofstream(output + "/cuda.cpp") << source->source;
     std::ofstream(output + "/kernels.ptx") << ptx->modules[0].text;
+    std::ofstream(output + "/launches.json") << launches_json(*program, *ptx, *source);
     std::ofstream weights(output + "/cuda.weights", std::ios::binary);
     optc::each_cuda_weight(*program, *source, [&](const void *data, uint64_t n) {
       weights.write(static_cast<const char *>(data), static_cast<std::streamsize>(n));

@@ -43,8 +43,9 @@ bool uses_loop(const Program &program, ScalarId id, const DimSymbol *symbol);
 // the stride is 1, 0 when it is not.
 int together(const Program &program, const Operand &operand, const Loop &loop, unsigned size);
 
-// The values of loop counters from a flat index, the last loop fastest.
-void delinearize(Scope &scope, const std::vector<Loop> &loops, Value flat);
+// Sets loop counters from a flat index, the last loop fastest; returns the value of `wanted` (null when not among
+// them).
+Value delinearize(Scope &scope, const std::vector<Loop> &loops, Value flat, const DimSymbol *wanted = nullptr);
 Dim product(const std::vector<Loop> &loops);
 
 }  // namespace optc::ptx

@@ -9,6 +9,8 @@
 // A nest whose iterations must run in order is one thread.
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "emit/ptx/draft.h"
 
@@ -17,6 +19,14 @@ namespace optc::ptx {
 namespace {
 
 constexpr int64_t kSharedLimit = 96 << 10;  // what a block may use on every target
+
+// The scalars that an index expression reads (gathered indices).
+void scalar_symbols(Dim d, std::vector<ScalarId> &out) {
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(d, symbols);
+  for (const DimSymbol *s : symbols)
+    if (s->kind == SymbolKind::kScalar) out.push_back(ScalarId(s->scalar));
+}
 
 bool constant_at_most(Dim d, int64_t limit) { return upper_bound(d) <= limit; }
 
@@ -168,14 +178,16 @@ void store_output(const Scope &at, const StageOutput &output, Value active) {
 // -----------------------------------------------------------------------------------------------------------------------
 
 struct LocalPlace {
-  Values scalar;          // one a lane
-  Value array = nullptr;  // per thread, or a row of shared memory
+  Values scalar;                                      // one a lane
+  Value array = nullptr;                              // per thread, or a row of shared memory
+  std::map<std::pair<size_t, int>, Value> registers;  // a row that its thread alone touches: by step and lane
 };
 
 struct Locals {
   const LoopNest &nest;
   KernelContext &k;
   std::vector<LocalPlace> places;
+  size_t step = 0;  // of a row's straight-line code
 
   Locals(const LoopNest &n, KernelContext &context) : nest(n), k(context), places(n.locals.size()) {}
 
@@ -187,6 +199,7 @@ struct Locals {
   }
   Value read(Scope &scope, const Scalar &s, int lane) {
     const LocalPlace &place = places[s.local.index];
+    if (!place.registers.empty()) return place.registers.at({step, lane});
     if (!place.array) return place.scalar[std::min<size_t>(static_cast<size_t>(lane), place.scalar.size() - 1)];
     Value v = k.b.load(storage_type(k.b, s.type), element(scope, s.local, s.index, lane), storage_size(s.type));
     return from_storage(k.b, s.type, v);
@@ -323,6 +336,100 @@ class SerialNest {
 };
 
 // --- Rows
+// A group of threads walks a row in steps of group * lanes elements. Short rows are straight-line code.
+
+int lanes_of(const Program &program, const std::vector<StageOutput> &outputs, const std::vector<Loop> &loops,
+             unsigned group) {
+  if (loops.empty()) return 1;
+  Dim total = product(loops);
+  unsigned size = 4;
+  for (const StageOutput &output : outputs)
+    if (output.buffer.valid()) size = std::min(size, storage_size(program.buffer(output.buffer).element()));
+  std::vector<ScalarId> loads;
+  for (const StageOutput &output : outputs) collect_loads(program, output.value, loads);
+  for (ScalarId id : loads) {
+    const Scalar &s = program.scalars.at(id);
+    if (uses_symbol(root_offset(program, s.buffer, s.index), loops.back().index))
+      size = std::min(size, storage_size(program.buffer(s.buffer).element()));
+  }
+  int lanes = static_cast<int>(std::max(1u, 16 / std::max(2u, size)));
+  while (lanes > 1 && (!divisible_by(loops.back().extent, lanes) ||
+                       (total.is_constant() && total.value() < static_cast<int64_t>(group) * lanes && lanes > 2)))
+    lanes /= 2;
+  return lanes;
+}
+
+bool straight_line(Dim total, unsigned group, int lanes) {
+  const int64_t step = static_cast<int64_t>(group) * lanes;
+  return total.is_constant() && (total.value() + step - 1) / step <= std::min(64 / std::max(1, lanes), 16);
+}
+
+bool sums_rows(const LoopNest &nest, const StageOutput &output) {
+  return output.local.valid() && !nest.locals[output.local.index].shape.empty() && output.combine != Combine::kStore;
+}
+
+// The lanes of a stage: the widest that any stage with the same single loop wants, so that all stages of a row give
+// each thread the same elements.
+int row_lanes(const Program &program, const LoopNest &nest, const Stage &stage, unsigned group) {
+  int lanes = 0;
+  for (const Stage &other : nest.stages) {
+    if (&other != &stage &&
+        (stage.loops.size() != 1 || other.loops.size() != 1 || !(other.loops[0].extent == stage.loops[0].extent)))
+      continue;
+    std::vector<StageOutput> outputs;
+    for (const StageOutput &output : other.outputs)
+      if (!sums_rows(nest, output)) outputs.push_back(output);
+    if (!outputs.empty())
+      lanes =
+          std::max(lanes, lanes_of(program, outputs, order_loops(program, other.loops, outputs, false).loops, group));
+  }
+  return std::max(1, lanes);
+}
+
+// Whether a row of scratch can live in its threads' registers: each element is written and read where the loops of the
+// stages stand at it, so always by the same thread, in straight-line code.
+bool in_registers(const Program &program, const LoopNest &nest, LocalId local, unsigned group) {
+  if (nest.locals[local.index].shape.size() != 1) return false;
+  const Dim extent = nest.locals[local.index].shape[0];
+  for (const Stage &stage : nest.stages) {
+    bool touched = false, own = true;
+    std::vector<ScalarId> stack;
+    std::unordered_map<uint32_t, bool> seen;
+    auto is_counter = [&](const std::vector<Dim> &index) {
+      return stage.loops.size() == 1 && index.size() == 1 && single_symbol(index[0]) == stage.loops[0].index;
+    };
+    for (const StageOutput &output : stage.outputs) {
+      if (output.local == local) {
+        touched = true;
+        own = own && is_counter(output.index) && output.combine == Combine::kStore && !output.condition.valid();
+      }
+      for (ScalarId id : {output.value, output.condition, output.initial})
+        if (id.valid()) stack.push_back(id);
+      for (Dim d : output.index) scalar_symbols(d, stack);
+    }
+    while (!stack.empty()) {
+      const ScalarId id = stack.back();
+      stack.pop_back();
+      if (!seen.emplace(id.index, true).second) continue;
+      const Scalar &s = program.scalars.at(id);
+      if (s.op == ScalarOp::kLocal && s.local == local) {
+        touched = true;
+        own = own && is_counter(s.index);
+      }
+      if (s.op == ScalarOp::kIndex) scalar_symbols(s.index_value, stack);
+      for (Dim d : s.index) scalar_symbols(d, stack);
+      for (int i = 0; i < arity(s.op); ++i) stack.push_back(s.args[i]);
+    }
+    if (!touched) continue;
+    if (!own || !(stage.loops[0].extent == extent) ||
+        !straight_line(extent, group, row_lanes(program, nest, stage, group)))
+      return false;
+    for (const StageOutput &output : stage.outputs)
+      if (sums_rows(nest, output)) return false;
+  }
+  return true;
+}
+
 // --------------------------------------------------------------------------------------------------------------------------
 
 class RowNest {
@@ -332,7 +439,7 @@ class RowNest {
       : nest_(nest), k_(k), locals_(nest, k), group_(group), member_(member) {
     Builder &b = k.b;
     for (size_t i = 0; i < nest.locals.size(); ++i) {
-      if (nest.locals[i].shape.empty()) continue;
+      if (nest.locals[i].shape.empty() || in_registers(k.program, nest, LocalId(i), group)) continue;
       const unsigned size = storage_size(nest.locals[i].type);
       const unsigned bytes =
           (static_cast<unsigned>(upper_bound(element_count(nest.locals[i].shape))) * size + 15) / 16 * 16;
@@ -346,7 +453,7 @@ class RowNest {
       run_stage(base, nest_.stages[i], active);
       bool rows_written = false;
       for (const StageOutput &output : nest_.stages[i].outputs)
-        rows_written = rows_written || (output.local.valid() && !nest_.locals[output.local.index].shape.empty());
+        rows_written = rows_written || (output.local.valid() && locals_.places[output.local.index].array);
       if (rows_written) k_.b.barrier();
     }
   }
@@ -373,24 +480,33 @@ class RowNest {
 
     LoopOrder order = order_loops(k_.program, stage.loops, spread, false);
     Dim total = product(order.loops);
-    int lanes = lanes_of(spread, order.loops, total);
+    const int lanes = row_lanes(k_.program, nest_, stage, group_);
     const int step = static_cast<int>(group_) * lanes;
+    const bool straight = straight_line(total, group_, lanes);
+    // Sums in a few independent parts: short chains of additions, and smaller errors.
+    const int parts = straight && lanes > 1 ? std::min(lanes, 4) : 1;
     Values sums;
     for (const StageOutput *output : scalars)
-      sums.push_back(identity(b, output->combine, nest_.locals[output->local.index].type));
-    auto body = [&](Value flat, const Values &in, Value inside) {
-      Scope at = scope;
-      delinearize(at, order.loops, flat);
-      if (!order.loops.empty()) at.vectorize(order.loops.back().index, lanes);
+      for (int part = 0; part < parts; ++part)
+        sums.push_back(identity(b, output->combine, nest_.locals[output->local.index].type));
+    auto body = [&](Scope &at, const Values &in, Value inside) {
       Values out = in;
       for (size_t i = 0; i < scalars.size(); ++i)
-        for (int lane = 0; lane < lanes; ++lane)
-          out[i] = accumulate(at, *scalars[i], nest_.locals[scalars[i]->local.index].type, out[i], lane, inside);
+        for (int lane = 0; lane < lanes; ++lane) {
+          const size_t part = i * static_cast<size_t>(parts) + static_cast<size_t>(lane % parts);
+          out[part] = accumulate(at, *scalars[i], nest_.locals[scalars[i]->local.index].type, out[part], lane, inside);
+        }
       for (const StageOutput &output : spread) {
         Value may = inside ? (active ? b.both(active, inside) : inside) : (active ? active : b.ir.getTrue());
         if (output.buffer.valid()) {
           store_output(at, output, may);
-        } else if (!nest_.locals[output.local.index].shape.empty()) {
+        } else if (LocalPlace &place = locals_.places[output.local.index];
+                   !nest_.locals[output.local.index].shape.empty()) {
+          if (!place.array) {
+            for (int lane = 0; lane < lanes; ++lane)
+              written_.emplace_back(&place, std::make_pair(locals_.step, lane), at.scalar(output.value, lane));
+            continue;
+          }
           b.when(inside ? inside : b.ir.getTrue(), [&] {
             Scope in_scope = at;
             for (int lane = 0; lane < lanes; ++lane)
@@ -403,10 +519,16 @@ class RowNest {
       }
       return out;
     };
+    auto at_index = [&](Value flat) {
+      Scope at = scope;
+      delinearize(at, order.loops, flat);
+      if (!order.loops.empty()) at.vectorize(order.loops.back().index, lanes);
+      return at;
+    };
     Value first = b.mul(member_, lanes);
-    const int64_t most = 64 / std::max(1, lanes);
-    if (total.is_constant() && (total.value() + step - 1) / step <= std::min<int64_t>(most, 16)) {
+    if (straight) {
       // Straight-line code: loads of a later stage that an earlier one made are the same value.
+      std::vector<std::pair<Scope, Value>> steps;
       for (int64_t at = 0; at < total.value(); at += step) {
         Value flat = b.add(first, at);
         Value inside = nullptr;
@@ -414,11 +536,28 @@ class RowNest {
           inside = b.lt(flat, b.i32(total.value()));
           flat = b.ir.CreateSelect(inside, flat, b.i32(0));
         }
-        sums = body(flat, sums, inside);
+        steps.emplace_back(at_index(flat), inside);
+        // The row itself, in its first stage; what else a later stage reads would only take registers.
+        for (const StageOutput &output : spread)
+          if (&stage == &nest_.stages.front() && !output.condition.valid()) steps.back().first.fetch(output.value);
       }
+      for (locals_.step = 0; locals_.step < steps.size(); ++locals_.step)
+        sums = body(steps[locals_.step].first, sums, steps[locals_.step].second);
+      for (auto &[place, where, value] : written_) place->registers[where] = value;
+      written_.clear();
     } else {
-      sums = b.loop(first, scope.index(total), b.i32(step), sums,
-                    [&](Value flat, const Values &in) { return body(flat, in, nullptr); });
+      sums = b.loop(first, scope.index(total), b.i32(step), sums, [&](Value flat, const Values &in) {
+        Scope at = at_index(flat);
+        return body(at, in, nullptr);
+      });
+    }
+    for (size_t i = 0; i < scalars.size(); ++i) {  // the parts of each in one, in a tree
+      const ElementType type = nest_.locals[scalars[i]->local.index].type;
+      const size_t at = i * static_cast<size_t>(parts);
+      for (size_t width = static_cast<size_t>(parts) / 2; width > 0; width /= 2)
+        for (size_t part = 0; part < width; ++part)
+          sums[at + part] = combine(b, scalars[i]->combine, type, sums[at + part], sums[at + part + width]);
+      sums[i] = sums[at];
     }
     for (size_t i = 0; i < scalars.size(); ++i) {
       const StageOutput &output = *scalars[i];
@@ -428,26 +567,6 @@ class RowNest {
         v = combine(b, output.combine, type, scope.scalar(output.initial), v);
       locals_.places[output.local.index].scalar = {v};
     }
-  }
-
-  // Lanes for a stage: by its stores, and for a pure reduction by what its loads read.
-  int lanes_of(const std::vector<StageOutput> &outputs, const std::vector<Loop> &loops, Dim total) {
-    if (loops.empty()) return 1;
-    unsigned size = 4;
-    for (const StageOutput &output : outputs)
-      if (output.buffer.valid()) size = std::min(size, storage_size(k_.program.buffer(output.buffer).element()));
-    std::vector<ScalarId> loads;
-    for (const StageOutput &output : outputs) collect_loads(k_.program, output.value, loads);
-    for (ScalarId id : loads) {
-      const Scalar &s = k_.program.scalars.at(id);
-      if (uses_symbol(root_offset(k_.program, s.buffer, s.index), loops.back().index))
-        size = std::min(size, storage_size(k_.program.buffer(s.buffer).element()));
-    }
-    int lanes = static_cast<int>(std::max(1u, 16 / std::max(2u, size)));
-    while (lanes > 1 && (!divisible_by(loops.back().extent, lanes) ||
-                         (total.is_constant() && total.value() < static_cast<int64_t>(group_) * lanes && lanes > 2)))
-      lanes /= 2;
-    return lanes;
   }
 
   // An array that sums over some of the stage's loops: each element is one thread's work.
@@ -498,10 +617,30 @@ class RowNest {
   Locals locals_;
   unsigned group_;
   Value member_;
+  std::vector<std::tuple<LocalPlace *, std::pair<size_t, int>, Value>> written_;  // by the stage, for later ones
 };
 
 // --- Choice
 // ------------------------------------------------------------------------------------------------------------------------
+
+// How many groups of lanes one thread takes, so that about eight 16-byte loads are in flight in a thread (4 are enough
+// on full multiprocessors), without a body that is too long and with all multiprocessors full.
+int batch_for(const Program &program, const std::vector<StageOutput> &outputs, int lanes, Dim groups) {
+  std::vector<ScalarId> loads;
+  for (const StageOutput &output : outputs) {
+    if (output.condition.valid() || output.combine != Combine::kStore) return 1;
+    collect_loads(program, output.value, loads);
+  }
+  Accesses accesses{program, {}, {}, {}};
+  for (const StageOutput &output : outputs) accesses.visit(output);
+  const int nodes = static_cast<int>(accesses.seen.size());
+  int batch = loads.size() > 2 ? 4 : 8;
+  if (loads.size() > 4) batch = 2;
+  while (batch > 1 && (nodes * lanes * batch > 2048 || upper_bound(groups) / batch < 132 * 2048 ||
+                       upper_bound(groups) >= int64_t{1} << 31))
+    batch /= 2;
+  return std::min(batch, 4);
+}
 
 Draft pointwise_draft(const Program &program, std::vector<Loop> loops, const std::vector<StageOutput> &outputs) {
   LoopOrder order = order_loops(program, std::move(loops), outputs, true);
@@ -510,20 +649,49 @@ Draft pointwise_draft(const Program &program, std::vector<Loop> loops, const std
   Draft draft;
   draft.form = "pointwise";
   draft.threads = upper_bound(groups) > 132 * 256 * 4 ? 256 : 128;
-  draft.grid[0] = ceil_div(groups, draft.threads);
-  draft.body = [&program, order, outputs, lanes, groups](KernelContext &k) {
+  // A thread's groups lie in consecutive rows, where what depends on the column alone is read once, or a block apart.
+  int batch = batch_for(program, outputs, lanes, groups);
+  const size_t n = order.loops.size();
+  const DimSymbol *row = nullptr;
+  while (batch > 1) {
+    if (n > 1 && divisible_by(order.loops[n - 2].extent, batch)) {
+      row = order.loops[n - 2].index;
+      break;
+    }
+    if (divisible_by(groups, static_cast<int64_t>(draft.threads) * batch)) break;
+    batch /= 2;
+  }
+  std::vector<Loop> outer = order.loops;
+  if (row) outer[n - 2].extent = floor_div(outer[n - 2].extent, batch);
+  Dim threads = floor_div(groups, batch);
+  draft.grid[0] = ceil_div(threads, draft.threads);
+  draft.body = [&program, order, outputs, lanes, outer, row, batch, threads](KernelContext &k) {
     Builder &b = k.b;
     Scope scope(k);
     for (const DimSymbol *zero : order.zeros) scope.set_zero(zero);
-    Value group = b.add(b.mul(b.block(0), b.threads()), b.tid());
-    b.when(b.lt(group, scope.index(groups)), [&] {
-      Scope at = scope;
-      delinearize(at, order.loops, b.mul(group, lanes));
-      if (!order.loops.empty()) at.vectorize(order.loops.back().index, lanes);
-      // All values before the first store: loads of one thread are in flight together.
-      for (const StageOutput &output : outputs)
-        if (!output.condition.valid() && output.combine == Combine::kStore) lane_values(at, output.value);
-      for (const StageOutput &output : outputs) store_output(at, output, b.ir.getTrue());
+    Value first = b.add(b.mul(b.block(0), row ? b.threads() : b.threads() * static_cast<unsigned>(batch)), b.tid());
+    auto groups_at = [&] {
+      std::vector<Scope> at;
+      for (int i = 0; i < batch; ++i) {
+        at.push_back(scope);
+        Value group = row ? first : b.add(first, static_cast<int64_t>(b.threads()) * i);
+        Value block_row = delinearize(at.back(), outer, b.mul(group, lanes), row);
+        if (row) at.back().set(row, b.add(b.mul(block_row, batch), i));
+        if (!order.loops.empty()) at.back().vectorize(order.loops.back().index, lanes);
+      }
+      return at;
+    };
+    b.when(row || batch == 1 ? b.lt(first, scope.index(threads)) : b.ir.getTrue(), [&] {
+      std::vector<Scope> at = groups_at();
+      // All loads before the first value, all values of a group before its stores.
+      for (Scope &group : at)
+        for (const StageOutput &output : outputs)
+          if (!output.condition.valid() && output.combine == Combine::kStore) group.fetch(output.value);
+      for (Scope &group : at) {
+        for (const StageOutput &output : outputs)
+          if (!output.condition.valid() && output.combine == Combine::kStore) lane_values(group, output.value);
+        for (const StageOutput &output : outputs) store_output(group, output, b.ir.getTrue());
+      }
     });
   };
   return draft;
@@ -537,17 +705,17 @@ Dim product(const std::vector<Loop> &loops) {
   return total;
 }
 
-void delinearize(Scope &scope, const std::vector<Loop> &loops, Value flat) {
+Value delinearize(Scope &scope, const std::vector<Loop> &loops, Value flat, const DimSymbol *wanted) {
   Builder &b = scope.context().b;
+  Value found = nullptr;
   for (size_t i = loops.size(); i-- > 0;) {
-    if (i == 0) {
-      scope.set(loops[i].index, flat);
-      break;
-    }
-    Value extent = scope.index(loops[i].extent);
-    scope.set(loops[i].index, b.rem(flat, extent));
-    flat = b.div(flat, extent);
+    Value extent = i > 0 ? scope.index(loops[i].extent) : nullptr;
+    Value v = i > 0 ? b.rem(flat, extent) : flat;
+    scope.set(loops[i].index, v);
+    if (loops[i].index == wanted) found = v;
+    if (i > 0) flat = b.div(flat, extent);
   }
+  return found;
 }
 
 std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std::string *why) {
@@ -626,14 +794,21 @@ std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std
   const bool rows =
       stage_loops && ((unit && width >= 32) || (width >= 128 && many < 8192) || (stores_rows && unit && width >= 16));
   if (rows) {
+    // Four 16-byte loads a thread, which hold the row in registers; more threads where the rows are few.
+    int lanes = 1;
+    for (const Stage &stage : nest.stages)
+      if (!stage.loops.empty()) lanes = std::max(lanes, row_lanes(program, nest, stage, 1));
+    const int64_t taken = std::max(4 * lanes, 8);
     unsigned group = 32;
-    while (group < 512 && width > static_cast<int64_t>(group) * 8) group *= 2;
+    while (group < 512 && (width > group * taken || (width > int64_t{group} * lanes && many * group < 132 * 512)))
+      group *= 2;
     if (many >= 4096 && width <= 1024) group = 32;
     const unsigned per_block = group == 32 && many >= 528 ? 4 : 1;
     int64_t shared = 0;
     bool fits = true;
     for (const Local &local : nest.locals) {
       if (local.shape.empty()) continue;
+      if (in_registers(program, nest, LocalId(static_cast<size_t>(&local - nest.locals.data())), group)) continue;
       Dim count = element_count(local.shape);
       fits = fits && constant_at_most(count, kSharedLimit);
       if (fits) shared += (upper_bound(count) * storage_size(local.type) + 15) / 16 * 16 * per_block;
@@ -642,6 +817,8 @@ std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std
       Draft draft;
       draft.form = "rows";
       draft.threads = group * per_block;
+      // 64 registers a thread: 1024 threads a multiprocessor, 64 KiB of loads in flight
+      draft.min_blocks = 1024 / draft.threads;
       draft.grid[0] = ceil_div(outer, per_block);
       draft.body = [&nest, outer, group, per_block](KernelContext &k) {
         Builder &b = k.b;

@@ -24,8 +24,10 @@ Value polynomial(Builder &b, Value x, std::initializer_list<double> coefficients
 }
 
 Value abs(Builder &b, Value x) { return b.call(llvm::Intrinsic::fabs, {x->getType()}, {x}); }
+// `magnitude` is not negative: its sign bit is 0.
 Value with_sign(Builder &b, Value magnitude, Value sign) {
-  return b.call(llvm::Intrinsic::copysign, {sign->getType()}, {magnitude, sign});
+  Value bit = b.ir.CreateAnd(b.ir.CreateBitCast(sign, b.t_i32()), b.i32(int64_t{0x80000000}));
+  return b.ir.CreateBitCast(b.ir.CreateOr(b.ir.CreateBitCast(magnitude, b.t_i32()), bit), b.t_f32());
 }
 Value select(Builder &b, Value c, Value x, Value y) { return b.ir.CreateSelect(c, x, y); }
 Value greater(Builder &b, Value x, double y) { return b.ir.CreateFCmpOGT(x, number(x, y)); }
@@ -35,37 +37,29 @@ Value clamp(Builder &b, Value x, double low, double high) {
   x = select(b, greater(b, x, high), number(x, high), x);
   return select(b, less(b, x, low), number(x, low), x);
 }
-Value ex2(Builder &b, Value x) { return b.pure_asm("ex2.approx.f32 $0, $1;", "=f,f", b.t_f32(), {x}); }
+// Where no subnormal result matters: flushing them spares the scaling that the special function unit needs otherwise.
+Value ex2(Builder &b, Value x) { return b.pure_asm("ex2.approx.ftz.f32 $0, $1;", "=f,f", b.t_f32(), {x}); }
 
-// 2^n for an integer n in [-126, 127].
-Value power_of_two(Builder &b, Value n) { return b.ir.CreateBitCast(b.shl(b.add(n, 127), 23), b.t_f32()); }
-
-// x = n * ln 2 + r with |r| <= ln 2 / 2, by the rounding of a large number; n as i32.
-struct Reduced {
-  Value n, r;
-};
-Reduced reduce_ln2(Builder &b, Value x) {
-  constexpr double kRound = 12582912.0;  // 1.5 * 2^23: the sum's low bits are the integer
-  Value shifted = b.fma(x, number(x, 1.4426950408889634), number(x, kRound));
-  Value n_float = b.ir.CreateFSub(shifted, number(x, kRound));
-  Value r = b.fma(n_float, number(x, -0.693145751953125), x);
-  r = b.fma(n_float, number(x, -1.42860677e-6), r);
-  return {b.ir.CreateSub(b.ir.CreateBitCast(shifted, b.t_i32()), b.i32(0x4B400000)), r};
-}
+// Within one unit in the last place; below 2^-126: 0.
+Value fast_reciprocal(Builder &b, Value x) { return b.pure_asm("rcp.approx.ftz.f32 $0, $1;", "=f,f", b.t_f32(), {x}); }
 
 }  // namespace
 
-Value exp2_f32(Builder &b, Value x) { return ex2(b, x); }
+Value exp2_f32(Builder &b, Value x) { return b.pure_asm("ex2.approx.f32 $0, $1;", "=f,f", b.t_f32(), {x}); }
 
 Value reciprocal_f32(Builder &b, Value x) { return b.call(llvm::Intrinsic::nvvm_rcp_rn_f, {}, {x}); }
 
+// x = n ln 2 + r: 2^n comes from the low bits of a rounded sum, 2^r from the special function unit. n stays in
+// [-126, 127]; beyond, r grows and 2^r brings the subnormal result, 0 or infinity in one rounding.
 Value exp_f32(Builder &b, Value x) {
-  Value inside = clamp(b, x, -110.0, 90.0);
-  auto [n, r] = reduce_ln2(b, inside);
-  Value e = ex2(b, b.ir.CreateFMul(r, number(x, 1.4426950408889634)));
-  Value half = b.ir.CreateAShr(n, b.i32(1));  // two steps, so that subnormal results round once at the end
-  e = b.ir.CreateFMul(e, power_of_two(b, half));
-  return b.ir.CreateFMul(e, power_of_two(b, b.sub(n, half)));
+  constexpr double kRound = 12582912.0 + 127;  // 1.5 * 2^23: the sum's low bits are n + 127
+  Value shifted = b.fma(x, number(x, 1.4426950216293335), number(x, kRound));
+  shifted = b.call(llvm::Intrinsic::maximum, {x->getType()}, {shifted, number(x, kRound - 126)});
+  shifted = b.call(llvm::Intrinsic::minimum, {x->getType()}, {shifted, number(x, kRound + 127)});
+  Value n = b.ir.CreateFSub(number(x, kRound), shifted);  // -n, exact
+  Value r = b.fma(x, number(x, 1.4426950216293335), n);
+  r = b.fma(x, number(x, 1.9259629911266175e-8), r);
+  return b.ir.CreateFMul(ex2(b, r), b.ir.CreateBitCast(b.shl(b.ir.CreateBitCast(shifted, b.t_i32()), 23), b.t_f32()));
 }
 
 Value expm1_f32(Builder &b, Value x) {
@@ -133,9 +127,31 @@ Value erf_f32(Builder &b, Value x) {
   return select(b, less(b, a, 1), small, with_sign(b, large, x));
 }
 
+Value one_plus_erf_f32(Builder &b, Value x) {
+  // log2(erfc) by a polynomial that falls to minus infinity; weighted so that erfc errs by at most 6e-8 absolutely.
+  Value t = abs(b, x);
+  Value e = ex2(b, polynomial(b, t,
+                              {2.17139924e-08, -1.6279093, -0.918409824, -0.148506641, 0.0283018798, -0.000825157796,
+                               -0.00146038574, 0.000436945353, -4.43529643e-05}));
+  return select(b, less(b, x, 0), e, b.ir.CreateFSub(number(x, 2), e));
+}
+
+Value one_plus_tanh_f32(Builder &b, Value x) {
+  // 2 / (1 + exp(-2x))
+  Value e = exp_f32(b, b.ir.CreateFMul(x, number(x, -2)));
+  return b.ir.CreateFMul(number(x, 2), fast_reciprocal(b, b.ir.CreateFAdd(number(x, 1), e)));
+}
+
+Value divide_f32(Builder &b, Value x, Value y, Value inverse) {
+  Value q = b.ir.CreateFMul(x, inverse);
+  Value rest = b.fma(b.ir.CreateFNeg(q), y, x);
+  Value better = b.fma(rest, inverse, q);
+  return select(b, b.ir.CreateFCmpUNO(better, better), q, better);
+}
+
 Value sigmoid_f32(Builder &b, Value x) {
   Value e = exp_f32(b, b.ir.CreateFNeg(x));
-  return b.ir.CreateFDiv(number(x, 1), b.ir.CreateFAdd(number(x, 1), e));
+  return fast_reciprocal(b, b.ir.CreateFAdd(number(x, 1), e));
 }
 
 Value sin_f32(Builder &b, Value x, bool cosine) {

@@ -16,6 +16,13 @@ Value log1p_f32(Builder &b, Value x);
 Value tanh_f32(Builder &b, Value x);
 Value erf_f32(Builder &b, Value x);
 Value sigmoid_f32(Builder &b, Value x);
+// 1 + erf(x) and 1 + tanh(x), within about 1e-7 absolutely: cheaper than the function alone, which must be exact near
+// 0.
+Value one_plus_erf_f32(Builder &b, Value x);
+Value one_plus_tanh_f32(Builder &b, Value x);
+// x / y by y's correctly rounded reciprocal, for a y that many x share: correctly rounded (Markstein 1990) where x is
+// not below 2^-100 and y's reciprocal is finite; zeros, infinities and NaN as x / y has them.
+Value divide_f32(Builder &b, Value x, Value y, Value inverse);
 Value sin_f32(Builder &b, Value x, bool cosine);  // exact reduction up to 2^30, less accurate beyond
 Value atan_f32(Builder &b, Value x);
 Value asin_f32(Builder &b, Value x, bool cosine);  // cosine: acos

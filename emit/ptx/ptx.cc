@@ -25,6 +25,9 @@ bool may_share(const Program &program, BufferId a, BufferId b) {
     if (p.buffer == b) pb = &p;
   }
   if (!pa || !pb) return false;  // caller's memory and constants are apart from everything
+  // An open offset is chosen at run time (runtime/cuda/session.h), apart from all that lives in the same kernel.
+  auto open = [](Dim offset) { return offset.is_constant() && offset.value() >= kDimOverflow; };
+  if (open(pa->offset) || open(pb->offset)) return false;
   return !(proved_at_least(pa->offset, pb->offset + pb->bytes) || proved_at_least(pb->offset, pa->offset + pa->bytes));
 }
 

@@ -332,6 +332,18 @@ Value Scope::address(BufferId buffer, const std::vector<Dim> &index, int lane) {
   return b.at(storage_type(b, k_.program.buffer(buffer).element()), base, v, constant);
 }
 
+void Scope::fetch(ScalarId id) {
+  if (!id.valid()) return;
+  const Scalar &s = k_.program.scalars.at(id);
+  if (s.op == ScalarOp::kLoad) {
+    for (int lane = 0; lane < (depends(id) ? lanes_ : 1); ++lane) scalar(id, lane);
+    return;
+  }
+  const int args = s.op == ScalarOp::kSelect ? 1 : arity(s.op);  // a side that is not taken may not be read
+  if (!fetched_.insert(id.index).second) return;
+  for (int i = 0; i < args; ++i) fetch(s.args[i]);
+}
+
 // --- Values
 // -----------------------------------------------------------------------------------------------------------------------
 
@@ -424,6 +436,20 @@ Value Scope::compute(const Scalar &s, int lane) {
       break;
   }
   const ElementType from = k_.program.scalars.at(s.args[0]).type;
+  if (s.op == ScalarOp::kAdd && from == ElementType::kFloat32)
+    for (int side = 0; side < 2; ++side) {  // gelu: 1 + erf, 1 + tanh
+      const Scalar &one = k_.program.scalars.at(s.args[side]), &f = k_.program.scalars.at(s.args[1 - side]);
+      if (one.op != ScalarOp::kConstant || one.bits != 0x3F800000) continue;
+      if (f.op == ScalarOp::kErf) return one_plus_erf_f32(b, scalar(f.args[0], lane));
+      if (f.op == ScalarOp::kTanh) return one_plus_tanh_f32(b, scalar(f.args[0], lane));
+    }
+  if (s.op == ScalarOp::kDiv && from == ElementType::kFloat32 &&
+      k_.program.scalars.at(s.args[1]).op == ScalarOp::kLocal && k_.program.scalars.at(s.args[1]).index.empty() &&
+      k_.program.scalars.at(s.args[0]).op != ScalarOp::kConstant) {
+    // softmax: a whole row by its sum
+    Value y = scalar(s.args[1], lane);
+    return divide_f32(b, scalar(s.args[0], lane), y, reciprocal_f32(b, y));
+  }
   Value a = scalar(s.args[0], lane);
   return arity(s.op) == 1 ? unary(s, from, a) : binary(s, from, a, scalar(s.args[1], lane));
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,8 @@ class Scope {
   void define(ScalarId id, Value v) { defined_[id.index] = v; }
 
   Value scalar(ScalarId id, int lane = 0);
+  // Emits the loads of `id` that are always made, before anything is computed of them: they are in flight together.
+  void fetch(ScalarId id);
   Value index(Dim d, int lane = 0, bool wide = false);  // i32, or i64 when wide
   Value condition(ScalarId id, int lane = 0);           // i1; true when id is invalid
   // The value of `id` where `taken` (i1) holds, anything elsewhere; loads stay in range where it does not hold.
@@ -95,6 +98,7 @@ class Scope {
   int lanes_ = 1;
   std::unordered_map<uint32_t, Value> defined_;
   std::vector<const DimSymbol *> zeros_;
+  std::unordered_set<uint32_t> fetched_;
   std::vector<std::map<std::pair<uint32_t, int>, Value>>
       caches_;  // one level for each branch of a select that we are in
   std::unordered_map<uint32_t, bool> depends_;

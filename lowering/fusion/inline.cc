@@ -214,7 +214,7 @@ class Inliner {
       if (!once && !cheap) return false;
       if (!once && reduces(stage)) return false;
     }
-    if (stages_that_load > 1 && !view && !no_traffic) return false;
+    if (stages_that_load > 1 && !view && !no_traffic && !row_in_registers(nest, names, body)) return false;
     // A combining store reads its own target: that is no load that could be replaced.
     for (const Stage &stage : nest.stages)
       for (const StageOutput &out : stage.outputs)
@@ -241,6 +241,21 @@ class Inliner {
     return true;
   }
 
+  // On a GPU a short row stays in the registers of its threads: its stages load and compute an element once together
+  // (emit/ptx/loops.cc, "rows"), so a cheap producer costs nothing in all of them.
+  bool row_in_registers(const LoopNest &nest, const std::vector<BufferId> &names, const Body &body) const {
+    constexpr int64_t kLongestRow = 8192;
+    if (options_.target != LoweringOptions::Target::kGpu || nest.contraction || nest.sequential) return false;
+    if (body.transcendental > 0 || body.operations > 6 || body.loads > 3 || body.gathers) return false;
+    for (const Stage &stage : nest.stages) {
+      if (std::none_of(names.begin(), names.end(), [&](BufferId b) { return stage_loads(program_, stage, b); })) continue;
+      if (stage.loops.size() != 1 || !stage.loops[0].extent.is_constant() ||
+          stage.loops[0].extent.value() > kLongestRow)
+        return false;
+    }
+    return true;
+  }
+
   // Operands of contractions take views only, and only while their addresses stay affine.
   bool contraction_allows(KernelId reader, const LoopNest &nest, const Contraction &before, bool view) {
     const Contraction &now = *nest.contraction;
@@ -264,7 +279,7 @@ class Inliner {
   }
 
   Program &program_;
-  [[maybe_unused]] const LoweringOptions &options_;
+  const LoweringOptions &options_;
   Uses uses_;
   int64_t count_ = 0;
 };
