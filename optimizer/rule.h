@@ -35,6 +35,11 @@ class RuleContext {
   bool single_use(ValueId v) const;
   // All uses are operands of the given nodes: the value may disappear with them.
   bool used_only_by(ValueId v, std::span<const NodeId> nodes) const;
+  // f32, f16 or bf16: what networks are stated in.
+  bool is_model_float(ValueId v) const {
+    const ElementType e = type(v).element;
+    return e == ElementType::kFloat32 || e == ElementType::kFloat16 || e == ElementType::kBFloat16;
+  }
   // The value of a constant with one element (any rank whose dims are all 1).
   std::optional<double> scalar(ValueId v) const;
   bool is_scalar(ValueId v, double value, double relative = 0) const;

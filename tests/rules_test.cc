@@ -104,7 +104,9 @@ TEST_P(Golden, FiresAsWritten) {
       range = std::max(range, std::fabs(x.as_double(i)));
       worst = std::max(worst, std::fabs(x.as_double(i) - y.as_double(i)));
     }
-    EXPECT_LE(worst / range, 2e-6);
+    // In 16 bits a value that lies at the border of two numbers may be rounded to the other one.
+    const double unit = x.type() == ElementType::kFloat16 ? 0x1p-10 : x.type() == ElementType::kBFloat16 ? 0x1p-7 : 1e-6;
+    EXPECT_LE(worst / range, 2 * unit);
   }
 }
 

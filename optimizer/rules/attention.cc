@@ -1,5 +1,5 @@
-// attention.*: softmax(q k^T * scale + mask) v as one operator, optc.Attention (ops/fused_attention.cc), which has the exporters' guard
-// against rows that are masked out entirely as an attribute.
+// attention.*: softmax(q k^T * scale + mask) v as one operator, optc.Attention (ops/fused_attention.cc), which has the
+// exporters' guard against rows that are masked out entirely as an attribute.
 #include <cmath>
 
 #include "optimizer/rule.h"
@@ -12,13 +12,14 @@ ValueId strip_scale(const RuleContext &context, ValueId v, double &factor, std::
   for (;;) {
     const NodeId mul = context.producer(v, "Mul"), div = context.producer(v, "Div");
     if (mul.valid()) {
-      const auto pair = context.commuted(mul, [&](ValueId c) { return context.scalar(c).has_value() && context.type(c).rank() <= 1; });
+      const auto pair = context.commuted(
+          mul, [&](ValueId c) { return context.scalar(c).has_value() && context.type(c).rank() <= 1; });
       if (!pair) return v;
       factor *= *context.scalar(pair->second);
       nodes.push_back(mul);
       v = pair->first;
-    } else if (div.valid() && context.scalar(context.input(div, 1)) && context.type(context.input(div, 1)).rank() <= 1 &&
-               *context.scalar(context.input(div, 1)) != 0) {
+    } else if (div.valid() && context.scalar(context.input(div, 1)) &&
+               context.type(context.input(div, 1)).rank() <= 1 && *context.scalar(context.input(div, 1)) != 0) {
       factor /= *context.scalar(context.input(div, 1));
       nodes.push_back(div);
       v = context.input(div, 0);
@@ -32,7 +33,7 @@ bool rank4(const RuleContext &context, ValueId v) { return context.type(v).has_s
 
 Result<bool> scaled_mask(RuleContext &context, NodeId n) {
   constexpr std::string_view kName = "attention.scaled_mask";
-  if (!rank4(context, context.output(n)) || context.type(context.output(n)).element != ElementType::kFloat32) return false;
+  if (!rank4(context, context.output(n)) || !context.is_model_float(context.output(n))) return false;
   std::vector<NodeId> nodes{n};
   ValueId p = context.input(n, 0);
   const ValueId v = context.input(n, 1);
@@ -40,7 +41,9 @@ Result<bool> scaled_mask(RuleContext &context, NodeId n) {
   bool guarded = false;
   if (const NodeId where = context.producer(p, "Where"); where.valid()) {
     const NodeId is_nan = context.producer(context.input(where, 0), "IsNaN");
-    if (!is_nan.valid() || context.input(is_nan, 0) != context.input(where, 2) || !context.is_scalar(context.input(where, 1), 0)) return false;
+    if (!is_nan.valid() || context.input(is_nan, 0) != context.input(where, 2) ||
+        !context.is_scalar(context.input(where, 1), 0))
+      return false;
     p = context.input(where, 2);
     nodes.push_back(where);
     nodes.push_back(is_nan);
@@ -67,7 +70,8 @@ Result<bool> scaled_mask(RuleContext &context, NodeId n) {
     for (size_t side = 0; side < 2 && !product.valid(); ++side) {
       ignored = 1;
       stripped.clear();
-      const NodeId found = context.producer(strip_scale(context, context.input(add, side), ignored, stripped), "MatMul");
+      const NodeId found =
+          context.producer(strip_scale(context, context.input(add, side), ignored, stripped), "MatMul");
       if (!found.valid() || !(context.type(context.input(add, side)) == context.type(context.output(add)))) continue;
       product = found;
       mask = context.input(add, 1 - side);
@@ -114,9 +118,12 @@ Result<bool> scaled_mask(RuleContext &context, NodeId n) {
 
 constexpr Rule kRules[] = {
     {"attention.scaled_mask", NumericsClass::kReassociating, "MatMul",
-     "MatMul(Softmax(scale * MatMul(q, k^T) + mask), v), scales before or behind the product, with or without the guard "
+     "MatMul(Softmax(scale * MatMul(q, k^T) + mask), v), scales before or behind the product, with or without the "
+     "guard "
      "Where(IsNaN(p), 0, p) -> optc.Attention(q, k, v, mask)",
-     "rank 4, f32, softmax over the keys, batch and heads of q, k and v equal, inner values used nowhere else", scaled_mask},
+     "rank 4, f32, f16 or bf16 (scores and sums then are f32, unrounded), softmax over the keys, batch and heads of q, "
+     "k and v equal, inner values used nowhere else",
+     scaled_mask},
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// conv.*: what scales or shifts channels behind a convolution goes into its weights.
+// conv.*, matmul.bn: what scales or shifts channels behind a convolution or a product goes into its weights.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -9,21 +10,51 @@ namespace {
 
 bool f32(const Constant *c) { return c && c->type() == ElementType::kFloat32; }
 
-// Scale and shift per output channel into weight [M, C/g, k...] and bias [M]; double inside, rounded once.
-Result<bool> absorb(RuleContext &context, NodeId conv, NodeId tail, std::string_view rule, const std::vector<double> &scale,
-                    const std::vector<double> &shift) {
+// The output channel that each weight belongs to.
+struct ChannelOf {
+  int64_t channels = 0;
+  int64_t inner = 1, per_group = 0, rows = 0;  // weight [rows * groups, per_group, inner] where per_group > 0
+  int64_t operator()(int64_t i) const {
+    if (per_group == 0) return i / inner % channels;
+    return i / (per_group * inner) / rows * per_group + i / inner % per_group;
+  }
+};
+
+ChannelOf channel_of(const Node &node, const Constant &w) {
+  ChannelOf of;
+  const std::vector<int64_t> dims = w.dims();
+  if (node.op == "ConvTranspose") {  // [C, M/group, k...]
+    const int64_t groups = node.int_or("group", 1);
+    for (size_t d = 2; d < dims.size(); ++d) of.inner *= dims[d];
+    of.per_group = dims[1];
+    of.channels = dims[1] * groups;
+    of.rows = std::max<int64_t>(1, dims[0] / groups);
+  } else if (node.op == "Conv" || node.int_or("transB", 0) != 0) {  // [M, ...]
+    of.channels = dims[0];
+    of.inner = dims[0] ? w.count() / dims[0] : 1;
+  } else {  // [K, M]
+    of.channels = dims[1];
+  }
+  return of;
+}
+
+// Scale and shift per output channel into weight and bias of a Conv, ConvTranspose, Gemm or MatMul (which becomes a
+// Gemm); double inside, rounded once. The bias, when there is one, has an element a channel, or one for all.
+Result<bool> absorb(RuleContext &context, NodeId root, NodeId tail, std::string_view rule,
+                    const std::vector<double> &scale, const std::vector<double> &shift) {
   const Graph &graph = context.graph();
-  const Node node = graph.node(conv);
+  const Node node = graph.node(root);
   const Constant &w = *graph.constant(node.inputs[1]);
-  const Constant *b = node.input(2).valid() ? graph.constant(node.inputs[2]) : nullptr;
-  const int64_t channels = w.dims()[0], each = channels ? w.count() / channels : 0;
-  std::vector<uint8_t> weight(w.size()), bias(static_cast<size_t>(channels) * 4);
-  for (int64_t m = 0; m < channels; ++m) {
-    for (int64_t i = 0; i < each; ++i) {
-      const float v = static_cast<float>(static_cast<double>(w.as<float>()[m * each + i]) * scale[static_cast<size_t>(m)]);
-      std::memcpy(weight.data() + 4 * (m * each + i), &v, 4);
-    }
-    const double old = b ? static_cast<double>(b->as<float>()[m]) : 0.0;
+  const Constant *b = context.constant(node.input(2));
+  const ChannelOf of = channel_of(node, w);
+  const double beta = node.op == "Gemm" ? static_cast<double>(node.float_or("beta", 1.0f)) : 1.0;
+  std::vector<uint8_t> weight(w.size()), bias(static_cast<size_t>(of.channels) * 4);
+  for (int64_t i = 0; i < w.count(); ++i) {
+    const float v = static_cast<float>(static_cast<double>(w.as<float>()[i]) * scale[static_cast<size_t>(of(i))]);
+    std::memcpy(weight.data() + 4 * i, &v, 4);
+  }
+  for (int64_t m = 0; m < of.channels; ++m) {
+    const double old = b ? beta * static_cast<double>(b->as<float>()[b->count() == 1 ? 0 : m]) : 0.0;
     const float v = static_cast<float>(old * scale[static_cast<size_t>(m)] + shift[static_cast<size_t>(m)]);
     std::memcpy(bias.data() + 4 * m, &v, 4);
   }
@@ -32,50 +63,72 @@ Result<bool> absorb(RuleContext &context, NodeId conv, NodeId tail, std::string_
   const ValueId new_w = change.constant(graph.value(node.inputs[1]).name + ":scaled",
                                         Constant::owned(ElementType::kFloat32, w.dims(), std::move(weight)));
   const ValueId new_b = change.constant(graph.value(node.inputs[1]).name + ":bias",
-                                        Constant::owned(ElementType::kFloat32, {channels}, std::move(bias)));
-  const NodeId made = change.create("Conv", {node.inputs[0], new_w, new_b}, node.attributes);
+                                        Constant::owned(ElementType::kFloat32, {of.channels}, std::move(bias)));
+  const bool product = node.op == "MatMul";
+  std::vector<std::pair<std::string, Attribute>> attributes = node.attributes;
+  if (product) attributes = {{"alpha", 1.0f}, {"beta", 1.0f}, {"transA", int64_t{0}}, {"transB", int64_t{0}}};
+  for (auto &[name, value] : attributes)
+    if (name == "beta") value = 1.0f;
+  const NodeId made = change.create(product ? "Gemm" : node.op, {node.inputs[0], new_w, new_b}, std::move(attributes));
   change.replace(context.output(tail), change.output(made));
   change.erase(tail);
-  change.erase(conv);
+  change.erase(root);
   OPTC_TRY(change.commit());
   return true;
 }
 
-// The Conv behind `v` with constant f32 weights and a result that only `reader` uses.
-NodeId foldable_conv(RuleContext &context, ValueId v, NodeId reader, std::string_view rule) {
-  const NodeId conv = context.producer(v, "Conv");
-  if (!conv.valid()) return {};
-  const Node &node = context.node(conv);
-  if (!f32(context.constant(node.input(1))) || (node.input(2).valid() && !f32(context.constant(node.input(2))))) return {};
+bool convolves(const std::string &op) { return op == "Conv" || op == "ConvTranspose"; }
+bool multiplies(const std::string &op) { return op == "Gemm" || op == "MatMul"; }
+
+// The node behind `v` of a wanted operator, with constant f32 weights and a result that only `reader` uses.
+NodeId foldable(RuleContext &context, ValueId v, NodeId reader, std::string_view rule,
+                bool (*wanted)(const std::string &)) {
+  const NodeId root = context.producer(v);
+  if (!root.valid() || !wanted(context.node(root).op)) return {};
+  const Node &node = context.node(root);
+  const Constant *w = context.constant(node.input(1)), *b = context.constant(node.input(2));
+  if (!f32(w) || (node.input(2).valid() && !f32(b))) return {};
+  if (multiplies(node.op)) {
+    // Gemm may add a whole matrix; only a row of it belongs to channels.
+    if (w->dims().size() != 2 || !context.type(v).has_shape() || context.type(v).rank() != 2) return {};
+    if (b && b->count() != 1 && b->count() != channel_of(node, *w).channels) return {};
+    if (b && b->count() != 1 && b->dims().back() != b->count()) return {};
+  }
   if (!context.single_use(v)) {
-    context.rewriter().missed(rule, reader, "the convolution's result is used elsewhere too");
+    context.rewriter().missed(rule, reader, "the " + node.op + "'s result is used elsewhere too");
     return {};
   }
-  return conv;
+  return root;
 }
 
-Result<bool> batch_norm(RuleContext &context, NodeId n) {
+Result<bool> batch_norm(RuleContext &context, NodeId n, std::string_view rule, bool (*wanted)(const std::string &)) {
   const Node &bn = context.node(n);
   if (bn.int_or("training_mode", 0) != 0) return false;
   for (size_t i = 1; i < bn.outputs.size(); ++i)
     if (bn.outputs[i].valid()) return false;
-  const NodeId conv = foldable_conv(context, context.input(n, 0), n, "conv.bn");
+  const NodeId conv = foldable(context, context.input(n, 0), n, rule, wanted);
   if (!conv.valid()) return false;
+  const int64_t channels = channel_of(context.node(conv), *context.constant(context.input(conv, 1))).channels;
   const Constant *p[4];
   for (size_t i = 0; i < 4; ++i)
-    if (!f32(p[i] = context.constant(context.input(n, i + 1)))) return false;
+    if (!f32(p[i] = context.constant(context.input(n, i + 1))) || p[i]->count() != channels) return false;
   const double epsilon = static_cast<double>(bn.float_or("epsilon", 1e-5f));
   std::vector<double> scale, shift;
   for (int64_t c = 0; c < p[0]->count(); ++c) {
-    const double s = static_cast<double>(p[0]->as<float>()[c]) / std::sqrt(static_cast<double>(p[3]->as<float>()[c]) + epsilon);
+    const double s =
+        static_cast<double>(p[0]->as<float>()[c]) / std::sqrt(static_cast<double>(p[3]->as<float>()[c]) + epsilon);
     scale.push_back(s);
     shift.push_back(static_cast<double>(p[1]->as<float>()[c]) - static_cast<double>(p[2]->as<float>()[c]) * s);
     if (!std::isfinite(s) || !std::isfinite(shift.back())) {
-      context.rewriter().missed("conv.bn", n, "the scale of a channel is not finite");
+      context.rewriter().missed(rule, n, "the scale of a channel is not finite");
       return false;
     }
   }
-  return absorb(context, conv, n, "conv.bn", scale, shift);
+  return absorb(context, conv, n, rule, scale, shift);
+}
+Result<bool> conv_batch_norm(RuleContext &context, NodeId n) { return batch_norm(context, n, "conv.bn", convolves); }
+Result<bool> matmul_batch_norm(RuleContext &context, NodeId n) {
+  return batch_norm(context, n, "matmul.bn", multiplies);
 }
 
 // A constant per channel: shape [M, 1...] or [1, M, 1...] under a result of rank r, or one element.
@@ -100,11 +153,11 @@ Result<bool> channel_affine(RuleContext &context, NodeId n) {
   for (size_t side = 0; side < (commutes ? 2u : 1u); ++side) {
     const ValueId x = context.input(n, side);
     const Constant *c = context.constant(context.input(n, 1 - side));
-    if (!c || !context.producer(x, "Conv").valid()) continue;
+    if (!c || !context.producer(x).valid() || !convolves(context.node(context.producer(x)).op)) continue;
     if (!(context.type(x) == context.type(context.output(n)))) continue;  // the constant would broadcast the result
-    const NodeId conv = foldable_conv(context, x, n, "conv.affine");
+    const NodeId conv = foldable(context, x, n, "conv.affine", convolves);
     if (!conv.valid()) continue;
-    const int64_t channels = context.constant(context.input(conv, 1))->dims()[0];
+    const int64_t channels = channel_of(context.node(conv), *context.constant(context.input(conv, 1))).channels;
     const auto values = per_channel(c, context.shape(x).size(), channels);
     if (!values) continue;
     std::vector<double> scale(static_cast<size_t>(channels), 1.0), shift(static_cast<size_t>(channels), 0.0);
@@ -122,12 +175,23 @@ Result<bool> channel_affine(RuleContext &context, NodeId n) {
 }
 
 constexpr Rule kRules[] = {
-    {"conv.bn", NumericsClass::kReassociating, "BatchNormalization", "BatchNormalization(Conv(x)) -> Conv with scaled weights and bias",
-     "inference form, constant f32 weights and statistics, every channel's scale finite, the Conv's result used once", batch_norm},
+    {"conv.bn", NumericsClass::kReassociating, "BatchNormalization",
+     "BatchNormalization(Conv(x)) -> Conv with scaled weights and bias; ConvTranspose likewise",
+     "inference form, constant f32 weights and statistics, every channel's scale finite, the Conv's result used once",
+     conv_batch_norm},
     {"conv.affine", NumericsClass::kReassociating, "Mul Add Div Sub",
-     "Conv(x) times, over, plus or minus a constant per channel -> Conv with other weights and bias",
-     "constant f32 weights, the constant is per output channel or one number and broadcasts nothing, the Conv's result used once",
+     "Conv(x) or ConvTranspose(x) times, over, plus or minus a constant per channel -> the same with other weights and "
+     "bias",
+     "constant f32 weights, the constant is per output channel or one number and broadcasts nothing, the Conv's result "
+     "used "
+     "once",
      channel_affine},
+    {"matmul.bn", NumericsClass::kReassociating, "BatchNormalization",
+     "BatchNormalization(Gemm(x) or MatMul(x, w)) -> Gemm with scaled weights and bias",
+     "rank 2, inference form, constant f32 weights, bias and statistics, the bias per column, every column's scale "
+     "finite, "
+     "the product used once",
+     matmul_batch_norm},
 };
 
 }  // namespace

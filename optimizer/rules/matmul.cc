@@ -70,7 +70,9 @@ Result<bool> transpose(RuleContext &context, NodeId n) {
 
 constexpr Rule kRules[] = {
     {"matmul.bias", NumericsClass::kReassociating, "Add", "MatMul(a, b) + c -> Gemm(a, b, c)",
-     "rank 2, f32, c broadcasts to the product's shape, the product used once", bias},
+     "rank 2, f32 (in 16 bits the product is rounded before the sum: lowering fuses the two so), c broadcasts to the "
+     "product's shape, the product used once",
+     bias},
     {"matmul.transpose", NumericsClass::kExact, "Gemm",
      "Gemm of a transposed operand -> Gemm with transA or transB toggled", "the permutation is [1, 0]", transpose},
 };

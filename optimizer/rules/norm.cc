@@ -51,7 +51,7 @@ struct Normalized {
 
 std::optional<Normalized> normalized(const RuleContext &context, NodeId n) {
   const ValueId out = context.output(n);
-  if (!context.type(out).has_shape() || context.type(out).element != ElementType::kFloat32) return std::nullopt;
+  if (!context.type(out).has_shape() || !context.is_model_float(out)) return std::nullopt;
   for (size_t side = 0; side < 2; ++side) {
     Normalized found;
     found.nodes.push_back(n);
@@ -121,7 +121,11 @@ Result<bool> finish(RuleContext &context, std::string_view rule, std::string op,
   const int64_t axis = found.square.axis;
   NodeId last = n;
   ValueId scale, shift;
-  if (const auto mul = tail(context, context.output(n), "Mul", shape, axis)) {
+  // In 16 bits the model rounds what is normalized before it is scaled, and again before the bias: those stay nodes of
+  // their own, which lowering puts into the same kernel.
+  const ElementType element = context.type(x).element;
+  const bool wide = element == ElementType::kFloat32;
+  if (const auto mul = wide ? tail(context, context.output(n), "Mul", shape, axis) : std::nullopt) {
     last = mul->first;
     scale = mul->second;
     if (bias)
@@ -146,8 +150,10 @@ Result<bool> finish(RuleContext &context, std::string_view rule, std::string op,
   auto change = context.rewriter().begin(rule, RewriteKind::kFuse, last);
   change.numerics(NumericsClass::kReassociating);
   if (!scale.valid()) {
-    std::vector<float> ones(static_cast<size_t>(count), 1.0f);
-    scale = change.constant("ones", Constant::floats(ones).reshaped(dims));
+    const Constant one = Constant::scalar(element, 1);
+    std::vector<uint8_t> ones;
+    for (int64_t i = 0; i < count; ++i) ones.insert(ones.end(), one.data(), one.data() + one.size());
+    scale = change.constant("ones", Constant::owned(element, dims, std::move(ones)));
   }
   std::vector<ValueId> inputs{x, scale};
   if (shift.valid()) inputs.push_back(shift);
@@ -198,10 +204,13 @@ Result<bool> rms(RuleContext &context, NodeId n) {
 constexpr Rule kRules[] = {
     {"norm.layer", NumericsClass::kReassociating, "Div Mul",
      "(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) [* scale [+ bias]] -> LayerNormalization",
-     "f32, both means over the same trailing axes with dims kept, inner values used nowhere else", layer},
+     "f32, f16 or bf16 (in 16 bits scale and bias stay outside, the statistics are f32), both means over the same "
+     "trailing axes with dims kept, inner values used nowhere else",
+     layer},
     {"norm.rms", NumericsClass::kReassociating, "Div Mul",
      "x / sqrt(mean(x^2) + epsilon) [* scale] -> RMSNormalization",
-     "f32, the mean over trailing axes with dims kept and epsilon inside the root, inner values used nowhere else",
+     "f32, f16 or bf16 (in 16 bits the scale stays outside, the statistics are f32), the mean over trailing axes with "
+     "dims kept and epsilon inside the root, inner values used nowhere else",
      rms},
 };
 

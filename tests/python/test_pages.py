@@ -29,7 +29,7 @@ def transformer(path, layers):
         return out
 
     def weight(name, *shape):
-        constants[name] = rng.standard_normal(shape, np.float32)
+        constants[name] = rng.standard_normal(shape, np.float32) * np.float32(0.3)
         return name
 
     layer = "mask"
