@@ -444,6 +444,10 @@ TEST(PtxGemm, LongKIsPromotedAndShortKIsOneBlock) {
   check_product({kF16, 1, 16, 32, 144, true, false});
   check_product({kBF16, 1, 16, 32, 700, false, false});
   check_product({kF32, 1, 16, 32, 96, true, false}, "tf32");
+  for (bool transposed : {false, true}) {  // one row: many warps along k
+    check_product({kF16, 1, 1, 64, 1600, transposed, false});
+    check_product({kF16, 1, 3, 40, 776, transposed, false});
+  }
 }
 
 TEST(PtxGemm, ConvolutionAsImplicitProduct) {
@@ -589,6 +593,40 @@ TEST(PtxOutput, UnknownTargetsAreUsageErrors) {
   auto result = emitter->emit(n.program, options, diagnostics);
   EXPECT_FALSE(result.ok());
   EXPECT_EQ(result.failure().kind, ErrorKind::kUsage);
+}
+
+// --- Launches that overlap
+
+// Kernels for sm_90 wait for those before them ahead of any access to memory that a kernel may have written; weights
+// may come earlier.
+TEST(Chained, KernelsWaitBeforeTheyTouchWhatOthersWrite) {
+  for (const bool constant : {false, true}) {
+    NestProgram n;
+    n.matmul(kF16, 1, 96, 64, 128, false, false);
+    if (constant) {
+      Buffer &w = n.program.buffers[1];
+      w.kind = BufferKind::kConstant;
+      w.constant = Constant::owned(kF16, {128, 64}, std::vector<uint8_t>(128 * 64 * 2));
+      std::erase(n.program.inputs, BufferId(1));
+    }
+    Machine m(n.program, "3xtf32", "sm_90a");
+    const std::string &text = m.output.modules[0].text;
+    const size_t wait = text.find("griddepcontrol.wait");
+    ASSERT_NE(wait, std::string::npos);
+    EXPECT_LT(text.find("griddepcontrol.launch_dependents"), wait);
+    EXPECT_GT(text.find("ld.global"), wait);
+    EXPECT_GT(text.find("st.global"), wait);
+    EXPECT_EQ(text.find("cp.async.cg") < wait, constant);
+  }
+  NestProgram rows;
+  rows.layer_norm(kF16, 5, 64);
+  Machine m(rows.program, "3xtf32", "sm_90");
+  const std::string &text = m.output.modules[0].text;
+  ASSERT_NE(text.find("griddepcontrol.wait"), std::string::npos);
+  EXPECT_GT(text.find("ld.global"), text.find("griddepcontrol.wait"));
+  NestProgram older;
+  older.layer_norm(kF16, 5, 64);
+  EXPECT_EQ(Machine(older.program).output.modules[0].text.find("griddepcontrol"), std::string::npos);
 }
 
 }  // namespace

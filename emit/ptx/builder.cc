@@ -12,8 +12,9 @@ namespace {
 constexpr unsigned kGlobal = 1, kShared = 3;  // address spaces of NVPTX
 }
 
-Builder::Builder(llvm::Module &module, const std::string &name, const std::vector<ParamType> &params, unsigned threads)
-    : ir(module.getContext()), module_(module), threads_(threads) {
+Builder::Builder(llvm::Module &module, const std::string &name, const std::vector<ParamType> &params, unsigned threads,
+                 bool chained)
+    : ir(module.getContext()), module_(module), chained_(chained), threads_(threads) {
   std::vector<llvm::Type *> types;
   for (ParamType p : params)
     types.push_back(p == ParamType::kI32 ? static_cast<llvm::Type *>(ir.getInt32Ty()) : ir.getPtrTy(kGlobal));
@@ -40,6 +41,19 @@ Builder::Builder(llvm::Module &module, const std::string &name, const std::vecto
 }
 
 void Builder::finish() { ir.CreateRetVoid(); }
+
+void Builder::wait_for_kernels_before() {
+  if (!chained_) return;
+  auto *type = llvm::FunctionType::get(ir.getVoidTy(), false);
+  // The next kernel may take its place as soon as all blocks of this one have theirs; it waits for their end like this
+  // one does.
+  for (const char *text : {"griddepcontrol.launch_dependents;", "griddepcontrol.wait;"})
+    ir.CreateCall(type, llvm::InlineAsm::get(type, text, "~{memory}", true));
+  // A block of its own: what follows is not scheduled before it.
+  auto *after = llvm::BasicBlock::Create(ir.getContext(), "after", function_);
+  ir.CreateBr(after);
+  ir.SetInsertPoint(after);
+}
 
 Value Builder::local_array(llvm::Type *element, uint64_t count) {
   llvm::BasicBlock &entry = function_->getEntryBlock();

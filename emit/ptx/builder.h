@@ -21,8 +21,16 @@ enum class MmaType : uint8_t { kF16, kBF16, kTF32 };
 class Builder {
  public:
   // Pointers are to global memory, 16-byte aligned; a read pointer's memory is not written by the kernel.
-  Builder(llvm::Module &module, const std::string &name, const std::vector<ParamType> &params, unsigned threads);
+  // chained: the kernel may start while the one before it in the stream still runs (sm_90 and later), and lets the next
+  // one do so.
+  Builder(llvm::Module &module, const std::string &name, const std::vector<ParamType> &params, unsigned threads,
+          bool chained = false);
   void finish();  // returns from the kernel
+
+  bool chained() const { return chained_; }
+  // In a chained kernel: until here nothing may be read that another kernel writes, and nothing written; all that the
+  // kernels before did is visible from here on. Once in a kernel, where all threads pass. Elsewhere nothing.
+  void wait_for_kernels_before();
 
   llvm::IRBuilder<> ir;
   llvm::Function *function() const { return function_; }
@@ -113,6 +121,7 @@ class Builder {
   llvm::Module &module_;
   llvm::Function *function_ = nullptr;
   llvm::GlobalVariable *shared_memory_ = nullptr;
+  bool chained_ = false;
   unsigned threads_ = 0, shared_used_ = 0, shared_high_ = 0;
   Value tid_ = nullptr, lane_ = nullptr, warp_ = nullptr, block_[3] = {};
 };

@@ -101,6 +101,7 @@ struct Side {
   std::vector<Loop> outer;  // m or n loops
   bool k_contiguous = true;
   unsigned chunk_bytes = 0;
+  bool constant = false;  // a weight at an address that depends on no data
 };
 
 // Chooses the direction and the width of the fetches of one side. `k_inner` is the last of the k loops.
@@ -109,6 +110,14 @@ void choose_access(const Program &program, Side &side, const Loop &k_inner, unsi
   if (!side.operand.load.valid()) {
     side.chunk_bytes = 0;
     return;
+  }
+  const Scalar &load = program.scalars.at(side.operand.load);
+  side.constant = side.operand.conditions.empty() &&
+                  program.buffer(root_of(program, load.buffer).buffer).kind == BufferKind::kConstant;
+  for (Dim d : load.index) {
+    std::vector<const DimSymbol *> symbols;
+    collect_symbols(d, symbols);
+    for (const DimSymbol *s : symbols) side.constant = side.constant && s->kind != SymbolKind::kScalar;
   }
   const int along_k = together(program, side.operand, k_inner, size);
   const int along_outer = side.outer.empty() ? 0 : together(program, side.operand, side.outer.back(), size);
@@ -120,15 +129,17 @@ void choose_access(const Program &program, Side &side, const Loop &k_inner, unsi
 
 std::vector<GemmTile> tiles_for(GemmType type) {
   if (element_bytes(type) == 2)
-    return {{128, 128, 32, 2, 2, 1, 4}, {128, 64, 32, 2, 2, 1, 4}, {64, 128, 32, 2, 2, 1, 4}, {64, 64, 32, 2, 2, 1, 4},
-            {64, 64, 64, 2, 2, 1, 3},   {64, 32, 64, 2, 1, 2, 4},  {32, 64, 64, 1, 2, 2, 4},  {32, 32, 128, 1, 1, 4, 3},
-            {16, 64, 128, 1, 2, 2, 3},  {16, 32, 128, 1, 1, 4, 4}};
+    return {{128, 128, 32, 2, 2, 1, 4}, {128, 64, 32, 2, 2, 1, 4}, {64, 128, 32, 2, 2, 1, 4},
+            {64, 64, 32, 2, 2, 1, 4},   {64, 64, 64, 2, 2, 1, 3},  {64, 32, 64, 2, 1, 2, 4},
+            {32, 64, 64, 1, 2, 2, 4},   {32, 32, 128, 1, 1, 4, 3}, {16, 64, 128, 1, 2, 2, 3},
+            {16, 32, 128, 1, 1, 4, 4},  {16, 32, 256, 1, 1, 8, 4}, {16, 16, 256, 1, 1, 8, 6}};
   return {{128, 64, 32, 4, 2, 1, 3}, {64, 128, 32, 2, 4, 1, 3}, {64, 64, 32, 2, 2, 1, 4}, {64, 32, 64, 2, 1, 2, 3},
           {32, 64, 64, 1, 2, 2, 3},  {32, 32, 64, 1, 1, 4, 4},  {16, 64, 64, 1, 2, 2, 3}, {16, 32, 64, 1, 1, 4, 4}};
 }
 
 // A model of the time on a card of 132 multiprocessors, in cycles: each block of k costs at least its latency, and the
-// blocks that a multiprocessor holds share its tensor cores.
+// blocks that a multiprocessor holds share its tensor cores and its way to memory. Rows beyond m and columns beyond n
+// are not fetched.
 double modelled_cycles(GemmType type, const GemmTile &tile, double m, double n, double k, double batch) {
   const double rate = type == GemmType::kThreeTF32 ? 200
                       : type == GemmType::kTF32    ? 600
@@ -142,24 +153,33 @@ double modelled_cycles(GemmType type, const GemmTile &tile, double m, double n, 
   const double products = static_cast<double>(tile.m) * tile.n * tile.k / rate;
   const double per_warp =
       static_cast<double>(tile.m) * tile.n * tile.k / tile.warps() / (rate / 4) * 0.6;  // one sub-core's warp
-  const double bytes = static_cast<double>(tile.m + tile.n) * tile.k * element_bytes(type);
-  const double step = std::max({220.0 + per_warp * 0.5, resident * products, resident * bytes / 24.0});
-  return rounds * (steps * step + 1200 + static_cast<double>(tile.m) * tile.n / tile.threads() * 4);
+  const double bytes = (std::min<double>(m, tile.m) + std::min<double>(n, tile.n)) * tile.k * element_bytes(type);
+  // A multiprocessor gets 40 bytes a cycle, and no more than what is in flight in the 900 cycles that memory takes.
+  const double speed = std::min(40.0, resident * bytes * (tile.stages - 1) / 900.0);
+  const double step = std::max({220.0 + per_warp * 0.5, resident * products, resident * bytes / speed});
+  const double memory = (m * k + k * n) * batch * element_bytes(type) / 1700;
+  const double loop = rounds * steps * step;
+  return std::max(loop, memory) + 0.2 * std::min(loop, memory) +
+         rounds * (1200 + static_cast<double>(tile.m) * tile.n / tile.threads() * 4);
 }
 
+// Sizes known at run time only count as small and as large ones.
 GemmTile choose_tile(GemmType type, Dim m, Dim n, Dim k, Dim batch, bool computed) {
-  auto size = [](Dim d) { return d.is_constant() ? static_cast<double>(d.value()) : 512.0; };
-  GemmTile best;
-  double cost = -1;
-  for (const GemmTile &tile : tiles_for(type)) {
-    const double c = modelled_cycles(type, tile, size(m), size(n), size(k), size(batch));
-    if (computed && (tile.m + tile.n) * tile.k / tile.threads() > 32) continue;  // computed elements wait in registers
-    if (cost < 0 || c < cost) {
-      cost = c;
-      best = tile;
-    }
+  std::vector<GemmTile> tiles;
+  for (const GemmTile &tile : tiles_for(type))
+    if (!computed || (tile.m + tile.n) * tile.k / tile.threads() <= 32)  // computed elements wait in registers
+      tiles.push_back(tile);
+  std::vector<double> cost(tiles.size(), 0);
+  const bool known = m.is_constant() && n.is_constant() && k.is_constant() && batch.is_constant();
+  for (const double unknown : known ? std::vector<double>{1} : std::vector<double>{128, 1024}) {
+    auto size = [&](Dim d) { return d.is_constant() ? static_cast<double>(d.value()) : unknown; };
+    std::vector<double> here;
+    for (const GemmTile &tile : tiles)
+      here.push_back(modelled_cycles(type, tile, size(m), size(n), size(k), batch.is_constant() ? size(batch) : 12));
+    const double least = *std::min_element(here.begin(), here.end());
+    for (size_t i = 0; i < tiles.size(); ++i) cost[i] += here[i] / least;
   }
-  return best;
+  return tiles[static_cast<size_t>(std::min_element(cost.begin(), cost.end()) - cost.begin())];
 }
 
 const Loop *find_loop(const std::vector<Loop> &loops, const DimSymbol *symbol) {
@@ -324,6 +344,7 @@ GemmOperand operand_of(KernelContext &k, const Scope &base, const Plan &plan, co
   GemmOperand out;
   out.k_contiguous = side.k_contiguous;
   out.chunk_bytes = side.chunk_bytes;
+  out.constant = side.constant;
   auto place = [&plan, &side](Scope &scope, Value outer, Value inner) {
     delinearize(scope, side.outer, side.k_contiguous ? outer : inner);
     delinearize(scope, plan.k, side.k_contiguous ? inner : outer);
@@ -416,6 +437,7 @@ std::vector<Draft> draft_contraction(const Program &program, const Kernel &kerne
   draft.grid[0] = ceil_div(product(plan->b.outer), tile.n);
   draft.grid[1] = ceil_div(product(plan->a.outer), tile.m);
   draft.grid[2] = product(plan->batch);
+  draft.waits = true;
   draft.body = [plan = *plan](KernelContext &k) {
     Builder &b = k.b;
     Scope base(k);

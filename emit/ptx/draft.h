@@ -15,6 +15,7 @@ struct Draft {
   Dim grid[3] = {Dim(1), Dim(1), Dim(1)};
   unsigned threads = 128;
   unsigned min_blocks = 1;  // blocks a multiprocessor should hold: bounds the registers a thread
+  bool waits = false;  // the body calls Builder::wait_for_kernels_before itself, having fetched what no kernel writes
   std::function<void(KernelContext &)> body;
 };
 

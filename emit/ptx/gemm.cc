@@ -41,10 +41,13 @@ void emit_gemm(Builder &b, const Gemm &g) {
 
   Value first_step = b.mul(warp_k, steps / t.warps_k);  // warps that split k have each a part of every block of k
 
-  auto fetch = [&](Value slot, Value k0) {
+  const bool early_a = b.chained() && g.a.constant && g.a.chunk_bytes > 0,
+             early_b = b.chained() && g.b.constant && g.b.chunk_bytes > 0;
+  auto fetch = [&](Value slot, Value k0, bool with_a = true, bool with_b = true) {
     Value stage = b.mul(slot, stage_bytes);
-    Values pa = a.fetch(stage, g.row0, k0, g.k_end, g.m);
-    Values pb = bt.fetch(stage, g.column0, k0, g.k_end, g.n);
+    Values pa, pb;
+    if (with_a) pa = a.fetch(stage, g.row0, k0, g.k_end, g.m);
+    if (with_b) pb = bt.fetch(stage, g.column0, k0, g.k_end, g.n);
     pa.insert(pa.end(), pb.begin(), pb.end());
     return pa;
   };
@@ -58,9 +61,12 @@ void emit_gemm(Builder &b, const Gemm &g) {
 
   // Fills the ring but for one slot. Beyond the end nothing is fetched (zeros arrive), so that every iteration commits
   // one group.
+  if (early_a || early_b)
+    for (int s = 0; s + 1 < t.stages; ++s) fetch(b.i32(s), b.add(g.k_begin, s * t.k), early_a, early_b);
+  b.wait_for_kernels_before();
   for (int s = 0; s + 1 < t.stages; ++s) {
     Value slot = b.i32(s);
-    write(slot, fetch(slot, b.add(g.k_begin, s * t.k)));
+    write(slot, fetch(slot, b.add(g.k_begin, s * t.k), !early_a, !early_b));
     b.copy_commit();
   }
 

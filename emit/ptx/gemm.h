@@ -27,6 +27,8 @@ struct GemmOperand {
   std::function<Chunk(Value outer, Value inner)> chunk;
   // chunk_bytes == 0: the element as it lies in shared memory (half or i16 for 16-bit types, float for f32).
   std::function<Value(Value outer, Value inner)> element;
+  // No kernel writes it: a chained kernel fetches it before it waits for those before it.
+  bool constant = false;
 };
 
 struct GemmTile {
@@ -54,7 +56,8 @@ struct Gemm {
   std::function<void(Value row, Value column, Value first, Value second, Value pair)> epilogue;
 };
 
-// Emits the whole block: main loop and epilogue. Uses the builder's shared memory from its current end.
+// Emits the whole block: main loop and epilogue, and the wait for the kernels before. Uses the builder's shared memory
+// from its current end.
 void emit_gemm(Builder &b, const Gemm &gemm);
 
 }  // namespace optc::ptx

@@ -116,7 +116,8 @@ class Emitter : public PtxEmitter {
       const Kernel &kernel = program.kernel(kernels[i].kernel);
       for (size_t j = 0; j < drafts[i].size(); ++j) {
         const std::string name = kernel.name + (drafts[i].size() > 1 ? "_" + std::to_string(j) : "");
-        write_function(program, kernel, drafts[i][j], *module, name, known, marks, kernels[i].launches[j]);
+        write_function(program, kernel, drafts[i][j], *module, name, target.sm >= 90, known, marks,
+                       kernels[i].launches[j]);
       }
     }
     for (const Mark &mark : marks) ptx::mark_kernel(*mark.function, mark.threads, mark.min_blocks);
@@ -124,8 +125,9 @@ class Emitter : public PtxEmitter {
   }
 
   static void write_function(const Program &program, const Kernel &kernel, const Draft &draft, llvm::Module &module,
-                             const std::string &name, std::map<std::string, std::pair<std::string, unsigned>> &known,
-                             std::vector<Mark> &marks, PtxLaunch &launch) {
+                             const std::string &name, bool chained,
+                             std::map<std::string, std::pair<std::string, unsigned>> &known, std::vector<Mark> &marks,
+                             PtxLaunch &launch) {
     std::vector<BufferId> roots;
     std::vector<bool> written;
     const auto written_buffers = writes(program, kernel);
@@ -158,11 +160,14 @@ class Emitter : public PtxEmitter {
     for (int axis = 0; axis < 3; ++axis) launch.grid[axis] = draft.grid[axis];
     launch.threads = draft.threads;
 
-    ptx::Builder builder(module, name, params, draft.threads);
+    // What is read is written by a kernel that may still run when this one starts.
+    if (chained) invariant = false;
+    ptx::Builder builder(module, name, params, draft.threads, chained);
     ptx::KernelContext k{program, builder, {}, {}, invariant};
     for (size_t i = 0; i < roots.size(); ++i) k.pointers.emplace_back(roots[i], builder.param(i));
     for (size_t i = 0; i < program.sources.size(); ++i)
       k.symbols.emplace_back(program.sources[i].symbol, builder.param(roots.size() + i));
+    if (!draft.waits) builder.wait_for_kernels_before();
     draft.body(k);
     builder.finish();
     launch.shared_bytes = builder.shared_bytes();

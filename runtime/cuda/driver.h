@@ -30,6 +30,24 @@ constexpr int kJitInfoLog = 3, kJitInfoLogSize = 4, kJitErrorLog = 5, kJitErrorL
 constexpr int kCaptureRelaxed = 2;                                                           // CUstreamCaptureMode
 constexpr unsigned kStreamNonBlocking = 1;
 
+constexpr int kProgrammaticSerialization = 6;  // CUlaunchAttributeID
+
+// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+  int id;
+  char unused[8 - sizeof(int)];
+  union {
+    char space[64];
+    int allowed;
+  } value;
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  Stream stream;
+  LaunchAttribute *attributes;
+  unsigned attribute_count;
+};
+
 struct Driver {
   Result (*init)(unsigned);
   Result (*device_count)(int *);
@@ -45,6 +63,7 @@ struct Driver {
   Result (*function_attribute)(Function, int, int);
   Result (*launch)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void **,
                    void **);
+  Result (*launch_with)(const LaunchConfig *, Function, void **, void **);  // null in drivers before 12.0
   Result (*allocate)(Address *, size_t);
   Result (*release)(Address);
   Result (*to_device)(Address, const void *, size_t, Stream);
@@ -121,6 +140,8 @@ struct Driver {
         find(library, "cuGraphExecDestroy", &d.graph_exec_destroy, why) &&
         find(library, "cuGetErrorName", &d.error_name, why) && find(library, "cuGetErrorString", &d.error_string, why);
     if (!all) return nullptr;
+    std::string not_needed;
+    find(library, "cuLaunchKernelEx", &d.launch_with, &not_needed);
     if (const Result code = d.init(0)) {
       *why = "the CUDA driver does not start: " + d.describe(code);
       return nullptr;

@@ -48,6 +48,8 @@ struct ValueTable {
   Size byte_offset;  // into that buffer
 };
 
+// Kernels for sm_90 and later wait themselves for the one before (griddepcontrol.wait), so that they may be launched
+// while it runs.
 struct ImageTable {
   int sm;                     // compute capability * 10
   bool specific;              // sm_90a: for that capability alone; else for it and every later one

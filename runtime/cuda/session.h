@@ -160,6 +160,8 @@ class Session {
           "the bundle has no kernels for compute capability " + std::to_string(major) + "." + std::to_string(minor);
       return OPTC_DEVICE;
     }
+    const char *apart = getenv("OPTC_CUDA_OVERLAP");  // 0: each kernel after the end of the one before, to compare
+    chained_ = best->sm >= 90 && d_->launch_with && !(apart && apart[0] == '0');
     if (const Result code = d_->context_retain(&context_, device_)) return fail(code, "context");
     Entered entered(*this);
     if (entered.code) return fail(entered.code, "context");
@@ -343,7 +345,8 @@ class Session {
     }
     if (const Result code = d_->capture_begin(stream_, kCaptureRelaxed)) return fail(code, "capture");
     optc_status status = OPTC_OK;
-    for (int i = 0; i < model_.launch_count && status == OPTC_OK; ++i) status = launch(i);
+    bool behind = false;
+    for (int i = 0; i < model_.launch_count && status == OPTC_OK; ++i) status = launch(i, &behind);
     Graph graph = nullptr;
     const Result code = d_->capture_end(stream_, &graph);
     if (status != OPTC_OK) {
@@ -361,7 +364,9 @@ class Session {
     return OPTC_OK;
   }
 
-  optc_status launch(int i) {
+  // behind: the launch before it in the stream is a kernel of this model, for whose end the kernel itself waits (those
+  // for sm_90 and later do, emit/ptx): it may start before that.
+  optc_status launch(int i, bool *behind = nullptr) {
     const LaunchTable &l = model_.launches[i];
     unsigned grid[3];
     for (int a = 0; a < 3; ++a) {
@@ -383,10 +388,19 @@ class Session {
         arguments[k] = &addresses[k];
       }
     }
-    if (const Result code = d_->launch(functions_[static_cast<size_t>(i)], grid[0], grid[1], grid[2], l.threads, 1, 1,
-                                       l.shared_bytes, stream_, arguments, nullptr))
-      return fail(code, l.function);
-    return OPTC_OK;
+    Result code = 0;
+    if (behind && *behind && chained_) {
+      LaunchAttribute early = {};
+      early.id = kProgrammaticSerialization;
+      early.value.allowed = 1;
+      const LaunchConfig config = {{grid[0], grid[1], grid[2]}, {l.threads, 1, 1}, l.shared_bytes, stream_, &early, 1};
+      code = d_->launch_with(&config, functions_[static_cast<size_t>(i)], arguments, nullptr);
+    } else {
+      code = d_->launch(functions_[static_cast<size_t>(i)], grid[0], grid[1], grid[2], l.threads, 1, 1, l.shared_bytes,
+                        stream_, arguments, nullptr);
+    }
+    if (behind) *behind = true;
+    return code ? fail(code, l.function) : OPTC_OK;
   }
 
   const ModelTable &model_;
@@ -398,6 +412,7 @@ class Session {
   GraphExec graph_ = nullptr;
   Address weights_ = 0, arena_ = 0;
   size_t arena_bytes_ = 0;
+  bool chained_ = false;
   std::vector<Function> functions_;
   std::vector<Address> address_;
   std::vector<int64_t> symbols_, current_;

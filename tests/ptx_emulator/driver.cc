@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cuda/driver.h"
 #include "tests/ptx_emulator/emulator.h"
 
 namespace {
@@ -130,6 +131,10 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned thre
     return 0;
   }
   return execute(r);
+}
+int cuLaunchKernelEx(const optc::cuda::LaunchConfig *c, void *f, void **arguments, void **extra) {
+  return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared_bytes,
+                        c->stream, arguments, extra);
 }
 int cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
   void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);

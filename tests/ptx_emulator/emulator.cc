@@ -419,6 +419,8 @@ class PtxBlock {
       case PtxOp::kBra:
         pc_[t] = i.target;
         return;
+      case PtxOp::kGridControl:
+        break;
       case PtxOp::kBar:
         waiting_[t] = true;
         return;

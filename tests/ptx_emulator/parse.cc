@@ -204,6 +204,11 @@ class Parser {
     i.nan = has("NaN");
     i.saturate = has("sat");
     const bool real = i.type == PtxType::kF32 || i.type == PtxType::kF64 || i.type == PtxType::kF16;
+    if (base == "griddepcontrol") {
+      i.op = PtxOp::kGridControl;
+      function_.code.push_back(i);
+      return;
+    }
     static const std::map<std::string, PtxOp> kPlain = {
         {"mov", PtxOp::kMov},   {"add", PtxOp::kAdd},          {"sub", PtxOp::kSub},   {"div", PtxOp::kDiv},
         {"rem", PtxOp::kRem},   {"neg", PtxOp::kNeg},          {"abs", PtxOp::kAbs},   {"min", PtxOp::kMin},

@@ -58,6 +58,7 @@ enum class PtxOp : uint8_t {
   kRet,
   kCopysign,
   kPrmt,
+  kGridControl,  // one launch after the other: nothing to wait for
 };
 
 enum class PtxType : uint8_t {
