@@ -420,7 +420,7 @@ class PtxBlock {
         pc_[t] = i.target;
         return;
       case PtxOp::kGridControl:
-        break;
+        return;
       case PtxOp::kBar:
         waiting_[t] = true;
         return;
