@@ -86,6 +86,13 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
                             {"first", p.first},
                             {"last", p.last},
                             {"offset", p.offset >= 0 ? Json(p.offset) : Json(nullptr)}});
+  for (const RowScratch &r : model.row_scratches)
+    j["buffers"].push_back({{"name", "row scratch of " + r.kernel},
+                            {"bytes", dim_json(r.bytes)},
+                            {"each_thread", true},
+                            {"first", r.at},
+                            {"last", r.at},
+                            {"offset", model.arena_bytes >= 0 ? Json(r.offset) : Json(nullptr)}});
   j["passes"] = options.passes;
   j["kernels"] = Json::array();
   add_kernels(program, program.order, j["kernels"]);

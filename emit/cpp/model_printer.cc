@@ -148,104 +148,6 @@ std::string ModelPrinter::pointer(BufferId id, bool written) {
   return fmt::format("reinterpret_cast<{}{} *>({})", constant ? "const " : "", type.storage, bytes);
 }
 
-// --- memory
-// ------------------------------------------------------------------------------------------------------------------------
-
-// First and last kernel that touches each root buffer; a kernel inside control flow counts as the construct around it.
-void ModelPrinter::life(const std::vector<KernelId> &order, size_t fixed, bool inside) {
-  for (size_t i = 0; i < order.size(); ++i) {
-    const size_t at = inside ? fixed : i;
-    const Kernel &kernel = program_.kernel(order[i]);
-    auto touch = [&](BufferId b) {
-      if (!b.valid()) return;
-      const BufferId r = root(b);
-      const auto it = lives_.emplace(r.index, std::make_pair(at, at)).first;
-      it->second.second = std::max(it->second.second, at);
-    };
-    for (BufferId b : reads(program_, kernel)) touch(b);
-    for (BufferId b : writes(program_, kernel)) touch(b);
-    if (const ControlFlow *control = kernel.control())
-      for (const auto &body : control->bodies) life(body, at, true);
-  }
-}
-
-void ModelPrinter::place() {
-  life(program_.order, 0, false);
-  for (BufferId o : program_.outputs) {
-    const auto it = lives_.find(root(o).index);
-    if (it != lives_.end()) it->second.second = program_.order.size();
-  }
-  std::vector<uint32_t> ids;
-  for (const auto &[id, life] : lives_) ids.push_back(id);
-  std::sort(ids.begin(), ids.end());
-  std::unordered_map<uint32_t, const Placement *> given;
-  for (const Placement &p : program_.placements) given[p.buffer.index] = &p;
-  bool all_constant = true;
-  for (uint32_t id : ids) {
-    const Buffer &b = program_.buffer(BufferId(size_t{id}));
-    if (b.kind != BufferKind::kTemporary && b.kind != BufferKind::kScratch) continue;
-    if (!b.type.is_tensor() || b.element() == ElementType::kString) continue;
-    PlacedBuffer p;
-    p.buffer = BufferId(size_t{id});
-    p.bytes = buffer_bytes(p.buffer);
-    p.first = lives_[id].first;
-    p.last = lives_[id].second;
-    if (needs_run_time_size(p.bytes)) {
-      grown_[id] = grown_.size();
-      continue;
-    }
-    if (const auto it = given.find(id); it != given.end()) {
-      if (it->second->offset.is_constant() && it->second->offset.value() < kDimOverflow)
-        p.offset = it->second->offset.value();
-      p.first = it->second->first;
-      p.last = it->second->last;
-    }
-    if (!p.bytes.is_constant() || p.bytes.value() >= kDimOverflow) all_constant = false;
-    placed_index_[id] = placed.size();
-    placed.push_back(p);
-  }
-  const bool offsets_given =
-      std::all_of(placed.begin(), placed.end(), [](const PlacedBuffer &p) { return p.offset >= 0; });
-  if (!all_constant) {
-    for (PlacedBuffer &p : placed) p.offset = -1;
-    return;
-  }
-  auto rounded = [](const PlacedBuffer &p) { return (p.bytes.value() + 63) / 64 * 64; };
-  size_t end = 0;
-  for (const PlacedBuffer &p : placed) end = std::max(end, p.last);
-  lower_bound_bytes = 0;
-  for (size_t t = 0; t <= end; ++t) {
-    int64_t live = 0;
-    for (const PlacedBuffer &p : placed)
-      if (p.first <= t && t <= p.last) live += rounded(p);
-    lower_bound_bytes = std::max(lower_bound_bytes, live);
-  }
-  arena_bytes = 0;
-  if (!offsets_given) {
-    // Largest first, each in the smallest gap that fits among those alive at the same time: as runtime/bundle/place.h.
-    std::vector<size_t> order(placed.size()), done;
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return placed[a].bytes.value() > placed[b].bytes.value(); });
-    for (size_t i : order) {
-      PlacedBuffer &p = placed[i];
-      std::vector<size_t> alive;
-      for (size_t j : done)
-        if (placed[j].first <= p.last && p.first <= placed[j].last && placed[j].bytes.value() > 0) alive.push_back(j);
-      std::sort(alive.begin(), alive.end(), [&](size_t a, size_t b) { return placed[a].offset < placed[b].offset; });
-      int64_t at = 0, best = -1, best_gap = INT64_MAX;
-      for (size_t j : alive) {
-        const int64_t gap = placed[j].offset - at;
-        if (gap >= rounded(p) && gap < best_gap) best = at, best_gap = gap;
-        at = std::max(at, placed[j].offset + rounded(placed[j]));
-      }
-      p.offset = best >= 0 ? best : at;
-      done.push_back(i);
-    }
-  }
-  for (const PlacedBuffer &p : placed) arena_bytes = std::max(arena_bytes, p.offset + rounded(p));
-}
-
 // --- schedule
 // ----------------------------------------------------------------------------------------------------------------------
 
@@ -319,18 +221,13 @@ void ModelPrinter::sequence(const std::vector<KernelId> &order) {
 }
 
 void ModelPrinter::print_kernel_call(const Kernel &kernel) {
-  KernelText text = NestPrinter(program_, kernel, places_).print();
+  KernelText text = std::move(texts_.at(&kernel));
   std::string arguments = "env";
   for (size_t i = 0; i < text.buffers.size(); ++i) arguments += ", " + pointer(text.buffers[i], text.written[i]);
   for (const DimSymbol *s : text.symbols) arguments += ", " + symbol(*s);
   if (!kernel.note.empty() && kernel.note != kernel.name) line("// " + comment_text(kernel.note));
+  give_scratch(kernel, text);
   line(fmt::format("k.{}({});", text.name, arguments));
-  if (!text.scratch_bytes.is(0)) row_scratches_.push_back(dim(text.scratch_bytes));
-  if (!text.scratch_before.empty()) {
-    std::string dims;
-    for (Dim d : text.scratch_dims) dims += (dims.empty() ? "" : ", ") + dim(d);
-    row_scratches_.push_back(text.scratch_before + dims + text.scratch_after);
-  }
   if (!text.plan_header.empty()) plan_headers_.insert(text.plan_header);
   kernels.push_back(std::move(text));
   kernel_of.push_back(&kernel);
@@ -722,8 +619,10 @@ std::string ModelPrinter::model_source(const std::string &include_name, const st
         name_);
   out += "\nusing namespace optc;\n\nnamespace {\n\nstruct Model {\n";
   out += fmt::format(
-      "  static constexpr size_t kInputs = {}, kOutputs = {}, kPlaced = {}, kGrowing = {}, kKernels = {};\n",
-      program_.inputs.size(), program_.outputs.size(), placed.size(), grown_.size(), step_names_.size());
+      "  static constexpr size_t kInputs = {}, kOutputs = {}, kPlaced = {}, kScratch = {}, kGrowing = {}, kKernels = "
+      "{};\n",
+      program_.inputs.size(), program_.outputs.size(), placed.size(), row_scratches.size(), grown_.size(),
+      step_names_.size());
   out += infos_;
   out += fmt::format("  static constexpr WeightsSpec weights = {};\n", weights_spec);
   if (cuda_weights >= 0)
@@ -774,34 +673,8 @@ std::string ModelPrinter::model_source(const std::string &include_name, const st
                    : fmt::format("    outputs[{}].tensor.needed_bytes = 0;\n", i);
   }
   out += "  }\n\n";
-  const bool run_time = std::any_of(placed.begin(), placed.end(), [](const PlacedBuffer &p) { return p.offset < 0; });
-  if (run_time) {
-    out += "  // Where the buffers lie for these dims: sizes, and the kernels that use each first and last.\n";
-    out += "  static int64_t plan([[maybe_unused]] const Dims &d, int64_t *offsets) {\n";
-    std::string bytes, first, last;
-    for (const PlacedBuffer &p : placed) {
-      bytes += (bytes.empty() ? "" : ",\n        ") + self->dim(p.bytes);
-      first += (first.empty() ? "" : ", ") + std::to_string(p.first);
-      last += (last.empty() ? "" : ", ") + std::to_string(p.last);
-    }
-    out += fmt::format("    const int64_t bytes[] = {{\n        {}}};\n", bytes);
-    out += fmt::format(
-        "    static constexpr int32_t first[] = {{{}}};\n    static constexpr int32_t last[] = {{{}}};\n", first, last);
-    out += "    return place(bytes, first, last, kPlaced, offsets);\n  }\n\n";
-  } else {
-    out += fmt::format("  static int64_t plan(const Dims &, int64_t *) {{ return {}; }}\n\n",
-                       std::max<int64_t>(0, arena_bytes));
-  }
-  out +=
-      "  // Bytes of row scratch that one task may need.\n  static int64_t row_scratch([[maybe_unused]] const Dims &d) "
-      "{\n    int64_t bytes = 0;\n";
-  std::vector<std::string> seen;
-  for (const std::string &d : row_scratches_) {
-    if (std::find(seen.begin(), seen.end(), d) != seen.end()) continue;
-    seen.push_back(d);
-    out += fmt::format("    bytes = most(bytes, {});\n", d);
-  }
-  out += "    return bytes;\n  }\n\n  static optc_status execute(Run<Model> &run);\n};\n\n";
+  out += plan_source();
+  out += "  static optc_status execute(Run<Model> &run);\n};\n\n";
   out += fmt::format("const char *const Model::manifest =\n{};\n\n", manifest_literal);
   out += "optc_status Model::execute(Run<Model> &run) {\n";
   out += fmt::format(

@@ -19,6 +19,16 @@ struct PlacedBuffer {
   int64_t offset = -1;  // -1: found at run time
 };
 
+// Row scratch of one kernel: memory for each of its running tasks.
+struct RowScratch {
+  std::string kernel;
+  std::string text;  // bytes for one task, as C++ over the run's dims
+  Dim bytes;         // the same as a dim
+  size_t at = 0;     // the kernel's place in the main sequence
+  int64_t offset = -1;  // for one thread, when sizes are constant; base: where the buffers end that live then
+  int64_t base = 0;
+};
+
 class ModelPrinter : private DimText {
  public:
   ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics);
@@ -30,6 +40,8 @@ class ModelPrinter : private DimText {
   std::vector<KernelText> kernels;        // functions of kernels_*.inc, in order of first call
   std::vector<const Kernel *> kernel_of;  // parallel
   std::vector<PlacedBuffer> placed;
+  std::vector<RowScratch> row_scratches;  // in the order of the kernels
+  // With the row scratch of one thread; every further thread adds its own. -1: sizes depend on the dims.
   int64_t arena_bytes = -1, lower_bound_bytes = -1;
   std::vector<std::pair<BufferId, uint64_t>> constants;  // with their offsets in the weights
   uint64_t weights_bytes = 0;                            // header included; 0: none
@@ -54,6 +66,12 @@ class ModelPrinter : private DimText {
   void collect_symbols_of_program();
   void place();
   void life(const std::vector<KernelId> &order, size_t fixed, bool inside);
+  bool scratch_found_later(const KernelText &text) const;
+  void collect_scratch(const std::vector<KernelId> &order, size_t fixed, bool inside);
+  std::string scratch_text(const KernelText &text);
+  void give_scratch(const Kernel &kernel, const KernelText &text);
+  void place_constant();
+  std::string plan_source() const;
   void prepare_memory(const Kernel &kernel);
   void define(const DimSymbol &symbol, const std::string &value);
   void after_definitions();
@@ -83,7 +101,9 @@ class ModelPrinter : private DimText {
   std::string declarations_, body_, bind_, infos_;
   std::vector<std::string> step_names_;
   std::vector<std::string> problems_;
-  std::vector<std::string> row_scratches_;  // bytes of row scratch of a task, by kernel
+  size_t grown_scratch_ = SIZE_MAX;  // slot of the row scratch whose size a kernel finds
+  std::unordered_map<const Kernel *, KernelText> texts_;
+  std::unordered_map<const Kernel *, size_t> scratch_index_;  // in row_scratches
   std::set<std::string> plan_headers_;
   bool direct_ = true;  // dims are fields "d.x"; else the caller's names
   int indent_ = 1;

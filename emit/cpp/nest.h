@@ -38,6 +38,7 @@ struct KernelText {
   // More of it, as a formula of runtime/cpu's plans: before + the dims, separated by commas + after, in bytes. Empty: none.
   std::string scratch_before, scratch_after;
   std::vector<Dim> scratch_dims;
+  Dim scratch_formula;      // what that formula comes to, in bytes, for the manifest
   std::string plan_header;  // the header of that plan, for model.cpp
   std::set<std::string> headers;  // runtime/cpu headers it needs beyond lanes.h: "gemm.h"
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "emit/cpp/nest.h"
+#include "emit/cpp/scratch_dims.h"
 #include "emit/cpp/types.h"
 
 namespace optc {
@@ -290,6 +291,8 @@ bool NestPrinter::print_convolution(const ConvolutionView &view) {
     text_.scratch_before = "4 * " + plan + "OptcConvShape{";
     text_.scratch_dims = {view.batch, height, width};
     text_.scratch_after = rest + "}" + (direct ? "" : ", " + m) + ").scratch_floats";
+    text_.scratch_formula = direct ? direct_scratch_bytes(strategy, height, width)
+                                   : winograd_scratch_bytes(strategy, m == "4" ? 4 : 2, view.batch, height, width);
     call = direct ? fmt::format("conv_direct<{}>(s, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", type, task, source, w)
                   : fmt::format("conv_winograd<{}, {}>(s, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", m, type, task, source, w);
   }
@@ -419,6 +422,7 @@ bool NestPrinter::print_attention() {
   text_.scratch_before = "4 * optc_attention_scratch_floats(OptcAttention{";
   text_.scratch_dims = {extent(c.batch[0]), head_count, kv_heads, extent(c.m[0]), extent(c.k[0]), extent(c.k[1]), extent(c.n[1])};
   text_.scratch_after = ", 1.0f, 0.0f, false, 0})";
+  text_.scratch_formula = attention_scratch_bytes(extent(c.m[0]), extent(c.k[0]), extent(c.k[1]), extent(c.n[1]));
   uses_scratch_ = true;
   std::string dims;
   for (Dim d : text_.scratch_dims) dims += dim(d) + ", ";

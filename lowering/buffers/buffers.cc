@@ -1,56 +1,13 @@
 #include "lowering/buffers/buffers.h"
 
 #include <algorithm>
-#include <numeric>
 #include <unordered_set>
 
+#include "ir/program/placement.h"
 #include "lowering/fusion/fusion.h"
 
 namespace optc {
 namespace {
-
-constexpr int64_t kAlign = 64;
-
-int64_t round_up(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
-
-struct Item {
-  size_t placement;
-  int64_t bytes;
-  size_t first, last;
-  int64_t offset = -1;
-};
-
-int64_t lower_bound_of(const std::vector<Item> &items, size_t steps) {
-  std::vector<int64_t> live(steps + 1, 0);
-  for (const Item &item : items)
-    for (size_t s = item.first; s <= item.last; ++s) live[s] += item.bytes;
-  return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
-}
-
-// Places the items in the given order, each into the smallest gap that holds it; returns the arena's size.
-int64_t place(std::vector<Item> &items, const std::vector<size_t> &order) {
-  std::vector<size_t> placed;  // by offset
-  int64_t total = 0;
-  for (size_t i : order) {
-    Item &item = items[i];
-    int64_t at = 0, best = -1, best_gap = INT64_MAX;
-    for (size_t j : placed) {
-      const Item &other = items[j];
-      if (other.last < item.first || item.last < other.first) continue;
-      const int64_t gap = other.offset - at;
-      if (gap >= item.bytes && gap < best_gap) {
-        best = at;
-        best_gap = gap;
-      }
-      at = std::max(at, other.offset + other.bytes);
-    }
-    item.offset = best >= 0 ? best : at;
-    total = std::max(total, item.offset + item.bytes);
-    const auto where = std::find_if(placed.begin(), placed.end(), [&](size_t j) { return items[j].offset > item.offset; });
-    placed.insert(where, i);
-  }
-  return total;
-}
 
 class Placer {
  public:
@@ -66,7 +23,7 @@ class Placer {
     lifetimes();
     in_place();
     p_.placements.clear();
-    std::vector<Item> items;
+    std::vector<MemoryBlock> blocks;
     bool constant = true;
     for (size_t i = 0; i < p_.buffers.size(); ++i) {
       const Buffer &b = p_.buffers[i];
@@ -85,47 +42,12 @@ class Placer {
       p_.lower_bound_bytes = kDimOverflow;
       return;
     }
-    for (size_t i = 0; i < p_.placements.size(); ++i)
-      items.push_back({i, round_up(p_.placements[i].bytes.value()), p_.placements[i].first, p_.placements[i].last});
-    const int64_t bound = lower_bound_of(items, steps_);
-    std::vector<size_t> order(items.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::vector<Item> best = items;
-    int64_t best_total = INT64_MAX;
-    auto attempt = [&](auto before) {
-      std::vector<size_t> o = order;
-      std::stable_sort(o.begin(), o.end(), [&](size_t a, size_t b) { return before(items[a], items[b]); });
-      std::vector<Item> trial = items;
-      const int64_t total = place(trial, o);
-      if (total < best_total) {
-        best_total = total;
-        best = std::move(trial);
-      }
-      return best_total <= bound;
-    };
-    auto span = [](const Item &i) { return static_cast<int64_t>(i.last - i.first + 1); };
-    bool done = attempt([](const Item &a, const Item &b) { return a.bytes > b.bytes; }) ||
-                attempt([&](const Item &a, const Item &b) { return a.bytes * span(a) > b.bytes * span(b); }) ||
-                attempt([&](const Item &a, const Item &b) { return span(a) > span(b); }) ||
-                attempt([](const Item &a, const Item &b) { return a.first < b.first; });
-    // Perturbed orders: sizes weighted by a fixed pseudo-random factor, the same in every run.
-    uint64_t state = 88172645463325252ull;
-    const int rounds = items.size() > 2000 ? 4 : items.size() > 400 ? 60 : 400;
-    for (int round = 0; !done && round < rounds; ++round) {
-      std::vector<double> weight(items.size());
-      for (size_t i = 0; i < items.size(); ++i) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        weight[i] = static_cast<double>(items[i].bytes) * (0.5 + static_cast<double>(state >> 40) / (1 << 24));
-      }
-      done = attempt([&](const Item &a, const Item &b) {
-        return weight[static_cast<size_t>(&a - items.data())] > weight[static_cast<size_t>(&b - items.data())];
-      });
-    }
-    for (const Item &item : best) p_.placements[item.placement].offset = item.offset;
-    p_.arena_bytes = items.empty() ? 0 : best_total;
-    p_.lower_bound_bytes = bound;
+    for (const Placement &placement : p_.placements)
+      blocks.push_back({placement.bytes.value(), placement.first, placement.last, -1});
+    const ArenaSize arena = place_blocks(blocks);
+    for (size_t i = 0; i < blocks.size(); ++i) p_.placements[i].offset = blocks[i].offset;
+    p_.arena_bytes = arena.bytes;
+    p_.lower_bound_bytes = arena.bound;
   }
 
  private:
@@ -137,7 +59,6 @@ class Placer {
 
   // Control flow counts as one step; what its bodies use lives over the whole of it.
   void lifetimes() {
-    steps_ = p_.order.size();
     first_.assign(p_.buffers.size(), SIZE_MAX);
     last_.assign(p_.buffers.size(), 0);
     touched_.assign(p_.buffers.size(), false);
@@ -218,7 +139,6 @@ class Placer {
   std::vector<BufferId> root_;
   std::vector<size_t> first_, last_;
   std::vector<bool> touched_;
-  size_t steps_ = 0;
 };
 
 }  // namespace

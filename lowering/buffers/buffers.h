@@ -1,7 +1,5 @@
 #pragma once
-// Placement of temporaries in one arena, by lifetime. Greedy by size into the best-fitting gap among the buffers that live at the same
-// time (the gap search of TensorFlow Lite's simple memory arena), tried in several orders; stops when an order reaches the lower bound
-// (largest sum of live bytes). In place: a kernel's result takes over the bytes of an operand that dies there, when each element is read
+// Placement of temporaries in one arena, by lifetime (ir/program/placement.h). In place: a kernel's result takes over the bytes of an operand that dies there, when each element is read
 // only where it is written.
 //
 // With symbolic sizes the order and lifetimes are fixed here and the offsets are found at run time by the same search (runtime/bundle);

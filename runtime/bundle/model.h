@@ -3,8 +3,8 @@
 //
 // M has: kInputs, kOutputs; inputs[], outputs[] (optc_value_info); defaults[] (offset in the weights of an input's
 // value, -1: required); struct Dims; bind(run) -> status, from input dims to Dims; output_dims(dims, outputs);
-// plan(dims, offsets) -> bytes of the arena; kPlaced, kGrowing (numbers of buffers); row_scratch(dims) -> bytes a task;
-// execute(run) -> status; weights; manifest; faults[]; kKernels, kernel_names[].
+// scratch(dims, bytes): row scratch of each kernel that needs some, for one task; plan(dims, threads, scratch, offsets) -> bytes of the
+// arena, where its buffers lie and then the row scratch of each kernel for all threads; kPlaced, kScratch, kGrowing (how many); execute(run) -> status; weights; manifest; faults[]; kKernels, kernel_names[].
 #pragma once
 #include <limits.h>
 #include <stdarg.h>
@@ -79,7 +79,8 @@ struct Run {
   optc_value *outputs = nullptr;
   const uint8_t *weights_data = nullptr;
   uint8_t *arena = nullptr;
-  int64_t offsets[M::kPlaced ? M::kPlaced : 1] = {};
+  int64_t offsets[M::kPlaced + M::kScratch + 1] = {};  // of the placed buffers, then of the row scratch
+  int64_t scratch_stride[M::kScratch + 1] = {};
   void *grown[M::kGrowing ? M::kGrowing : 1] = {};
   size_t grown_bytes[M::kGrowing ? M::kGrowing : 1] = {};
   int32_t fault = 0;
@@ -107,6 +108,27 @@ struct Run {
   template <class T>
   T *at(int64_t offset) const {
     return reinterpret_cast<T *>(arena + offset);
+  }
+  // Lays out the arena for the dims and that many threads; returns its bytes.
+  size_t lay_out(int64_t threads) {
+    int64_t scratch[M::kScratch + 1];
+    M::scratch(dims, scratch_stride);
+    for (size_t i = 0; i < M::kScratch; ++i) {
+      scratch_stride[i] = (scratch_stride[i] + 63) / 64 * 64;
+      scratch[i] = scratch_stride[i] * threads;
+    }
+    return static_cast<size_t>(M::plan(dims, threads, scratch, offsets));
+  }
+  // The row scratch of the next kernel.
+  void use_scratch(size_t i) {
+    env.scratch = arena + offsets[M::kPlaced + i];
+    env.scratch_stride = static_cast<size_t>(scratch_stride[i]);
+  }
+  // The same with a size that was found while the model runs.
+  bool grow_scratch(size_t slot, int64_t bytes) {
+    env.scratch_stride = (static_cast<size_t>(bytes) + 63) / 64 * 64;
+    env.scratch = grow<uint8_t>(slot, static_cast<int64_t>(env.scratch_stride) * env.threads);
+    return env.scratch != nullptr;
   }
   // A buffer of the growing region: keeps its memory between runs.
   template <class T>
@@ -307,25 +329,19 @@ struct Bundle {
     if (status == OPTC_OK) M::output_dims(run.dims, outputs);
     return status;
   }
-  static size_t row_scratch(const typename M::Dims &dims) {
-    return (static_cast<size_t>(M::row_scratch(dims)) + 127) / 64 * 64;
-  }
   static optc_status workspace_bytes(const optc_value *inputs, size_t *bytes) {
     Run<M> run;
     run.error = thread_error();
     const optc_status status = bind(run, inputs, false);
     if (status != OPTC_OK) return status;
     // Exact for as many threads as there are processors.
-    *bytes = static_cast<size_t>(M::plan(run.dims, run.offsets)) +
-             row_scratch(run.dims) * static_cast<size_t>(processor_count()) + 64;
+    *bytes = run.lay_out(processor_count()) + 64;
     return OPTC_OK;
   }
 
   static optc_status prepare(Context<M> &c) {
     Run<M> &run = c.run;
-    const size_t arena = static_cast<size_t>(M::plan(run.dims, run.offsets));
-    const size_t stride = row_scratch(run.dims);
-    const size_t needed = arena + stride * static_cast<size_t>(run.env.threads) + 64;
+    const size_t needed = run.lay_out(run.env.threads) + 64;
     if (needed > c.memory_bytes || !c.memory) {
       if (c.fixed_memory)
         return run.fail(OPTC_OUT_OF_MEMORY, "the workspace has %zu bytes, these dims need %zu", c.memory_bytes, needed);
@@ -335,10 +351,7 @@ struct Bundle {
       c.own_memory = true;
       if (!c.memory) return run.fail(OPTC_OUT_OF_MEMORY, "out of memory: %zu bytes of workspace", needed);
     }
-    uint8_t *aligned = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(c.memory) + 63) / 64 * 64);
-    run.arena = aligned;
-    run.env.scratch = aligned + arena;
-    run.env.scratch_stride = stride;
+    run.arena = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(c.memory) + 63) / 64 * 64);
     return OPTC_OK;
   }
 

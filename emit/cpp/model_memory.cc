@@ -1,0 +1,210 @@
+// Memory of a bundle: which buffers lie in the arena and when, the growing region, and the row scratch of kernels.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emit/cpp/model_printer.h"
+#include "ir/program/placement.h"
+
+namespace optc {
+
+// First and last kernel that touches each root buffer; a kernel inside control flow counts as the construct around it.
+void ModelPrinter::life(const std::vector<KernelId> &order, size_t fixed, bool inside) {
+  for (size_t i = 0; i < order.size(); ++i) {
+    const size_t at = inside ? fixed : i;
+    const Kernel &kernel = program_.kernel(order[i]);
+    auto touch = [&](BufferId b) {
+      if (!b.valid()) return;
+      const BufferId r = root(b);
+      const auto it = lives_.emplace(r.index, std::make_pair(at, at)).first;
+      it->second.second = std::max(it->second.second, at);
+    };
+    for (BufferId b : reads(program_, kernel)) touch(b);
+    for (BufferId b : writes(program_, kernel)) touch(b);
+    if (const ControlFlow *control = kernel.control())
+      for (const auto &body : control->bodies) life(body, at, true);
+  }
+}
+
+void ModelPrinter::place() {
+  life(program_.order, 0, false);
+  for (BufferId o : program_.outputs) {
+    const auto it = lives_.find(root(o).index);
+    if (it != lives_.end()) it->second.second = program_.order.size();
+  }
+  std::vector<uint32_t> ids;
+  for (const auto &[id, life] : lives_) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  std::unordered_map<uint32_t, const Placement *> given;
+  for (const Placement &p : program_.placements) given[p.buffer.index] = &p;
+  bool all_constant = true;
+  for (uint32_t id : ids) {
+    const Buffer &b = program_.buffer(BufferId(size_t{id}));
+    if (b.kind != BufferKind::kTemporary && b.kind != BufferKind::kScratch) continue;
+    if (!b.type.is_tensor() || b.element() == ElementType::kString) continue;
+    PlacedBuffer p;
+    p.buffer = BufferId(size_t{id});
+    p.bytes = buffer_bytes(p.buffer);
+    p.first = lives_[id].first;
+    p.last = lives_[id].second;
+    if (needs_run_time_size(p.bytes)) {
+      grown_[id] = grown_.size();
+      continue;
+    }
+    if (const auto it = given.find(id); it != given.end()) {
+      p.first = it->second->first;
+      p.last = it->second->last;
+    }
+    if (!p.bytes.is_constant() || p.bytes.value() >= kDimOverflow) all_constant = false;
+    placed_index_[id] = placed.size();
+    placed.push_back(p);
+  }
+  collect_scratch(program_.order, 0, false);
+  for (const RowScratch &s : row_scratches)
+    all_constant = all_constant && s.bytes.is_constant() && s.bytes.value() < kDimOverflow;
+  if (all_constant) return place_constant();
+  for (PlacedBuffer &p : placed) p.offset = -1;
+}
+
+// Offsets of all, with the row scratch of one thread. More threads need more of it: then it lies above what lives at
+// the time.
+void ModelPrinter::place_constant() {
+  std::vector<MemoryBlock> blocks;
+  for (const PlacedBuffer &p : placed) blocks.push_back({p.bytes.value(), p.first, p.last, -1});
+  for (const RowScratch &s : row_scratches) blocks.push_back({s.bytes.value(), s.at, s.at, -1});
+  const ArenaSize arena = place_blocks(blocks);
+  arena_bytes = arena.bytes;
+  lower_bound_bytes = arena.bound;
+  for (size_t i = 0; i < placed.size(); ++i) placed[i].offset = blocks[i].offset;
+  for (size_t i = 0; i < row_scratches.size(); ++i) {
+    RowScratch &s = row_scratches[i];
+    s.offset = blocks[placed.size() + i].offset;
+    for (size_t j = 0; j < placed.size(); ++j)
+      if (blocks[j].first <= s.at && s.at <= blocks[j].last)
+        s.base = std::max(s.base, blocks[j].offset + blocks[j].bytes);
+  }
+}
+
+// --- row scratch
+// --------------------------------------------------------------------------------------------------------------------
+
+// Prints every kernel and notes the row scratch that it needs; a kernel inside control flow counts as the construct
+// around it.
+void ModelPrinter::collect_scratch(const std::vector<KernelId> &order, size_t fixed, bool inside) {
+  for (size_t i = 0; i < order.size(); ++i) {
+    const size_t at = inside ? fixed : i;
+    const Kernel &kernel = program_.kernel(order[i]);
+    if (const ControlFlow *control = kernel.control())
+      for (const auto &body : control->bodies) collect_scratch(body, at, true);
+    if (!kernel.nest()) continue;
+    const KernelText &text = texts_.emplace(&kernel, NestPrinter(program_, kernel, places_).print()).first->second;
+    const std::string bytes = scratch_text(text);
+    if (bytes.empty() || scratch_found_later(text)) continue;
+    scratch_index_[&kernel] = row_scratches.size();
+    row_scratches.push_back({text.name, bytes, max(text.scratch_bytes, text.scratch_formula), at, -1, 0});
+  }
+}
+
+// Bytes for one task, as C++; empty: none.
+std::string ModelPrinter::scratch_text(const KernelText &text) {
+  const std::string bytes = text.scratch_bytes.is(0) ? "" : dim(text.scratch_bytes);
+  if (text.scratch_before.empty()) return bytes;
+  std::string dims;
+  for (Dim d : text.scratch_dims) dims += (dims.empty() ? "" : ", ") + dim(d);
+  const std::string formula = text.scratch_before + dims + text.scratch_after;
+  return bytes.empty() ? formula : "most(" + bytes + ", " + formula + ")";
+}
+
+// Whether a kernel finds the size while the model runs: such scratch lies in the growing region.
+bool ModelPrinter::scratch_found_later(const KernelText &text) const {
+  return needs_run_time_size(text.scratch_bytes) ||
+         std::any_of(text.scratch_dims.begin(), text.scratch_dims.end(), [&](Dim d) { return needs_run_time_size(d); });
+}
+
+// Before the call of a kernel: where its row scratch lies.
+void ModelPrinter::give_scratch(const Kernel &kernel, const KernelText &text) {
+  if (const auto at = scratch_index_.find(&kernel); at != scratch_index_.end())
+    return line(fmt::format("run.use_scratch({});", at->second));
+  const std::string bytes = scratch_text(text);
+  if (bytes.empty()) return;
+  if (grown_scratch_ == SIZE_MAX) {
+    grown_scratch_ = grown_.size();
+    grown_.emplace(UINT32_MAX, grown_scratch_);
+  }
+  line(fmt::format("if (!run.grow_scratch({}, {})) return run.status;", grown_scratch_, bytes));
+}
+
+// The part of Model that says how much memory a run needs, and where things lie in it.
+std::string ModelPrinter::plan_source() const {
+  auto *self = const_cast<ModelPrinter *>(this);
+  auto list = [](const auto &items, const char *separator, const auto &text) {
+    std::string out;
+    for (const auto &item : items) out += (out.empty() ? "" : separator) + text(item);
+    return out.empty() ? std::string("0") : out;
+  };
+  std::string out;
+  if (!row_scratches.empty()) {
+    std::vector<std::string> sizes, which;
+    for (const RowScratch &s : row_scratches) {
+      auto at = std::find(sizes.begin(), sizes.end(), s.text);
+      if (at == sizes.end()) at = sizes.insert(at, s.text);
+      which.push_back(std::to_string(at - sizes.begin()));
+    }
+    const auto same = [](const std::string &s) { return s; };
+    out += "  // Row scratch: bytes for one task of each kernel that needs some.\n";
+    out += "  static void scratch([[maybe_unused]] const Dims &d, int64_t *bytes) {\n";
+    out += fmt::format("    const int64_t sizes[] = {{\n        {}}};\n", list(sizes, ",\n        ", same));
+    out += fmt::format("    static constexpr int16_t which[] = {{{}}};\n", list(which, ", ", same));
+    out += "    for (size_t i = 0; i < kScratch; ++i) bytes[i] = sizes[which[i]];\n  }\n\n";
+  } else {
+    out += "  static void scratch(const Dims &, int64_t *) {}\n\n";
+  }
+  auto numbers = [&](const auto &of_placed, const auto &of_scratch) {
+    std::string out;
+    for (const PlacedBuffer &p : placed) out += (out.empty() ? "" : ", ") + std::to_string(of_placed(p));
+    for (const RowScratch &s : row_scratches) out += (out.empty() ? "" : ", ") + std::to_string(of_scratch(s));
+    return out;
+  };
+  if (arena_bytes < 0 && placed.size() + row_scratches.size() > 0) {
+    out +=
+        "  // Where the buffers lie for these dims: sizes, and the kernels that use each first and last.\n"
+        "  static int64_t plan([[maybe_unused]] const Dims &d, int64_t, [[maybe_unused]] const int64_t *scratch, "
+        "int64_t "
+        "*offsets) {\n";
+    std::string bytes;
+    for (const PlacedBuffer &p : placed) bytes += (bytes.empty() ? "" : ",\n        ") + self->dim(p.bytes);
+    for (size_t i = 0; i < row_scratches.size(); ++i)
+      bytes += fmt::format("{}scratch[{}]", bytes.empty() ? "" : i % 8 ? ", " : ",\n        ", i);
+    out += fmt::format("    const int64_t bytes[] = {{\n        {}}};\n", bytes);
+    out +=
+        fmt::format("    static constexpr int32_t first[] = {{{}}};\n",
+                    numbers([](const PlacedBuffer &p) { return p.first; }, [](const RowScratch &s) { return s.at; }));
+    out += fmt::format("    static constexpr int32_t last[] = {{{}}};\n",
+                       numbers([](const PlacedBuffer &p) { return p.last; }, [](const RowScratch &s) { return s.at; }));
+    return out + "    return place(bytes, first, last, kPlaced + kScratch, offsets);\n  }\n\n";
+  }
+  if (row_scratches.empty())
+    return out +
+           fmt::format("  static int64_t plan(const Dims &, int64_t, const int64_t *, int64_t *) {{ return {}; }}\n\n",
+                       std::max<int64_t>(arena_bytes, 0));
+  auto offsets = [&](const auto &of) {
+    return list(row_scratches, ", ", [&](const RowScratch &s) { return std::to_string(of(s)); });
+  };
+  out +=
+      "  // The buffers lie where `execute` says. The row scratch lies among them for one thread, and above those that "
+      "live\n"
+      "  // at the time for more.\n";
+  out += "  static int64_t plan(const Dims &, int64_t threads, const int64_t *scratch, int64_t *offsets) {\n";
+  out += fmt::format("    static constexpr int64_t one[] = {{{}}};\n",
+                     offsets([](const RowScratch &s) { return s.offset; }));
+  out += fmt::format("    static constexpr int64_t more[] = {{{}}};\n",
+                     offsets([](const RowScratch &s) { return s.base; }));
+  out += fmt::format("    int64_t arena = {};\n", arena_bytes);
+  out +=
+      "    for (size_t i = 0; i < kScratch; ++i) {\n"
+      "      offsets[kPlaced + i] = threads == 1 ? one[i] : more[i];\n"
+      "      arena = most(arena, offsets[kPlaced + i] + scratch[i]);\n    }\n    return arena;\n  }\n\n";
+  return out;
+}
+
+}  // namespace optc
