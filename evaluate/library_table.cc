@@ -18,12 +18,14 @@
 #include "runtime/cpu/lib_util.h"
 
 #define OPTC_LIBRARY_FUNCTIONS(X) \
+  X(check_dims) \
   X(compress) \
   X(concat_from_sequence) \
   X(crop_sizes) \
   X(dropout) \
   X(expand_sizes) \
   X(identity) \
+  X(fail) \
   X(label_encoder) \
   X(nms) \
   X(nonzero) \

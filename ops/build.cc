@@ -3,6 +3,7 @@
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "ops/names.h"
 #include "ops/registry.h"
@@ -75,6 +76,7 @@ class ProgramBuilder {
   }
   Status add_outputs(const std::vector<ValueId> &outputs);
   Status collect_constraints(const std::vector<NodeId> &nodes);
+  void check_branch_constraints(NodeId id);
   Program take() { return std::move(program_); }
 
   Result<BufferId> buffer_of(ValueId v);
@@ -115,6 +117,7 @@ class ProgramBuilder {
   std::vector<std::vector<ValueId>> scopes_;  // values bound in the region under construction, innermost last
   std::vector<KernelId> *sequence_ = nullptr;
   std::unordered_set<uint32_t> declared_;
+  std::unordered_map<uint32_t, std::vector<DimConstraint>> branch_constraints_;  // by node
   std::unordered_set<const DimSymbol *> sourced_;
   UniqueNames kernel_names_, buffer_names_;
 };
@@ -369,6 +372,7 @@ Status ProgramBuilder::build_node(NodeId id) {
   for (ValueId v : node.outputs)
     if (v.valid() && !graph_.value(v).elements) known = false;
   if (known) return {};
+  check_branch_constraints(id);
   NodeContext context(*this, id);
   OPTC_TRY(op->build(context));
   if (context.failure()) return *context.failure();
@@ -418,18 +422,57 @@ Status ProgramBuilder::add_outputs(const std::vector<ValueId> &outputs) {
   return {};
 }
 
-// Inference says again, on a copy, what it could not prove.
+// Inference says again, on a copy, what it could not prove. What a branch asks for holds only where it is taken.
 Status ProgramBuilder::collect_constraints(const std::vector<NodeId> &nodes) {
   Graph copy = graph_.clone();
-  std::vector<DimConstraint> found;
-  for (NodeId node : nodes) OPTC_TRY(infer_node(copy, node, diagnostics_, &found));
-  for (DimConstraint &c : found) {
-    bool again = false;
-    for (const DimConstraint &d : program_.constraints)
-      again |= c.left == d.left && c.right == d.right && (!d.or_one || c.or_one);
-    if (!again) program_.constraints.push_back(std::move(c));
+  const auto in_branch = [&](NodeId node) {
+    for (NodeId owner = graph_.region(graph_.node(node).region).owner; owner.valid();
+         owner = graph_.region(graph_.node(owner).region).owner)
+      if (graph_.node(owner).op == "If") return true;
+    return false;
+  };
+  for (NodeId node : nodes) {
+    std::vector<DimConstraint> found;
+    OPTC_TRY(infer_node(copy, node, diagnostics_, &found));
+    std::vector<DimConstraint> &target = in_branch(node) ? branch_constraints_[node.index] : program_.constraints;
+    for (DimConstraint &c : found) {
+      bool again = false;
+      for (const std::vector<DimConstraint> *known : {&std::as_const(program_.constraints), &std::as_const(target)})
+        for (const DimConstraint &d : *known) again |= c.left == d.left && c.right == d.right && (!d.or_one || c.or_one);
+      if (!again) target.push_back(std::move(c));
+    }
   }
   return {};
+}
+
+// The conditions of a node in a branch, as a call that compares when the branch is taken.
+void ProgramBuilder::check_branch_constraints(NodeId id) {
+  const auto found = branch_constraints_.find(id.index);
+  if (found == branch_constraints_.end()) return;
+  for (const DimConstraint &c : found->second) {
+    Buffer pair;
+    pair.name = buffer_name("dims");
+    pair.type = Type::tensor(ElementType::kInt64, Shape{Dim(2)});
+    const BufferId dims = program_.add_buffer(std::move(pair));
+    LoopNest nest;
+    nest.stages.emplace_back();
+    for (int64_t i = 0; i < 2; ++i) {
+      StageOutput out;
+      out.buffer = dims;
+      out.index = {Dim(i)};
+      out.value = program_.scalars.index(i == 0 ? c.left : c.right);
+      nest.stages[0].outputs.push_back(std::move(out));
+    }
+    Kernel values, check;
+    values.body = std::move(nest);
+    values.note = "dims that must agree";
+    check.body = LibraryCall{"check_dims", {dims}, {}, {{"or_one", int64_t{c.or_one}}, {"where", c.where}}, {}};
+    check.note = "check of dims";
+    values.origin = check.origin = graph_.node(id).origin;
+    KernelId ignored;
+    emit(std::move(values), &ignored, "dims");
+    emit(std::move(check), &ignored, "check_dims");
+  }
 }
 
 bool has_symbols(const Graph &graph, NodeId id) {

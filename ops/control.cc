@@ -3,7 +3,11 @@
 // Types. A body is inferred here, since only its owner knows the types of its inputs. A dim that differs between the branches of an If, or
 // that a loop changes, becomes a run-time size; ranks and element types may not differ. Symbols that a body defines are unknown outside:
 // the results that use them get sizes of their own.
+//
+// A branch of an If that its operands' types forbid (exporters guard a Squeeze by an If on the dim, and the other branch then has a
+// wrong rank) is no fault of the model while the condition is open: it becomes optc.Fail, which ends the run when it is taken.
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "ops/build.h"
@@ -43,6 +47,38 @@ std::optional<bool> known_condition(const std::vector<Dim> *elements, const Cons
 
 // --- If -------------------------------------------------------------------------------------------------------------------------
 
+// Puts optc.Fail in the place of the nodes of a branch. The caller sets its outputs' types.
+void fail_branch(InferContext &c, RegionId branch, const Diagnostics &why) {
+  Graph &graph = c.graph();
+  std::string message = "a branch was taken that cannot run";
+  for (const Diagnostic &d : why.all())
+    if (d.severity == Severity::kError) message = "a branch was taken that cannot run: " + d.message + (d.node.empty() ? "" : " (" + d.node + ")");
+  std::vector<std::pair<std::string, Type>> outputs;
+  for (ValueId v : graph.region(branch).outputs) outputs.emplace_back(graph.unique_name(graph.value(v).name), graph.value(v).type);
+  const std::vector<NodeId> nodes = graph.nodes(branch);
+  const NodeId fail = graph.add_node(branch, "optc.Fail", "", {}, std::move(outputs), {{"message", std::move(message)}});
+  graph.set_origin(fail, c.node().origin);
+  graph.set_outputs(branch, graph.node(fail).outputs);
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) graph.erase_node(*node);
+}
+
+Status infer_fail(InferContext &) { return {}; }  // its types are those of the other branch
+
+Status build_fail(BuildContext &c) {
+  std::vector<BufferId> outputs;
+  std::vector<const DimSymbol *> defines;
+  for (size_t i = 0; i < c.node().outputs.size(); ++i) {
+    outputs.push_back(c.output(i));
+    if (!c.output_type(i).has_shape()) continue;
+    std::vector<const DimSymbol *> symbols;
+    for (Dim d : c.output_shape(i)) collect_symbols(d, symbols);
+    for (const DimSymbol *s : symbols)
+      if (s->kind == SymbolKind::kData && std::find(defines.begin(), defines.end(), s) == defines.end()) defines.push_back(s);
+  }
+  c.library("fail", {}, outputs, {{"message", std::string(c.node().string_or("message", ""))}}, defines);
+  return {};
+}
+
 Status infer_if(InferContext &c) {
   Graph &graph = c.graph();
   const RegionId branches[2] = {c.node().region_named("then_branch"), c.node().region_named("else_branch")};
@@ -63,9 +99,26 @@ Status infer_if(InferContext &c) {
     return {};
   }
   Symbols outer;
-  for (RegionId branch : branches) {
-    for (ValueId value : graph.captures(branch)) add_symbols(graph, value, outer);
-    OPTC_TRY(c.infer_region(branch));
+  bool possible[2];
+  for (size_t b = 0; b < 2; ++b) {
+    for (ValueId value : graph.captures(branches[b])) add_symbols(graph, value, outer);
+    Diagnostics scratch;
+    const Status status = c.infer_region(branches[b], scratch);
+    possible[b] = status.ok();
+    // What optc lacks is said; what the model forbids is an error only when no branch is left.
+    if (!possible[b] && (status.failure().kind != ErrorKind::kInvalid || (b == 1 && !possible[0]))) return c.infer_region(branches[b]);
+    if (!possible[b]) fail_branch(c, branches[b], scratch);
+  }
+  for (size_t b = 0; b < 2; ++b) {
+    if (possible[b]) continue;
+    const std::vector<ValueId> &results = graph.region(branches[1 - b]).outputs;
+    for (size_t i = 0; i < results.size(); ++i) {
+      Type type = graph.value(results[i]).type;
+      if (type.has_shape())
+        for (Dim &d : *type.shape)
+          if (!is_visible(d, outer)) d = c.dims().new_symbol(SymbolKind::kData, "never");
+      graph.set_type(graph.region(branches[b]).outputs[i], std::move(type));
+    }
   }
   for (size_t i = 0; i < c.output_count(); ++i) {
     const Value &a = graph.value(graph.region(branches[0]).outputs[i]), &b = graph.value(graph.region(branches[1]).outputs[i]);
@@ -442,6 +495,7 @@ const OpDef kOps[] = {
     {"If", OpForm::kControlFlow, 25, infer_if, build_if},
     {"Loop", OpForm::kControlFlow, 25, infer_loop, build_loop},
     {"Scan", OpForm::kControlFlow, 25, infer_scan, build_scan},
+    {"optc.Fail", OpForm::kLibrary, 1, infer_fail, build_fail, {}, false},
 };
 
 }  // namespace

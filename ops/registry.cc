@@ -206,6 +206,11 @@ Status InferContext::infer_region(RegionId region) {
   return {};
 }
 
+Status InferContext::infer_region(RegionId region, Diagnostics &diagnostics) {
+  for (NodeId node : graph_.nodes(region)) OPTC_TRY(infer_node(graph_, node, diagnostics));
+  return {};
+}
+
 Failure InferContext::invalid(std::string message, std::string help) {
   return diagnostics_.error(ErrorKind::kInvalid, std::move(message), graph_.describe(node_), std::move(help));
 }

@@ -110,6 +110,8 @@ class InferContext {
 
   // Infers the nodes of a body in order; its inputs' types must be set (control flow).
   Status infer_region(RegionId region);
+  // The same, what is wrong said to `diagnostics`; its constraints are dropped.
+  Status infer_region(RegionId region, Diagnostics &diagnostics);
 
   // NumPy broadcasting. Two dims that are not proved equal and neither is 1 give the larger when one is a constant > 1,
   // else their max with a constraint that is checked at run time. Dims proved different are an error.

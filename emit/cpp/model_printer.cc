@@ -347,7 +347,8 @@ void ModelPrinter::print_library(const Kernel &kernel, const LibraryCall &call) 
   line(fmt::format(
       "if (!call_library(run, optc_lib_{}, in, {}, out, {}, attributes, {}, sizes, memory)) return run.status;",
       call.function, call.inputs.size(), call.outputs.size(), call.attributes.size()));
-  for (size_t i = 0; i < call.defines.size(); ++i) define(*call.defines[i], fmt::format("sizes[{}]", i));
+  for (size_t i = 0; i < call.defines.size(); ++i)
+    if (call.defines[i]) define(*call.defines[i], fmt::format("sizes[{}]", i));
   for (const auto &[text, i] : late) line(text);
   close();
   after_definitions();

@@ -148,8 +148,7 @@ Text NestPrinter::node_text(ScalarId id) {
                 kAtomPrecedence, true};
       }
       if (d.is_constant()) return constant_text(ElementType::kInt64, static_cast<uint64_t>(d.value()));
-      const std::string text = dim(d, kMulPrecedence);
-      return {text};
+      return {dim(d, kAtomPrecedence)};
     }
     case ScalarOp::kLoad:
     case ScalarOp::kLocal:

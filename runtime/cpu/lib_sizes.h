@@ -1,7 +1,19 @@
 // lib_sizes.h: library operators that find sizes from the values of small integer tensors: what Reshape, Expand, Slice, ... need when
 // their shape inputs are known only at run time. Input 0 is the data operand (its dims are read, never its elements).
 #pragma once
+#include <stdio.h>
+
 #include "lib_util.h"
+
+// inputs: i64[2]; attributes where, or_one. A fault when the two differ (or_one: and the second is not 1).
+static inline int optc_lib_check_dims(OptcLibCall *call) {
+  const int64_t left = optc_lib_int_at(&call->inputs[0], 0), right = optc_lib_int_at(&call->inputs[0], 1);
+  if (left == right || (optc_lib_int_attribute(call, "or_one", 0) && right == 1)) return 0;
+  snprintf(call->error, sizeof call->error, "%.180s: %lld does not match %lld", optc_lib_string_attribute(call, "where", ""), (long long)left, (long long)right);
+  return 3;  // OPTC_MODEL_FAULT
+}
+// no inputs; attribute message. Always a fault; outputs and sizes are not written.
+static inline int optc_lib_fail(OptcLibCall *call) { return optc_lib_fault(call, optc_lib_string_attribute(call, "message", "the model cannot go on")); }
 
 // inputs: data, shape (i64[n]); attribute allowzero. Sizes: the n dims of the result, with 0 copied and -1 found.
 static inline int optc_lib_reshape_sizes(OptcLibCall *call) {
