@@ -2,9 +2,12 @@
 """Runs every test of the onnx package (see export.py) through optc and compares as onnx's own runner does.
 
   run.py [--binary BUILD/bin/optc_conformance] [--ways static,dynamic,constant,folded] [--filter GLOB] [--op NAME]
-         [--jobs N] [--show N] [--json OUT] [--bless]
+         [--bundles] [--part K/N] [--jobs N] [--show N] [--json OUT] [--bless]
 
-Failures that are known stand in expected.json: {way: {test: reason}}. A failure that is not there fails the run, and so does
+On the evaluator, or with --bundles as emitted C++ (optc_conformance_bundles): compiled, built, many tests a library, and run. --part
+takes every Nth test by the hash of its name.
+
+Failures that are known stand in expected.json: {way: {test: reason}}; the ways of bundles are "bundle.static", .... A failure that is not there fails the run, and so does
 an entry there whose test passes. --bless writes the failures of this run into expected.json (of the ways that it ran; reasons
 that stand there already are kept).
 """
@@ -20,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 
 import numpy as np
 from onnx import OptionalProto, SequenceProto, TensorProto, numpy_helper
@@ -30,6 +34,7 @@ import export  # noqa: E402
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 WAYS = ("static", "dynamic", "constant", "folded")
+UNIT = 48  # models in a library of --bundles
 
 
 def cache_folder():
@@ -141,7 +146,9 @@ def run_share(binary, timeout, jobs, tests, folder, work):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", default=str(ROOT / "build/bin/optc_conformance"))
+    parser.add_argument("--binary", default="")
+    parser.add_argument("--bundles", action="store_true")
+    parser.add_argument("--part", default="0/1")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--filter", default="*")
     parser.add_argument("--op", default="")
@@ -153,6 +160,9 @@ def main():
     parser.add_argument("--bless", action="store_true")
     args = parser.parse_args()
 
+    binary = args.binary or str(ROOT / "build/bin" / ("optc_conformance_bundles" if args.bundles else "optc_conformance"))
+    part, parts = (int(x) for x in args.part.split("/"))
+
     folder = cache_folder()
     tests = export.export(folder)["tests"]
     ways = args.ways.split(",")
@@ -161,17 +171,23 @@ def main():
         for name, test in sorted(tests.items()):
             if not fnmatch.fnmatch(name, args.filter) or (args.op and args.op not in test["ops"]):
                 continue
+            if zlib.crc32(name.encode()) % parts != part:
+                continue
             jobs += [(way, name, k) for k in range(test["ways"].get(way, 0))]
     if not jobs:
         print("no test matches")
         return 2
     with tempfile.TemporaryDirectory(prefix="optc_conformance_") as work:
-        share = [jobs[i :: args.jobs * 4] for i in range(args.jobs * 4)]
+        count = -(-len(jobs) // UNIT) if args.bundles else args.jobs * 4
+        share = [jobs[i::count] for i in range(count)]
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-            done = pool.map(lambda k: run_share(args.binary, args.timeout, share[k], tests, folder, pathlib.Path(work) / str(k)),
+            done = pool.map(lambda k: run_share(binary, args.timeout, share[k], tests, folder, pathlib.Path(work) / str(k)),
                             range(len(share)))
             results = [r for rs in done for r in rs]
 
+    if args.bundles:  # from here on under the names that expected.json has for them
+        results = [("bundle." + way, name, failure) for way, name, failure in results]
+        ways = ["bundle." + way for way in ways]
     failures = {way: {} for way in ways}
     counts = {way: set() for way in ways}
     for way, name, failure in results:
@@ -205,7 +221,7 @@ def main():
     for way in ways:
         passed = len(counts[way]) - len(failures[way])
         known = sum(n in expected.get(way, {}) for n in failures[way])
-        print(f"{way:9} {passed} of {len(counts[way])} passed, {len(failures[way]) - known} failed, {known} failed as expected")
+        print(f"{way:15} {passed} of {len(counts[way])} passed, {len(failures[way]) - known} failed, {known} failed as expected")
     if args.json:
         rows = {w: {"run": len(counts[w]), "passed": len(counts[w]) - len(failures[w]), "failures": failures[w]} for w in ways}
         pathlib.Path(args.json).write_text(json.dumps(rows, indent=1) + "\n")

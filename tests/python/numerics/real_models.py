@@ -26,14 +26,15 @@ import numerics  # noqa: E402
 ROOT = numerics.ROOT
 SHARED = numerics.SHARED
 
-# Largest accepted |difference| / max |expected| of an output, by model. 1e-4 for float models. Where activations are quantized, a sum
-# in another order moves single steps, and the logarithm of values near zero magnifies what is lost there: ONNX Runtime's own answers
-# with its optimizations on and off differ by 1.2e-2 (smart_turn_v3) and 1.4e-3 (basic_pitch).
+# Largest accepted |difference| / max |expected| of an output, by model. 1e-4 for float models. Where activations are quantized, a sum in
+# another order moves single steps, which the layers behind multiply (smart_turn_v3: one step of 307,200 after the first convolution,
+# a seventh of them after the last layer), and a logarithm of values near zero magnifies what is lost there (basic_pitch: an input
+# changed by 2e-7 of itself moves the outputs by 1e-3). ONNX Runtime with its optimizations on and off differs by 1.2e-2 and 1.4e-3.
 TOLERANCE = {
     "surfaces_knn": 1e-4, "surfaces_validity": 0, "romanizer_encoder": 1e-4, "romanizer_decoder": 1e-4, "magika": 1e-4,
     "silero_vad_ifless": 1e-4, "silero_vad_v6": 1e-4, "ppocr_cls": 1e-4, "ppocrv4_rec": 1e-4, "ppocrv4_det": 1e-4,
     "caustic_nmr": 1e-4, "unidic_lite_imitator": 0, "nudenet_320n": 1e-4, "minilm_l6_int8": 1e-4, "basic_pitch": 5e-3,
-    "smart_turn_v3": 2e-2, "tashkeel_bilstm_int8": 4e-3,
+    "smart_turn_v3": 4e-2, "tashkeel_bilstm_int8": 4e-3,
 }
 # The models whose answer is the class with the largest score along the last axis: it must be the same.
 CLASSIFIERS = {"magika", "ppocr_cls", "ppocrv4_rec", "romanizer_decoder", "surfaces_validity", "tashkeel_bilstm_int8"}
@@ -121,7 +122,7 @@ def main():
         try:
             absolute, relative, same, seconds = run(args.optc, name, args.engine)
             good = relative <= TOLERANCE[name] and (same or name not in CLASSIFIERS)
-            text = f"max |d| {absolute:.1e}  over max {relative:.1e}  argmax {'same' if same else 'DIFFERS'}  {seconds:5.1f} s"
+            text = f"max |d| {absolute:.1e}  over max {relative:.1e}  {('argmax same' if same else 'argmax differs') if name in CLASSIFIERS else '':14}  {seconds:5.1f} s"
             rows.append({"model": name, "max_difference": absolute, "relative": relative, "argmax_same": same, "seconds": seconds})
         except (RuntimeError, Unavailable) as error:
             good, text = False, str(error)
