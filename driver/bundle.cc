@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <deque>
+#include <optional>
 #include <thread>
 
 #include "driver/places.h"
@@ -66,6 +69,10 @@ struct Bundle::Impl {
   std::string weights_path;
 
   std::vector<std::vector<uint8_t>> bytes;  // of the outputs
+  // What inputs that are strings or objects point to.
+  std::deque<std::vector<optc_string>> strings;
+  std::deque<std::vector<optc_value>> items;
+  std::deque<optc_object> objects;
   std::vector<optc_value> in, out;
 
   ErrorKind kind_of(optc_status status) const {
@@ -87,29 +94,82 @@ struct Bundle::Impl {
     return diagnostics.error(kind_of(status), fmt::format("{}: {}", what, text && *text ? text : "no reason given"));
   }
 
+  // `value` as the ABI has it; it points into `from`, which must outlive the run.
+  Status give(const RuntimeValue &from, optc_value &value, Diagnostics &diagnostics) {
+    if (from.kind == RuntimeValue::Kind::kAbsent) return {};
+    if (from.kind != RuntimeValue::Kind::kTensor) {
+      const bool map = from.kind == RuntimeValue::Kind::kMap;
+      items.emplace_back(from.items.size() + (map ? 1 : 0));
+      std::vector<optc_value> &list = items.back();
+      if (map) OPTC_TRY(give(RuntimeValue::of(from.tensor), list[0], diagnostics));
+      for (size_t i = 0; i < from.items.size(); ++i) OPTC_TRY(give(from.items[i], list[i + (map ? 1 : 0)], diagnostics));
+      objects.push_back({from.kind == RuntimeValue::Kind::kSequence ? 1 : map ? 3 : 2, list.size(), list.data()});
+      value.object = &objects.back();
+      return {};
+    }
+    const Constant &tensor = from.tensor;
+    optc_tensor &t = value.tensor;
+    t.type = static_cast<int32_t>(tensor.type());
+    if (tensor.rank() > OPTC_MAX_RANK)
+      return diagnostics.error(ErrorKind::kUsage,
+                               fmt::format("an input has rank {}, at most {} fit", tensor.rank(), OPTC_MAX_RANK));
+    if (tensor.type() == ElementType::kString) {
+      strings.emplace_back();
+      for (const std::string &s : tensor.string_values()) strings.back().push_back({s.data(), s.size()});
+      t.data = strings.back().data();
+      t.capacity_bytes = t.needed_bytes = strings.back().size() * sizeof(optc_string);
+    } else {
+      t.data = const_cast<uint8_t *>(tensor.data());
+      t.capacity_bytes = t.needed_bytes = tensor.size();
+    }
+    t.rank = tensor.rank();
+    std::copy(tensor.dims().begin(), tensor.dims().end(), t.dims);
+    t.device_type = OPTC_CPU;
+    return {};
+  }
+
+  // The value of an output; the bytes of a tensor are copied from where it points.
+  static RuntimeValue take(const optc_value &value) {
+    if (const optc_object *object = value.object) {
+      RuntimeValue result;
+      result.kind = object->kind == 1   ? RuntimeValue::Kind::kSequence
+                    : object->kind == 3 ? RuntimeValue::Kind::kMap
+                                        : RuntimeValue::Kind::kOptional;
+      size_t first = 0;
+      if (object->kind == 3 && object->count > 0) {
+        result.tensor = take(object->items[0]).tensor;
+        first = 1;
+      }
+      for (size_t i = first; i < object->count; ++i) result.items.push_back(take(object->items[i]));
+      if (!result.items.empty()) result.element = result.items[0].kind == RuntimeValue::Kind::kTensor ? result.items[0].tensor.type() : result.items[0].element;
+      return result;
+    }
+    const optc_tensor &t = value.tensor;
+    if (t.type == 0) return RuntimeValue();
+    const std::vector<int64_t> dims(t.dims, t.dims + t.rank);
+    int64_t count = 1;
+    for (const int64_t d : dims) count *= d;
+    if (t.type == static_cast<int32_t>(ElementType::kString)) {
+      std::vector<std::string> values;
+      const auto *from = static_cast<const optc_string *>(t.data);
+      for (int64_t i = 0; i < count; ++i) values.emplace_back(from[i].data ? from[i].data : "", from[i].size);
+      return RuntimeValue::of(Constant::strings(dims, std::move(values)));
+    }
+    const ElementType type = static_cast<ElementType>(t.type);
+    std::vector<uint8_t> data(static_cast<size_t>(storage_bytes(type, count).value_or(0)));
+    if (!data.empty()) std::memcpy(data.data(), t.data, data.size());
+    return RuntimeValue::of(Constant::owned(type, dims, std::move(data)));
+  }
+
   Status prepare(const std::vector<RuntimeValue> &inputs, Diagnostics &diagnostics) {
     if (inputs.size() != api->input_count())
       return diagnostics.error(ErrorKind::kUsage,
                                fmt::format("{} inputs given, the bundle has {}", inputs.size(), api->input_count()));
     in.assign(inputs.size(), {});
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].kind == RuntimeValue::Kind::kAbsent) continue;
-      if (inputs[i].kind != RuntimeValue::Kind::kTensor || inputs[i].tensor.type() == ElementType::kString)
-        return diagnostics.error(ErrorKind::kUnsupported,
-                                 "strings, sequences and optionals are not passed to bundles yet", {},
-                                 "use --engine=evaluate");
-      const Constant &tensor = inputs[i].tensor;
-      optc_tensor &t = in[i].tensor;
-      t.data = const_cast<uint8_t *>(tensor.data());
-      t.capacity_bytes = t.needed_bytes = tensor.size();
-      t.type = static_cast<int32_t>(tensor.type());
-      if (tensor.rank() > OPTC_MAX_RANK)
-        return diagnostics.error(ErrorKind::kUsage,
-                                 fmt::format("input {} has rank {}, at most {} fit", i, tensor.rank(), OPTC_MAX_RANK));
-      t.rank = tensor.rank();
-      std::copy(tensor.dims().begin(), tensor.dims().end(), t.dims);
-      t.device_type = OPTC_CPU;
-    }
+    strings.clear();
+    items.clear();
+    objects.clear();
+    for (size_t i = 0; i < inputs.size(); ++i) OPTC_TRY(give(inputs[i], in[i], diagnostics));
     out.assign(api->output_count(), {});
     bytes.assign(out.size(), {});
     for (optc_value &value : out) value.tensor.device_type = OPTC_CPU;
@@ -119,7 +179,8 @@ struct Bundle::Impl {
       const optc_tensor &t = out[i].tensor;
       int64_t count = 1;
       for (int32_t k = 0; k < t.rank; ++k) count = t.dims[k] < 0 ? 0 : count * t.dims[k];
-      const auto size = storage_bytes(static_cast<ElementType>(api->output_info(i)->type), count);
+      const ElementType type = static_cast<ElementType>(api->output_info(i)->type);
+      const auto size = type == ElementType::kString ? std::optional<int64_t>(0) : storage_bytes(type, count);
       bytes[i].resize(std::max<size_t>(size.value_or(0), t.needed_bytes));
       attach(i);
     }
@@ -189,10 +250,16 @@ Result<std::vector<RuntimeValue>> Bundle::run(const std::vector<RuntimeValue> &i
   std::vector<RuntimeValue> results;
   for (size_t i = 0; i < impl_->out.size(); ++i) {
     const optc_tensor &t = impl_->out[i].tensor;
+    const optc_value_info &info = *impl_->api->output_info(i);
+    const ElementType type = static_cast<ElementType>(info.type);
+    if (info.kind != 0 || type == ElementType::kString) {
+      results.push_back(Impl::take(impl_->out[i]));
+      if (results.back().kind != RuntimeValue::Kind::kTensor) results.back().element = type;
+      continue;
+    }
     std::vector<int64_t> dims(t.dims, t.dims + t.rank);
     int64_t count = 1;
     for (const int64_t d : dims) count *= d;
-    const ElementType type = static_cast<ElementType>(impl_->api->output_info(i)->type);
     const size_t size = static_cast<size_t>(storage_bytes(type, count).value_or(0));
     if (size > impl_->bytes[i].size())
       return diagnostics.error(ErrorKind::kInternal, "an output is larger than its memory");

@@ -42,11 +42,20 @@ typedef struct optc_tensor {
   int32_t device_type, device_id;
 } optc_tensor;
 
-/* Strings, sequences, optionals, maps: handles that live until the context's next run (outputs) or as long as the caller keeps them (inputs). */
+/* An element of a tensor of type 8 (string): its data is an array of these. The characters of outputs live until the context's next run. */
+typedef struct optc_string { const char *data; size_t size; } optc_string;  /* not terminated */
+
+/* Sequences, optionals and maps: made by the caller for inputs; those of outputs live until the context's next run, with all they hold. */
 typedef struct optc_object optc_object;
 typedef struct optc_value { optc_tensor tensor; optc_object *object; } optc_value;  /* object is null for tensors */
+struct optc_object {
+  int32_t kind;               /* 1 sequence; 2 optional: count is 0 or 1; 3 map: items[0] the keys, items[1] the values */
+  size_t count;
+  optc_value *items;
+};
 
 typedef struct optc_dim { const char *symbol; int64_t value, min, max; } optc_dim;  /* symbol null: value holds; max -1: unbounded */
+/* kind: 0 a tensor, else as in optc_object; type: of the elements, inside an object of its tensors' */
 typedef struct optc_value_info { const char *name; int32_t kind, type, rank; optc_dim dims[OPTC_MAX_RANK]; } optc_value_info;
 
 typedef struct optc_weights optc_weights;   /* shared by any number of contexts and threads */

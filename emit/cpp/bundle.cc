@@ -110,13 +110,17 @@ class BundleWriter {
   Status write_kernels(const ModelPrinter &model) {
     // Files of about equal text, so that they compile side by side.
     size_t total = 0;
-    for (const KernelText &k : model.kernels) total += k.text.size();
+    bool strings = false;
+    for (const KernelText &k : model.kernels) {
+      total += k.text.size();
+      strings = strings || k.parameters.find("OptcLibString") != std::string::npos;
+    }
     const size_t files = std::clamp<size_t>(model.kernels.size() / 24, 1, 4);
     std::string table = fmt::format(
         "// {}: the kernels' functions, chosen once for this machine's instruction set.\n#pragma once\n#include "
-        "<limits>\n\n#include \"runtime/bundle/env.h\"\n#include \"runtime/bundle/scalar.h\"\n\nnamespace {}_code "
+        "<limits>\n\n#include \"runtime/bundle/env.h\"\n#include \"runtime/bundle/scalar.h\"\n{}\nnamespace {}_code "
         "{{\n\nusing namespace optc;\n\nstruct Kernels {{\n",
-        name_, name_);
+        name_, strings ? "#include \"runtime/cpu/lib.h\"\n" : "", name_);
     for (const KernelText &k : model.kernels) {
       std::string parameters = k.parameters;
       parameters.erase(0, std::string("[[maybe_unused]] ").size());

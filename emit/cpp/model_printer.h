@@ -29,6 +29,9 @@ struct RowScratch {
   int64_t base = 0;
 };
 
+// The elements of the tensors inside an object; f32 where nothing is known of them.
+ElementType leaf_element(const Type &type);
+
 class ModelPrinter : private DimText {
  public:
   ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics);
@@ -78,7 +81,21 @@ class ModelPrinter : private DimText {
   void sequence(const std::vector<KernelId> &order);
   void print_kernel_call(const Kernel &kernel);
   void print_library(const Kernel &kernel, const LibraryCall &call);
+  std::string constant_attribute(const Constant &c, size_t number);
   void print_control(const Kernel &kernel, const ControlFlow &control);
+  void print_if(const ControlFlow &control);
+  void print_loop(const Kernel &kernel, const ControlFlow &control);
+  void print_carry(const ControlFlow &control);
+  void take_sizes(const ControlFlow &control, BufferId from, BufferId to);
+  bool defines(const ControlFlow &control, const DimSymbol *s) const;
+  void hold(BufferId id);
+  bool is_object(BufferId id) const {  // strings too
+    const Type &type = program_.buffer(id).type;
+    return !type.is_tensor() || type.element == ElementType::kString;
+  }
+  void declare_object(BufferId id, const std::string &name);
+  bool all_known(Dim d) const;
+  size_t new_slot();  // of the growing region, for a value that is no buffer
   void copy(BufferId from, BufferId to);
   void print_bind();
   void print_infos();
@@ -105,6 +122,9 @@ class ModelPrinter : private DimText {
   std::unordered_map<const Kernel *, KernelText> texts_;
   std::unordered_map<const Kernel *, size_t> scratch_index_;  // in row_scratches
   std::set<std::string> plan_headers_;
+  std::set<uint32_t> strings_made_;  // by root buffer
+  size_t extra_slots_ = 0;
+  bool uses_objects_ = false;
   bool direct_ = true;  // dims are fields "d.x"; else the caller's names
   int indent_ = 1;
 };

@@ -429,9 +429,10 @@ bool NestPrinter::print_attention() {
   uint32_t scale_bits, cap_bits;
   __builtin_memcpy(&scale_bits, &scale, 4);
   __builtin_memcpy(&cap_bits, &c.softcap, 4);
-  line("// batch, heads, key heads, queries, keys, width of keys and of values; scale, softcap, causal and its offset");
-  line(fmt::format("const OptcAttention a = {{{}{}, {}, {}, {}}};", dims, constant_text(ElementType::kFloat32, scale_bits).s,
-                   constant_text(ElementType::kFloat32, cap_bits).s, c.causal ? "true" : "false", dim(c.causal_offset)));
+  line("// batch, heads, key heads, queries, keys, width of keys and of values; scale, softcap, causal and its offset, zeros for masked rows");
+  line(fmt::format("const OptcAttention a = {{{}{}, {}, {}, {}, {}}};", dims, constant_text(ElementType::kFloat32, scale_bits).s,
+                   constant_text(ElementType::kFloat32, cap_bits).s, c.causal ? "true" : "false", dim(c.causal_offset),
+                   c.zero_masked_rows ? "true" : "false"));
   auto rows = [&](const char *name, const Operand &o) {
     line(fmt::format("const AttentionRows {} = {{{}, {}, {}, {}}};", name, o.p, dim(o.batch), dim(o.head), dim(o.row)));
   };

@@ -17,8 +17,9 @@ static inline __attribute__((unused)) OptcLibTensor lib_tensor(const void *data,
   return t;
 }
 
-// Where the memory of an output comes from whose size the call finds: a slot of the growing region, or an output of the
-// model.
+// Where the memory of an output comes from whose size the call finds: a slot of the growing region (kInRegion: the region of objects), or
+// an output of the model.
+constexpr int32_t kInRegion = -2;
 struct LibMemory {
   void *data;
   size_t bytes;
@@ -45,8 +46,9 @@ static bool call_library(R &run, int (*function)(OptcLibCall *), const OptcLibTe
   call.user = &user;
   call.allocate = [](void *argument, size_t output, size_t bytes) -> void * {
     User &u = *static_cast<User *>(argument);
-    if (output == OPTC_LIB_EXTRA) return nullptr;
+    if (output == OPTC_LIB_EXTRA) return u.run.objects.take(bytes);
     const LibMemory &m = u.memory[output];
+    if (m.slot == kInRegion) return u.run.objects.take(bytes);
     if (m.slot >= 0) return u.run.template grow<uint8_t>(static_cast<size_t>(m.slot), static_cast<int64_t>(bytes));
     if (m.output >= 0) {
       optc_tensor &t = u.run.outputs[m.output].tensor;

@@ -4,7 +4,8 @@
 // M has: kInputs, kOutputs; inputs[], outputs[] (optc_value_info); defaults[] (offset in the weights of an input's
 // value, -1: required); struct Dims; bind(run) -> status, from input dims to Dims; output_dims(dims, outputs);
 // scratch(dims, bytes): row scratch of each kernel that needs some, for one task; plan(dims, threads, scratch, offsets) -> bytes of the
-// arena, where its buffers lie and then the row scratch of each kernel for all threads; kPlaced, kScratch, kGrowing (how many); execute(run) -> status; weights; manifest; faults[]; kKernels, kernel_names[].
+// arena, where its buffers lie and then the row scratch of each kernel for all threads; kPlaced, kScratch, kGrowing (how many); execute(run) -> status; weights; manifest; faults[]; kKernels, kernel_names[]; Objects: ObjectRegion
+// (objects.h) where it has strings, sequences, optionals or maps, else NoObjects.
 #pragma once
 #include <limits.h>
 #include <stdarg.h>
@@ -38,6 +39,7 @@ static inline __attribute__((unused)) size_t element_bits(int32_t type) {
     case 13:
     case 14:
       return 64;
+    case 8:  // optc_string
     case 15:
       return 128;
     case 4:
@@ -65,6 +67,22 @@ static inline __attribute__((unused)) int64_t count_of(const optc_tensor &t) {
   return n;
 }
 
+// Slices of `bytes` each, collected one behind the other, laid along an axis of `to` before which `before` rows stand.
+static inline __attribute__((unused)) void place_slices(void *to, const void *from, int64_t length, int64_t before, int64_t bytes,
+                                                        bool reverse) {
+  const int64_t row = before > 0 ? bytes / before : 0;
+  for (int64_t s = 0; s < length; ++s)
+    for (int64_t b = 0; b < before; ++b)
+      memcpy(static_cast<uint8_t *>(to) + (b * length + (reverse ? length - 1 - s : s)) * row,
+             static_cast<const uint8_t *>(from) + s * bytes + b * row, static_cast<size_t>(row));
+}
+
+struct NoObjects {
+  void *take(size_t) { return nullptr; }
+  void reset() {}
+  void release() {}
+};
+
 constexpr size_t kErrorSize = 512;
 static inline char *thread_error() {
   static thread_local char text[kErrorSize];
@@ -73,10 +91,13 @@ static inline char *thread_error() {
 
 template <class M>
 struct Run {
+  using Model = M;
   Env env;
   typename M::Dims dims{};
   optc_tensor inputs[M::kInputs ? M::kInputs : 1];
   optc_value *outputs = nullptr;
+  const optc_value *given = nullptr;  // the caller's inputs
+  typename M::Objects objects;
   const uint8_t *weights_data = nullptr;
   uint8_t *arena = nullptr;
   int64_t offsets[M::kPlaced + M::kScratch + 1] = {};  // of the placed buffers, then of the row scratch
@@ -280,6 +301,7 @@ struct Bundle {
     if (c->threads) thread_pool_destroy(c->threads);
     if (c->own_memory) free(c->memory);
     for (void *p : c->run.grown) free(p);
+    c->run.objects.release();
     release(c->weights);
     delete c;
   }
@@ -290,6 +312,12 @@ struct Bundle {
     for (size_t i = 0; i < M::kInputs; ++i) {
       const optc_value_info &info = M::inputs[i];
       optc_tensor &t = run.inputs[i];
+      if (info.kind != 0) {  // what it holds is checked where it is read
+        t = optc_tensor{};
+        if (info.kind != 2 && (!inputs || (!inputs[i].object && !inputs[i].tensor.type)))
+          return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' is missing", info.name);
+        continue;
+      }
       if (inputs) t = inputs[i].tensor;
       const bool absent = !inputs || (!t.data && t.type == 0);
       if (absent && M::defaults[i] >= 0) {
@@ -366,6 +394,8 @@ struct Bundle {
     const typename M::Dims before = run.dims;
     if (const optc_status status = bind(run, inputs, true)) return status;
     run.outputs = outputs;
+    run.given = inputs;
+    run.objects.reset();
     if (!c.planned || memcmp(&before, &run.dims, sizeof before) != 0) {
       c.planned = false;
       if (const optc_status status = prepare(c)) return status;

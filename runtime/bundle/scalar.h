@@ -219,7 +219,8 @@ OPTC_SCALAR uint8_t to_small(const SmallFloat &f, float value, bool saturate) {
                             : f.infinity       ? sign | infinity
                             : f.fnuz           ? 0x80u
                                                : sign | ones;
-  if (value != value) return (uint8_t)(!f.nan ? sign | largest : f.fnuz ? 0x80u : sign | ones);
+  // E2M1 has no NaN: negative zero stands for it, as in ONNX's reference.
+  if (value != value) return (uint8_t)(!f.nan ? 1u << (width - 1) : f.fnuz ? 0x80u : sign | ones);
   if (isinf(value)) return (uint8_t)overflow;
   const float magnitude = fabsf(value);
   int exponent = magnitude == 0 ? 1 - f.bias : ilogbf(magnitude);
@@ -243,20 +244,21 @@ OPTC_SCALAR float from_f8e5m2(uint8_t c) { return from_small(kF8E5M2, c); }
 OPTC_SCALAR float from_f8e5m2fnuz(uint8_t c) { return from_small(kF8E5M2FNUZ, c); }
 OPTC_SCALAR float from_f4e2m1(uint8_t c) { return from_small(kF4E2M1, c); }
 OPTC_SCALAR float from_f8e8m0(uint8_t c) { return c == 255 ? NAN : ldexpf(1.0f, c - 127); }
-OPTC_SCALAR uint8_t to_f8e4m3fn(float a, bool saturate = true) { return to_small(kF8E4M3FN, a, saturate); }
-OPTC_SCALAR uint8_t to_f8e4m3fnuz(float a, bool saturate = true) { return to_small(kF8E4M3FNUZ, a, saturate); }
-OPTC_SCALAR uint8_t to_f8e5m2(float a, bool saturate = true) { return to_small(kF8E5M2, a, saturate); }
-OPTC_SCALAR uint8_t to_f8e5m2fnuz(float a, bool saturate = true) { return to_small(kF8E5M2FNUZ, a, saturate); }
+// By default without saturation: what is stored has been rounded to the format, infinities included.
+OPTC_SCALAR uint8_t to_f8e4m3fn(float a, bool saturate = false) { return to_small(kF8E4M3FN, a, saturate); }
+OPTC_SCALAR uint8_t to_f8e4m3fnuz(float a, bool saturate = false) { return to_small(kF8E4M3FNUZ, a, saturate); }
+OPTC_SCALAR uint8_t to_f8e5m2(float a, bool saturate = false) { return to_small(kF8E5M2, a, saturate); }
+OPTC_SCALAR uint8_t to_f8e5m2fnuz(float a, bool saturate = false) { return to_small(kF8E5M2FNUZ, a, saturate); }
 OPTC_SCALAR uint8_t to_f4e2m1(float a, bool = true) { return to_small(kF4E2M1, a, true); }
-// E8M0: powers of two from 2^-127; nearest, ties away.
-OPTC_SCALAR uint8_t to_f8e8m0(float a, bool saturate = true) {
+// E8M0: powers of two from 2^-127, rounded up.
+OPTC_SCALAR uint8_t to_f8e8m0(float a, bool saturate = false) {
   if (a != a) return 255;
   if (isinf(a)) return saturate ? 254 : 255;
   const float magnitude = fabsf(a);
   if (magnitude == 0) return 0;
   int e;
   const float m = frexpf(magnitude, &e);
-  const int code = e + 126 + (m >= 0.75f ? 1 : 0);
+  const int code = e + 126 + (m > 0.5f ? 1 : 0);
   return (uint8_t)(code > 254 ? (saturate ? 254 : 255) : code < 0 ? 0 : code);
 }
 #define OPTC_ROUND_SMALL(format)                                                                                      \

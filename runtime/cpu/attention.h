@@ -5,7 +5,7 @@
 // are read as they lie, each element broadcast once, and the softmax runs down the rows without a horizontal reduction.
 // Up to 1024 keys the softmax is exact (maximum, then exponentials); beyond, blocks of 1024 keys are joined by
 // rescaling (online softmax, Milakov and Gimelshein 2018). One to four queries (decoding) go row by row. A query that
-// sees no key gives zeros (ONNX Attention). Exponentials are summed in an order that depends on the shape alone.
+// sees no key gives NaN, as a softmax of -inf alone does, or zeros where the plan says so. Exponentials are summed in an order that depends on the shape alone.
 #ifndef OPTC_CPU_ATTENTION_H
 #define OPTC_CPU_ATTENTION_H
 #include "runtime/cpu/attention_plan.h"
@@ -183,7 +183,11 @@ static OPTC_KERNEL void attention_block(const OptcAttention &a, int64_t b, int64
   }
   float *op = out.p + b * out.batch + h * out.head + q0 * out.row;
   for (int64_t q = 0; q < n; ++q) {
-    const float inverse = total[q] == 0 ? 0 : 1 / total[q];
+    if (a.zero_masked_rows && !(total[q] > 0)) {
+      memset(op + q * out.row, 0, sizeof(float) * a.dv);
+      continue;
+    }
+    const float inverse = 1 / total[q];  // 0 * inf is the NaN of a row without keys
     for (int64_t i = 0; i < a.dv; ++i) op[q * out.row + i] = ot[i * kLd + q] * inverse;
   }
 }
@@ -233,8 +237,12 @@ static OPTC_KERNEL void attention_row(const OptcAttention &a, int64_t b, int64_t
   }
   float total = reduce_sum(sums);
   for (; j < keys; ++j) total += scores[j] = exp(scores[j] - base[0]);
-  const vf inverse = splat(total == 0 ? 0 : 1 / total);
   float *op = out.p + b * out.batch + h * out.head + q * out.row;
+  if (a.zero_masked_rows && !(total > 0)) {
+    memset(op, 0, sizeof(float) * a.dv);
+    return;
+  }
+  const vf inverse = splat(1 / total);
   constexpr int NV = OPTC_VW == 16 ? 4 : 8;
   int64_t i = 0;
   for (; i + NV * OPTC_VW <= a.dv; i += NV * OPTC_VW) {

@@ -11,6 +11,7 @@ struct OptcAttention {
   float softcap;  // 0: none; else score = softcap * tanh(score / softcap), before the mask
   bool causal;    // key j is visible to query i when j <= i + causal_offset
   int64_t causal_offset;
+  bool zero_masked_rows = false;  // a query that sees no key (or scores NaN) gives zeros, not NaN
 };
 
 constexpr int64_t kAttentionQueries = 64;    // of a task at most

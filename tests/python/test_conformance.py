@@ -1,4 +1,4 @@
-"""Every test of the onnx package on the evaluator, in each way (tests/conformance/run.py); known failures stand in
+"""Every test of the onnx package on the evaluator, in each way, and as bundles (tests/conformance/run.py); known failures stand in
 tests/conformance/expected.json, and an entry there that passes fails the test."""
 
 import pathlib
@@ -14,3 +14,28 @@ RUN = pathlib.Path(__file__).resolve().parents[1] / "conformance" / "run.py"
 def test_conformance_on_the_evaluator(evaluator, way):
     done = subprocess.run([sys.executable, str(RUN), "--binary", str(evaluator), "--ways", way], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def commit_number():
+    """The first digits of the commit, so that each commit tests another part; 0 outside of a checkout."""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=RUN.parent, capture_output=True, text=True)
+    return int(done.stdout[:8], 16) if done.returncode == 0 else 0
+
+
+def run_bundles(optc, way, part):
+    binary = optc.parent / "optc_conformance_bundles"
+    if not binary.exists():
+        pytest.fail(f"{binary} is not there: run ./dev build")
+    done = subprocess.run([sys.executable, str(RUN), "--bundles", "--binary", str(binary), "--ways", way, "--part", part, "--timeout", "120"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_conformance_of_a_quarter_of_the_bundles(optc):
+    run_bundles(optc, "static", f"{commit_number() % 4}/4")
+
+
+@pytest.mark.tier2
+@pytest.mark.parametrize("way", ["static", "dynamic", "constant"])
+def test_conformance_of_all_bundles(optc, way):
+    run_bundles(optc, way, "0/1")

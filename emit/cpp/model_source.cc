@@ -1,0 +1,184 @@
+// The text of model.cpp around the schedule: what the C ABI tells of the model, the reading of its dims, the memory plan.
+#include "emit/cpp/model_printer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emit/cpp/types.h"
+
+namespace optc {
+
+void ModelPrinter::print_bind() {
+  std::string saved = std::move(body_);
+  body_.clear();
+  indent_ = 2;
+  for (const SymbolSource &s : program_.sources) {
+    const std::string field = symbol(*s.symbol);
+    line(fmt::format("{} = run.inputs[{}].dims[{}];", field, s.input, s.axis));
+    std::string wrong;
+    if (s.symbol->min > 0) wrong = fmt::format("{} < {}", field, s.symbol->min);
+    if (s.symbol->max < kDimOverflow)
+      wrong += fmt::format("{}{} > {}", wrong.empty() ? "" : " || ", field, s.symbol->max);
+    if (s.symbol->multiple > 1)
+      wrong += fmt::format("{}{} % {} != 0", wrong.empty() ? "" : " || ", field, s.symbol->multiple);
+    if (!wrong.empty()) {
+      line(fmt::format("if ({})", wrong));
+      line(fmt::format(
+          "  return run.fail(OPTC_INVALID_ARGUMENT, \"input '%s': dim {} ({}) is %lld, outside what this bundle was "
+          "compiled for\", inputs[{}].name, static_cast<long long>({}));",
+          s.axis, string_literal(s.symbol->name).substr(1, string_literal(s.symbol->name).size() - 2), s.input, field));
+    }
+  }
+  for (const DimCheck &c : program_.checks) {
+    line(fmt::format("if (run.inputs[{}].dims[{}] != {})", c.input, c.axis, dim(c.expected, kAddPrecedence)));
+    line(
+        fmt::format("  return run.fail(OPTC_INVALID_ARGUMENT, \"input '%s': dim {} is %lld, expected %s\", "
+                    "inputs[{}].name, static_cast<long long>(run.inputs[{}].dims[{}]), shapes[{}]);",
+                    c.axis, c.input, c.input, c.axis, c.input));
+  }
+  bind_ = std::move(body_);
+  body_ = std::move(saved);
+  indent_ = 1;
+}
+
+void ModelPrinter::print_infos() {
+  auto infos = [&](const char *label, const std::vector<BufferId> &buffers, const std::vector<std::string> &names) {
+    std::string text = fmt::format("  static constexpr optc_value_info {}[] = {{\n", label);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const Buffer &b = program_.buffer(buffers[i]);
+      std::string dims;
+      const size_t rank = b.type.has_shape() ? b.shape().size() : 0;
+      for (size_t a = 0; a < rank; ++a) {
+        const Dim extent = b.shape()[a];
+        if (a) dims += ", ";
+        if (extent.is_constant()) {
+          dims += fmt::format("{{nullptr, {0}, {0}, {0}}}", extent.value());
+        } else {
+          const DimSymbol *s = single_symbol(extent);
+          const int64_t high = upper_bound(extent);
+          dims += fmt::format("{{{}, -1, {}, {}}}", string_literal(s ? s->name : extent.str()),
+                              std::max<int64_t>(0, lower_bound(extent)), high >= kDimOverflow ? -1 : high);
+        }
+      }
+      const int kind = b.type.is_tensor() ? 0 : b.type.kind == Type::Kind::kSequence ? 1 : b.type.kind == Type::Kind::kMap ? 3 : 2;
+      text += fmt::format("      {{{}, {}, {}, {}, {{{}}}}},\n", string_literal(names[i]), kind, static_cast<int>(leaf_element(b.type)),
+                          rank, dims);
+    }
+    if (buffers.empty()) text += "      {nullptr, 0, 0, 0, {}},\n";
+    return text + "  };\n";
+  };
+  infos_ = infos("inputs", program_.inputs, program_.input_names);
+  infos_ += infos("outputs", program_.outputs, program_.output_names);
+  std::string defaults, shapes;
+  for (size_t i = 0; i < program_.inputs.size(); ++i) {
+    const Buffer &b = program_.buffer(program_.inputs[i]);
+    shapes +=
+        fmt::format("{}{}", i ? ", " : "", string_literal(b.type.has_shape() ? shape_text(b.shape()) : "a value"));
+    int64_t at = -1;
+    if (i < program_.input_defaults.size() && program_.input_defaults[i].valid()) {
+      const Constant &c = program_.input_defaults[i];
+      const auto known = constant_offsets_.find(c.data());
+      if (known != constant_offsets_.end() && c.size() > 0) {
+        at = static_cast<int64_t>(known->second);
+      } else {
+        if (weights_bytes == 0) weights_bytes = 64;
+        at = static_cast<int64_t>(weights_bytes);
+        constants.emplace_back(program_.inputs[i], weights_bytes);
+        if (c.size() > 0) constant_offsets_.emplace(c.data(), weights_bytes);
+        weights_bytes = (weights_bytes + std::max<uint64_t>(c.size(), 1) + 63) / 64 * 64;
+      }
+    }
+    defaults += fmt::format("{}{}", i ? ", " : "", at);
+  }
+  infos_ += fmt::format("  static constexpr int64_t defaults[] = {{{}}};\n", defaults.empty() ? "-1" : defaults);
+  infos_ += fmt::format("  static constexpr const char *shapes[] = {{{}}};\n", shapes.empty() ? "\"\"" : shapes);
+}
+
+std::string ModelPrinter::model_source(const std::string &include_name, const std::string &manifest_literal,
+                                       const std::string &weights_spec) const {
+  // Printing dims below only looks up fields that print() made.
+  auto *self = const_cast<ModelPrinter *>(this);
+  std::string out = fmt::format(
+      "// {}: the schedule of the model and its part of the C ABI.\n#include \"{}.h\"\n\n#include "
+      "\"kernels.h\"\n#include \"runtime/bundle/model.h\"\n",
+      name_, include_name);
+  for (const std::string &h : plan_headers_) out += "#include \"" + h + "\"\n";
+  if (!library_functions.empty()) out += "#include \"runtime/bundle/library.h\"\n@LIBRARY@";
+  if (uses_objects_) out += "#include \"runtime/bundle/objects.h\"\n";
+  if (cuda_weights >= 0)
+    out += fmt::format(
+        "#include \"runtime/bundle/cuda.h\"\n\nnamespace {}_code {{\nconst optc::cuda::ModelTable &cuda_model();\n}}\n",
+        name_);
+  out += "\nusing namespace optc;\n\nnamespace {\n\nstruct Model {\n";
+  out += fmt::format(
+      "  static constexpr size_t kInputs = {}, kOutputs = {}, kPlaced = {}, kScratch = {}, kGrowing = {}, kKernels = "
+      "{};\n",
+      program_.inputs.size(), program_.outputs.size(), placed.size(), row_scratches.size(), grown_.size(),
+      step_names_.size());
+  out += fmt::format("  using Objects = {};\n", uses_objects_ ? "ObjectRegion" : "NoObjects");
+  out += infos_;
+  out += fmt::format("  static constexpr WeightsSpec weights = {};\n", weights_spec);
+  if (cuda_weights >= 0)
+    out += fmt::format(
+        "  static constexpr uint64_t kCudaWeights = {}u;\n  static const cuda::ModelTable &cuda() {{ return "
+        "{}_code::cuda_model(); }}\n",
+        cuda_weights, name_);
+  out += "  static const char *const manifest;\n";
+  std::string list;
+  for (const std::string &f : places_.texts) list += (list.empty() ? "" : ",\n      ") + string_literal(f);
+  out += fmt::format("  static constexpr const char *faults[] = {{\n      {}}};\n", list);
+  list.clear();
+  for (const std::string &s : step_names_) list += (list.empty() ? "" : ",\n      ") + string_literal(s);
+  out +=
+      fmt::format("  static constexpr const char *kernel_names[] = {{\n      {}}};\n\n", list.empty() ? "\"\"" : list);
+  out += "  struct Dims {\n";
+  for (const DimSymbol *s : model_symbols_) out += fmt::format("    int64_t {};\n", symbol_fields_.at(s));
+  for (const DimSymbol *s : data_symbols_)
+    out += fmt::format("    int64_t {};  // found while the model runs\n", symbol_fields_.at(s));
+  out += "  };\n\n";
+  out += "  // The named dims, read off the inputs, and the conditions on them.\n";
+  out += "  static optc_status bind(Run<Model> &run) {\n    [[maybe_unused]] Dims &d = run.dims;\n" + bind_ +
+         "    return OPTC_OK;\n  }\n\n";
+  out += "  // Dims of the outputs; an upper bound, or -1, where the data decides.\n";
+  out += "  static void output_dims([[maybe_unused]] const Dims &d, [[maybe_unused]] optc_value *outputs) {\n";
+  for (size_t i = 0; i < program_.outputs.size(); ++i) {
+    const Buffer &b = program_.buffer(program_.outputs[i]);
+    if (!b.type.has_shape()) continue;
+    out += fmt::format("    outputs[{0}].tensor.type = {1};\n    outputs[{0}].tensor.rank = {2};\n", i,
+                       static_cast<int>(b.element()), b.shape().size());
+    std::string bytes = "1";
+    bool bounded = true;
+    for (size_t a = 0; a < b.shape().size(); ++a) {
+      const Dim extent = b.shape()[a];
+      std::string text;
+      if (needs_run_time_size(extent)) {
+        const int64_t high = upper_bound(extent);
+        text = high >= kDimOverflow ? "-1" : std::to_string(high);
+        bounded = bounded && high < kDimOverflow;
+      } else {
+        text = self->dim(extent);
+      }
+      out += fmt::format("    outputs[{}].tensor.dims[{}] = {};\n", i, a, text);
+    }
+    out += bounded ? fmt::format(
+                         "    outputs[{0}].tensor.needed_bytes = tensor_bytes({1}, count_of(outputs[{0}].tensor));\n",
+                         i, static_cast<int>(b.element()))
+                   : fmt::format("    outputs[{}].tensor.needed_bytes = 0;\n", i);
+  }
+  out += "  }\n\n";
+  out += plan_source();
+  out += "  static optc_status execute(Run<Model> &run);\n};\n\n";
+  out += fmt::format("const char *const Model::manifest =\n{};\n\n", manifest_literal);
+  out += "optc_status Model::execute(Run<Model> &run) {\n";
+  out += fmt::format(
+      "  [[maybe_unused]] const {0}_code::Kernels &k = {0}_code::kernels();\n  [[maybe_unused]] const Env &env = "
+      "run.env;\n  [[maybe_unused]] Dims &d = run.dims;\n",
+      name_);
+  out += declarations_ + "\n" + body_ + "  return run.status;\n}\n\n}  // namespace\n\n";
+  out += fmt::format("const optc_model *{}_model(void) {{ return {}bundle<Model>(); }}\n", name_,
+                     cuda_weights >= 0 ? "cuda_" : "");
+  return out;
+}
+
+}  // namespace optc
