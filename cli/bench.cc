@@ -41,19 +41,13 @@ nlohmann::ordered_json to_json(const Times &t) {
 }
 
 Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
-  OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
-  OPTC_ASSIGN(const SizeByName sizes, given_sizes(o, diagnostics));
-  OPTC_ASSIGN(const auto named, named_inputs(o, diagnostics));
   const std::unique_ptr<Listener> listener = make_listener(o);
-  OPTC_ASSIGN(const Graph model, load_model(o.model, options, *listener, diagnostics));
-  std::vector<RuntimeValue> fallback;
-  SizeByName chosen;
-  if (o.inputs_folder.empty()) {
-    OPTC_ASSIGN(chosen, choose_sizes(model, sizes, 0, diagnostics));
-    OPTC_ASSIGN(fallback, random_inputs(model, chosen, o.seed, diagnostics));
-  }
-  OPTC_ASSIGN(const auto inputs, read_inputs(model, o.inputs_folder, named, fallback, diagnostics));
-  OPTC_ASSIGN(const BuiltBundle built, build_model(o.model, options, *listener, diagnostics));
+  OPTC_ASSIGN(const Prepared prepared, prepare(o, *listener, diagnostics));
+  const Graph &model = prepared.model;
+  OPTC_ASSIGN(const InputSet set, input_set(o, prepared, 0, diagnostics));
+  const std::vector<RuntimeValue> &inputs = set.values;
+  const SizeByName &chosen = set.sizes;
+  OPTC_ASSIGN(const BuiltBundle built, build_model(o.model, prepared.options, *listener, diagnostics));
   BundleRunOptions run_options;
   run_options.threads = o.threads;
   run_options.cuda =
@@ -119,12 +113,14 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
 void add_bench(CLI::App &app, int &code) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App *verb = app.add_subcommand("bench", "measure the bundle's time");
+  verb->footer("Example: optc bench model.onnx --threads 2 --per-node --against ort");
   add_model(*verb, *o);
-  verb->add_option("--warmup", o->warmup, "runs before measuring (default 3)");
-  verb->add_option("--iters", o->iterations, "most runs that are measured (default 200)");
-  verb->add_option("--duration", o->duration, "seconds after which measuring stops (default 5)");
+  verb->add_option("--warmup", o->warmup, "runs before measuring (default 3)")->type_name("N");
+  verb->add_option("--iters", o->iterations, "most runs that are measured (default 200)")->type_name("N");
+  verb->add_option("--duration", o->duration, "seconds after which measuring stops (default 5)")->type_name("SECONDS");
   verb->add_option("--against", o->against, "ort: also time ONNX Runtime with its optimizations on")
-      ->check(CLI::IsMember({"ort"}));
+      ->check(CLI::IsMember({"ort"}))
+      ->type_name("RIVAL");
   verb->add_flag("--per-node", o->per_node, "time by kernel");
   add_run_options(*verb, *o);
   add_shape_options(*verb, *o);

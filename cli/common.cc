@@ -3,9 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <set>
+#include <thread>
 
 namespace optc::cli {
 namespace {
@@ -25,39 +30,76 @@ int width(const std::string &text) {
 
 class TextListener : public Listener {
  public:
-  TextListener(bool quiet, bool terminal) : quiet_(quiet), terminal_(terminal) {}
+  TextListener(bool quiet, bool all, bool terminal) : quiet_(quiet), all_(all), terminal_(terminal && !quiet) {
+    if (terminal_) ticker_ = std::thread([this] { tick(); });
+  }
   void begin(std::string_view step) override {
+    const std::lock_guard lock(mutex_);
     step_ = step;
-    if (terminal_ && !quiet_) draw("...");
+    state_ = "";
+    begun_ = Clock::now();
+    if (terminal_) draw();
   }
   void progress(int64_t done, int64_t total) override {
-    if (!terminal_ || quiet_ || total <= 0) return;
-    const auto now = std::chrono::steady_clock::now();
-    if (done < total && now - drawn_ < std::chrono::milliseconds(100)) return;
-    drawn_ = now;
+    if (!terminal_ || total <= 0) return;
+    const std::lock_guard lock(mutex_);
     constexpr int kWidth = 30;
     const int full = static_cast<int>(kWidth * done / total);
-    draw(fmt::format("{:━<{}}{:╌<{}} {}/{}", "", full, "", kWidth - full, done, total));
+    state_ = fmt::format("{:━<{}}{:╌<{}} {}/{}", "", full, "", kWidth - full, done, total);
+    const auto now = Clock::now();
+    if (done < total && now - drawn_ < std::chrono::milliseconds(100)) return;
+    draw();
   }
   void end(std::string_view step, const std::string &facts, double seconds) override {
+    const std::lock_guard lock(mutex_);
+    step_.clear();
     if (quiet_) return;
-    const std::string time = seconds >= 0.005 ? fmt::format("{:.2f} s", seconds) : "";
     std::string line = fmt::format("{:<15} {}", step, facts);
-    if (!time.empty()) line += std::string(std::max(2, 108 - width(line)), ' ') + time;
-    std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\x1b[K" : "", line.c_str());
+    // A step that is taken again (a second input set, a bundle that is compiled for the model just read) says nothing
+    // new.
+    const bool fresh = said_.insert(line).second || all_;
+    if (seconds >= 0.005) line += std::string(std::max(2, 108 - width(line)), ' ') + fmt::format("{:.2f} s", seconds);
+    if (fresh)
+      std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\x1b[K" : "", line.c_str());
+    else if (terminal_)
+      std::fputs("\r\x1b[K", stderr);
   }
   ~TextListener() override {
-    if (terminal_ && !quiet_) std::fputs("\r\x1b[K", stderr);
+    if (!terminal_) return;
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    wake_.notify_all();
+    ticker_.join();
+    std::fputs("\r\x1b[K", stderr);
   }
 
  private:
-  void draw(const std::string &text) {
-    std::fprintf(stderr, "\r\x1b[K%-15s %s", step_.c_str(), text.c_str());
+  using Clock = std::chrono::steady_clock;
+  void draw() {
+    drawn_ = Clock::now();
+    const double seconds = std::chrono::duration<double>(drawn_ - begun_).count();
+    std::fprintf(stderr, "\r\x1b[K%-15s %s%s", step_.c_str(), state_.c_str(),
+                 seconds < 1 ? (state_.empty() ? "..." : "")
+                             : fmt::format("{}{:.0f} s", state_.empty() ? "" : "   ", seconds).c_str());
     std::fflush(stderr);
   }
-  bool quiet_, terminal_;
-  std::string step_;
-  std::chrono::steady_clock::time_point drawn_;
+  void tick() {
+    std::unique_lock lock(mutex_);
+    while (!ended_) {
+      wake_.wait_for(lock, std::chrono::seconds(1));
+      if (!ended_ && !step_.empty()) draw();
+    }
+  }
+  const bool quiet_, all_, terminal_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::thread ticker_;
+  bool ended_ = false;
+  std::set<std::string> said_;
+  std::string step_, state_;  // the step that runs; its bar
+  Clock::time_point begun_, drawn_;
 };
 
 bool split(const std::string &text, char at, std::string &left, std::string &right) {
@@ -77,45 +119,78 @@ bool parse_number(const std::string &text, int64_t &value) {
 
 }  // namespace
 
+// The sections of a verb's help.
+constexpr const char *kPrinting = "Printing", *kShapes = "Shapes", *kCompiling = "Compiling", *kInputs = "Inputs";
+
 void add_model(CLI::App &app, CommonOptions &o) {
-  app.add_option("MODEL", o.model, "the ONNX model (.onnx, or its text form .onnxtxt)")->required();
+  app.add_option("MODEL", o.model, "the ONNX model (.onnx, or its text form .onnxtxt)")->required()->type_name("");
 }
 
 void add_output_options(CLI::App &app, CommonOptions &o) {
-  app.add_flag("-v,--verbose", o.verbose, "say more (twice: still more)");
-  app.add_flag("-q,--quiet", o.quiet, "print nothing but errors and results");
+  app.add_flag("-v,--verbose", o.verbose, "say more")->group(kPrinting);
+  app.add_flag("-q,--quiet", o.quiet, "print nothing but errors and results")->group(kPrinting);
   app.add_option("--color", o.color, "auto, always or never (NO_COLOR is honoured)")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
-  app.add_option("--format", o.format, "text or json (one object on stdout)")->check(CLI::IsMember({"text", "json"}));
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN")
+      ->group(kPrinting);
+  app.add_option("--format", o.format, "text, or json (one object on stdout)")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("FORM")
+      ->group(kPrinting);
 }
 
 void add_shape_options(CLI::App &app, CommonOptions &o) {
-  app.add_option("--dim", o.dims, "a named dimension: batch=1, or a range batch=1..8 (repeatable)");
-  app.add_option("--shape", o.shapes, "the shape of an input: x=1x3x224x224; names are symbols (repeatable)");
+  app.add_option("--dim", o.dims, "a named dimension: batch=1, or a range batch=1..8 (repeatable)")
+      ->type_name("NAME=N")
+      ->group(kShapes);
+  app.add_option("--shape", o.shapes, "the shape of an input: x=1x3x224x224; names are symbols (repeatable)")
+      ->type_name("NAME=DIMS")
+      ->group(kShapes);
 }
 
 void add_compile_options(CLI::App &app, CommonOptions &o) {
-  app.add_option("--target", o.targets, "cpu, or GPU targets sm_80, sm_86, sm_90, sm_90a (repeatable, comma-separated)")
-      ->delimiter(',');
-  app.add_option("--fp32", o.f32, "f32 products on a GPU: 3xtf32 (near f32 accuracy, default), tf32 or ieee")
-      ->check(CLI::IsMember({"3xtf32", "tf32", "ieee"}));
+  app.add_option("--target", o.targets,
+                 "cpu (always there), GPUs sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a (repeatable, comma-separated)")
+      ->delimiter(',')
+      ->type_name("TARGET")
+      ->group(kCompiling);
+  app.add_option("--fp32", o.f32, "f32 products on a GPU: 3xtf32 (default, near f32's accuracy), tf32 or ieee")
+      ->check(CLI::IsMember({"3xtf32", "tf32", "ieee"}))
+      ->type_name("FORM")
+      ->group(kCompiling);
   app.add_option("--precision", o.precision,
-                 "how f32 tensors are stored: f32 (default), f16 or bf16; arithmetic stays f32, inputs and outputs "
-                 "keep their types")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  app.add_option("-O", o.level, "0: no rewrites, no fusion; 1..3: all (default 2)")->check(CLI::Range(0, 3));
-  app.add_option("--disable-pass", o.disabled, "leave out a pass or a rule, by name (repeatable)");
-  app.add_option("--name", o.name, "the bundle's name, a C identifier (default: the model's stem)");
+                 "how f32 tensors are stored: f32 (default), f16 or bf16; arithmetic stays f32")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->type_name("TYPE")
+      ->group(kCompiling);
+  app.add_option("-O", o.level, "0: no rewrites, no fusion; 1..3: all (default 2)")
+      ->check(CLI::Range(0, 3))
+      ->type_name("LEVEL")
+      ->group(kCompiling);
+  app.add_option("--disable-pass", o.disabled, "leave out a pass or a rule, by name (repeatable)")
+      ->type_name("NAME")
+      ->group(kCompiling);
+  app.add_option("--name", o.name, "the bundle's name, a C identifier (default: the model's stem)")
+      ->type_name("NAME")
+      ->group(kCompiling);
 }
 
 void add_run_options(CLI::App &app, CommonOptions &o) {
-  app.add_option("--inputs", o.inputs_folder, "a folder with input_0.pb or .npy, ..., or NAME.npy");
-  app.add_option("--input", o.inputs, "one input from a file: x=@file.npy (repeatable)");
-  app.add_option("--seed", o.seed, "of random inputs, where no file gives them");
-  app.add_option("--threads", o.threads, "threads of a run; 0: the physical cores (default 1)");
+  app.add_option("--inputs", o.inputs_folder, "a folder with input_0.pb or .npy, ..., or NAME.npy")
+      ->type_name("DIR")
+      ->group(kInputs);
+  app.add_option("--input", o.inputs, "one input from a file: x=@file.npy (repeatable)")
+      ->type_name("NAME=@FILE")
+      ->group(kInputs);
+  app.add_option("--seed", o.seed, "of random inputs, where no file gives them")->type_name("N")->group(kInputs);
+  app.add_option("--threads", o.threads, "threads of a run; 0: the physical cores (default 1)")->type_name("N");
+}
+
+void add_engine(CLI::App &app, CommonOptions &o) {
   app.add_option("--engine", o.engine,
-                 "bundle: compile, build and run it; evaluate: the evaluator inside optc, no C++ compiler")
-      ->check(CLI::IsMember({"bundle", "evaluate"}));
+                 "bundle (default): compile, build and run it; evaluate: inside optc, no C++ compiler")
+      ->check(CLI::IsMember({"bundle", "evaluate"}))
+      ->type_name("ENGINE");
 }
 
 Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diagnostics) {
@@ -175,17 +250,47 @@ Result<std::vector<std::pair<std::string, std::string>>> named_inputs(const Comm
   return list;
 }
 
+Result<Prepared> prepare(const CommonOptions &o, Listener &listener, Diagnostics &diagnostics) {
+  Prepared prepared;
+  OPTC_ASSIGN(prepared.options, compile_options(o, diagnostics));
+  OPTC_ASSIGN(prepared.sizes, given_sizes(o, diagnostics));
+  OPTC_ASSIGN(prepared.named, named_inputs(o, diagnostics));
+  OPTC_ASSIGN(prepared.model, load_model(o.model, prepared.options, listener, diagnostics));
+  return prepared;
+}
+
+Result<InputSet> input_set(const CommonOptions &o, const Prepared &prepared, int number, Diagnostics &diagnostics) {
+  InputSet set;
+  std::vector<RuntimeValue> fallback;
+  if (o.inputs_folder.empty()) {
+    OPTC_ASSIGN(set.sizes, choose_sizes(prepared.model, prepared.sizes, number % 2, diagnostics));
+    // What files give need not be made; only what is left may be of a kind that cannot.
+    Diagnostics quiet;
+    Result<std::vector<RuntimeValue>> random =
+        random_inputs(prepared.model, set.sizes, o.seed + static_cast<uint64_t>(number),
+                      prepared.named.empty() ? diagnostics : quiet);
+    if (random)
+      fallback = *std::move(random);
+    else if (prepared.named.empty())
+      return random.failure();
+  }
+  OPTC_ASSIGN(set.values, read_inputs(prepared.model, o.inputs_folder, prepared.named, fallback, diagnostics));
+  return set;
+}
+
 std::unique_ptr<Listener> make_listener(const CommonOptions &o) {
-  return std::make_unique<TextListener>(o.quiet, isatty(STDERR_FILENO) != 0);
+  return std::make_unique<TextListener>(o.quiet, o.verbose > 0, isatty(STDERR_FILENO) != 0);
 }
 
 void print_warnings(const Diagnostics &diagnostics, const CommonOptions &o) {
+  std::fflush(stdout);
   if (o.quiet) return;
   for (const Diagnostic &d : diagnostics.all())
     if (d.severity == Severity::kWarning) std::fputs(format(d).c_str(), stderr);
 }
 
 int report(const Diagnostics &diagnostics, const Failure &failure, const CommonOptions &o) {
+  std::fflush(stdout);  // what was printed stands before the error also where both go to one file
   const bool color = colored(o, STDERR_FILENO);
   if (isatty(STDERR_FILENO)) std::fputs("\r\x1b[K", stderr);
   bool said = false;
@@ -204,8 +309,33 @@ int report(const Diagnostics &diagnostics, const Failure &failure, const CommonO
   return exit_code(failure.kind);
 }
 
-int run_usage_error(const std::string &message) {
+std::string nearest(const std::string &word, const std::vector<std::string> &list) {
+  std::string best;
+  size_t least = word.size() / 3 + 1;  // as many letters may differ
+  for (const std::string &known : list) {
+    // Levenshtein's distance, a row at a time.
+    std::vector<size_t> row(known.size() + 1);
+    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j < row.size(); ++j) {
+        const size_t above = row[j];
+        row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (word[i - 1] != known[j - 1])});
+        diagonal = above;
+      }
+    }
+    if (row.back() <= least && (best.empty() || row.back() < least)) {
+      least = row.back();
+      best = known;
+    }
+  }
+  return best;
+}
+
+int run_usage_error(const std::string &message, const std::string &help) {
   std::fprintf(stderr, "error[usage]: %s\n", message.c_str());
+  if (!help.empty()) std::fprintf(stderr, "  help: %s\n", help.c_str());
   return exit_code(ErrorKind::kUsage);
 }
 

@@ -39,7 +39,8 @@ void add_model(CLI::App &app, CommonOptions &options);
 void add_output_options(CLI::App &app, CommonOptions &options);   // -v, -q, --color, --format
 void add_shape_options(CLI::App &app, CommonOptions &options);    // --dim, --shape
 void add_compile_options(CLI::App &app, CommonOptions &options);  // --target, -O, --disable-pass, --name
-void add_run_options(CLI::App &app, CommonOptions &options);      // --inputs, --input, --seed, --threads, --engine
+void add_run_options(CLI::App &app, CommonOptions &options);      // --inputs, --input, --seed, --threads
+void add_engine(CLI::App &app, CommonOptions &options);           // --engine
 
 // The options as the driver takes them. kUsage on a form that is not understood.
 Result<CompileOptions> compile_options(const CommonOptions &options, Diagnostics &diagnostics);
@@ -47,13 +48,32 @@ Result<SizeByName> given_sizes(const CommonOptions &options, Diagnostics &diagno
 Result<std::vector<std::pair<std::string, std::string>>> named_inputs(const CommonOptions &options,
                                                                       Diagnostics &diagnostics);
 
-// Progress: one finished line a step on stderr; on a terminal the running step shows on the last line.
+// A model with the options and the inputs that files or options name: what run, verify and bench start from.
+struct Prepared {
+  CompileOptions options;
+  SizeByName sizes;  // given by --dim
+  std::vector<std::pair<std::string, std::string>> named;
+  Graph model;
+};
+Result<Prepared> prepare(const CommonOptions &options, Listener &listener, Diagnostics &diagnostics);
+struct InputSet {
+  std::vector<RuntimeValue> values;  // in the order of the model's inputs
+  SizeByName sizes;                  // of the symbols; empty where a folder gives the inputs
+};
+// Input set `number`: from the files, random where none gives an input, of alternating sizes.
+Result<InputSet> input_set(const CommonOptions &options, const Prepared &prepared, int number,
+                           Diagnostics &diagnostics);
+
+// Progress: one finished line a step on stderr, none twice unless -v asks for all; on a terminal the running step shows
+// on the last line with a bar or the time that it has taken.
 std::unique_ptr<Listener> make_listener(const CommonOptions &options);
 
 // Prints all diagnostics on stderr; returns the exit code of `failure`.
 int report(const Diagnostics &diagnostics, const Failure &failure, const CommonOptions &options);
 void print_warnings(const Diagnostics &diagnostics, const CommonOptions &options);
-int run_usage_error(const std::string &message);
+// The word of a list that `word` was most likely meant to be; empty when none is near.
+std::string nearest(const std::string &word, const std::vector<std::string> &list);
+int run_usage_error(const std::string &message, const std::string &help = {});
 void print(const std::string &text);             // to stdout
 std::string file_name(const std::string &path);  // without its folder
 

@@ -15,8 +15,9 @@ void add_compile(CLI::App &app, int &code) {
   };
   auto o = std::make_shared<Options>();
   CLI::App *verb = app.add_subcommand("compile", "compile a model to a bundle (the verb may be left out)");
+  verb->footer("Example: optc resnet50.onnx -o resnet50 --dim N=1 --target cpu,sm_90a");
   add_model(*verb, *o);
-  verb->add_option("-o,--output", o->output, "the folder to write")->required();
+  verb->add_option("-o,--output", o->output, "the folder to write")->required()->type_name("DIR");
   verb->add_flag("--embed-weights,!--no-embed-weights", o->embed,
                  "weights inside the library instead of a file beside it");
   add_compile_options(*verb, *o);

@@ -71,11 +71,13 @@ void add_diff(CLI::App &app, int &code) {
   auto o = std::make_shared<DiffOptions>();
   CLI::App *verb =
       app.add_subcommand("diff", "what is different between two models, or between a model and what optc makes of it");
-  verb->add_option("A", o->model, "the model before")->required();
-  verb->add_option("B", o->other, "the model after; without it: A as optc optimizes it");
-  verb->add_option("--html", o->html, "also write a page that opens offline");
+  verb->footer("Example: optc diff before.onnx after.onnx --html diff.html");
+  verb->add_option("A", o->model, "the model before")->required()->type_name("");
+  verb->add_option("B", o->other, "the model after; without it: A as optc optimizes it")->type_name("");
+  verb->add_option("--html", o->html, "also write a page that opens offline")->type_name("FILE");
   verb->add_flag("--exit-code", o->exit_code, "exit with 1 when the models differ");
-  verb->add_option("--disable-pass", o->disabled, "leave out a pass or a rule, by name (repeatable)");
+  verb->add_option("--disable-pass", o->disabled, "leave out a pass or a rule, by name (repeatable)")
+      ->type_name("NAME");
   add_shape_options(*verb, *o);
   add_output_options(*verb, *o);
   verb->callback([o, &code] {

@@ -91,9 +91,11 @@ void add_inspect(CLI::App &app, int &code) {
   };
   auto o = std::make_shared<Options>();
   CLI::App *verb = app.add_subcommand("inspect", "what a model is: signature, sizes, operators");
+  verb->footer("Example: optc inspect model.onnx --ir optimized");
   add_model(*verb, *o);
   verb->add_option("--ir", o->ir, "print the text form instead: graph (as imported), optimized, or program")
-      ->check(CLI::IsMember({"graph", "optimized", "program"}));
+      ->check(CLI::IsMember({"graph", "optimized", "program"}))
+      ->type_name("STAGE");
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);
   add_output_options(*verb, *o);

@@ -27,6 +27,36 @@ void write_reproducer(int argc, char **argv) {
     std::fprintf(stderr, "  note: this is a fault of optc; how to see it again stands in %s\n", path.c_str());
 }
 
+const CLI::App *find_verb(const CLI::App &app, const std::string &word) {
+  const auto found = app.get_subcommands([&](const CLI::App *verb) { return verb->get_name() == word; });
+  return found.empty() ? nullptr : found.front();
+}
+
+// What CLI11 found wrong, with what the user may have meant.
+int usage_error(const CLI::App &app, const std::vector<std::string> &arguments, std::string message) {
+  if (arguments.empty()) return optc::cli::run_usage_error("no verb and no model", "`optc --help` lists the verbs");
+  const CLI::App *verb = find_verb(app, arguments[0]);
+  if (!verb) return optc::cli::run_usage_error(message, "`optc --help` lists the verbs");
+  for (char &c : message)
+    if (c == '\n') c = ' ';
+  std::string help = fmt::format("`optc {} --help` lists its options", arguments[0]);
+  if (message == "--output is required")
+    message = "-o DIR is required, the folder to write", help = "or a verb before the model: `optc --help` lists them";
+  // An option that does not exist says more than what is missing because of it.
+  for (const std::string &word : arguments) {
+    const std::string name = word.substr(0, word.find('='));
+    if (name.size() < 3 || name.rfind("--", 0) != 0 || verb->get_option_no_throw(name)) continue;
+    std::vector<std::string> names;
+    for (const CLI::Option *option : verb->get_options())
+      for (const std::string &known : option->get_lnames()) names.push_back("--" + known);
+    const std::string near = optc::cli::nearest(name, names);
+    message = fmt::format("optc {} has no option {}", arguments[0], name);
+    if (!near.empty()) help = fmt::format("did you mean {}?", near);
+    break;
+  }
+  return optc::cli::run_usage_error(message, help);
+}
+
 int run(int argc, char **argv) {
   CLI::App app{
       "optc compiles ONNX models into C++ and PTX source that needs no framework.\n"
@@ -46,11 +76,18 @@ int run(int argc, char **argv) {
   optc::cli::add_ops(app, code);
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  const auto is_verb = [&](const std::string &word) {
-    return !app.get_subcommands([&](CLI::App *verb) { return verb->get_name() == word; }).empty();
-  };
   const std::set<std::string> own_flags = {"-h", "--help", "--version"};
-  if (!arguments.empty() && !is_verb(arguments[0]) && !own_flags.count(arguments[0]))
+  // A word that is no verb and no file was meant to be a verb.
+  if (!arguments.empty() && arguments[0][0] != '-' && !find_verb(app, arguments[0]) && !optc::exists(arguments[0]) &&
+      arguments[0].find_first_of("./") == std::string::npos) {
+    std::vector<std::string> verbs;
+    for (const CLI::App *verb : app.get_subcommands([](CLI::App *) { return true; })) verbs.push_back(verb->get_name());
+    const std::string near = optc::cli::nearest(arguments[0], verbs);
+    return optc::cli::run_usage_error(
+        fmt::format("'{}' is neither a verb nor a model", arguments[0]),
+        near.empty() ? "`optc --help` lists the verbs" : fmt::format("did you mean `optc {}`?", near));
+  }
+  if (!arguments.empty() && !find_verb(app, arguments[0]) && !own_flags.count(arguments[0]))
     arguments.insert(arguments.begin(), "compile");
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
   try {
@@ -60,9 +97,7 @@ int run(int argc, char **argv) {
   } catch (const CLI::CallForVersion &e) {
     return app.exit(e, std::cout, std::cerr);
   } catch (const CLI::ParseError &e) {
-    std::string message = e.what();
-    if (arguments.empty()) message = "no verb and no model; `optc --help` lists the verbs";
-    return optc::cli::run_usage_error(message);
+    return usage_error(app, arguments, e.what());
   }
   return code;
 }

@@ -13,7 +13,9 @@ namespace optc::cli {
 void add_ops(CLI::App &app, int &code) {
   auto o = std::make_shared<CommonOptions>();
   CLI::App *verb = app.add_subcommand("ops", "list the operators that are supported");
-  verb->add_option("--format", o->format, "text, json or markdown")->check(CLI::IsMember({"text", "json", "markdown"}));
+  verb->add_option("--format", o->format, "text, json or markdown")
+      ->check(CLI::IsMember({"text", "json", "markdown"}))
+      ->type_name("FORM");
   verb->callback([o, &code] {
     code = 0;
     const std::vector<const OpDef *> ops = all_ops();

@@ -133,17 +133,24 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
 void add_opt(CLI::App &app, int &code) {
   auto o = std::make_shared<OptOptions>();
   CLI::App *verb = app.add_subcommand("opt", "write the optimized model as .onnx");
+  verb->footer("Example: optc opt bert.onnx -o bert.opt.onnx --opt-report --html bert.html");
   add_model(*verb, *o);
-  verb->add_option("-o,--output", o->output, "the .onnx file to write; without it only the report is printed");
+  verb->add_option("-o,--output", o->output, "the .onnx file to write; without it only the report is printed")
+      ->type_name("FILE");
   verb->add_option("--opset", o->opset,
-                   "version of ai.onnx to write (default: the model's own, or the lowest above that can say it)");
+                   "version of ai.onnx to write (default: the model's own, or the lowest above that can say it)")
+      ->type_name("N");
   verb->add_flag("--external,!--no-external", o->external, "weights in OUT.onnx.data beside the model");
   verb->add_flag("--opt-report", o->report,
                  "which rules were applied and which were not, with reasons, and what became of the nodes");
   verb->add_option("--html", o->html,
-                   "write a page that draws the model before and after, with the rules and the kernels; opens offline");
-  verb->add_option("-O", o->level, "0: no rewrites; 1..3: all (default 2)")->check(CLI::Range(0, 3));
-  verb->add_option("--disable-pass", o->disabled, "leave out a pass or a rule, by name (repeatable)");
+                   "write a page that draws the model before and after, with the rules and the kernels; opens offline")
+      ->type_name("FILE");
+  verb->add_option("-O", o->level, "0: no rewrites; 1..3: all (default 2)")
+      ->check(CLI::Range(0, 3))
+      ->type_name("LEVEL");
+  verb->add_option("--disable-pass", o->disabled, "leave out a pass or a rule, by name (repeatable)")
+      ->type_name("NAME");
   add_shape_options(*verb, *o);
   add_output_options(*verb, *o);
   verb->callback([o, &code] {

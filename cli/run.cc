@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "cli/common.h"
 #include "driver/run.h"
@@ -32,30 +33,31 @@ std::string preview(const RuntimeValue &value) {
 }
 
 Status run(const CommonOptions &o, const std::string &outputs_folder, Diagnostics &diagnostics) {
-  OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
-  OPTC_ASSIGN(const SizeByName sizes, given_sizes(o, diagnostics));
-  OPTC_ASSIGN(const auto named, named_inputs(o, diagnostics));
   const std::unique_ptr<Listener> listener = make_listener(o);
-  OPTC_ASSIGN(const Graph model, load_model(o.model, options, *listener, diagnostics));
-  std::vector<RuntimeValue> fallback;
-  if (o.inputs_folder.empty()) {
-    OPTC_ASSIGN(const SizeByName chosen, choose_sizes(model, sizes, 0, diagnostics));
-    // What files give need not be made; only what is left may be of a kind that cannot.
-    Diagnostics quiet;
-    Result<std::vector<RuntimeValue>> random =
-        random_inputs(model, chosen, o.seed, named.empty() ? diagnostics : quiet);
-    if (random)
-      fallback = *std::move(random);
-    else if (named.empty())
-      return random.failure();
-  }
-  OPTC_ASSIGN(const std::vector<RuntimeValue> inputs,
-              read_inputs(model, o.inputs_folder, named, fallback, diagnostics));
+  OPTC_ASSIGN(const Prepared prepared, prepare(o, *listener, diagnostics));
+  const Graph &model = prepared.model;
+  OPTC_ASSIGN(const InputSet inputs, input_set(o, prepared, 0, diagnostics));
   const Engine engine = o.engine == "evaluate" ? Engine::kEvaluate : Engine::kBundle;
-  OPTC_ASSIGN(const std::vector<RuntimeValue> outputs,
-              run_model(o.model, model, inputs, engine, o.threads, o.seed, options, *listener, diagnostics));
+  OPTC_ASSIGN(const std::vector<RuntimeValue> outputs, run_model(o.model, model, inputs.values, engine, o.threads,
+                                                                 o.seed, prepared.options, *listener, diagnostics));
   const auto &ids = model.region(Graph::main()).outputs;
+  if (o.format == "json") {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      nlohmann::ordered_json one{{"name", model.value(ids[i]).name}};
+      if (outputs[i].kind == RuntimeValue::Kind::kTensor) {
+        one["type"] = to_string(outputs[i].tensor.type());
+        one["shape"] = outputs[i].tensor.dims();
+      } else {
+        one["elements"] = outputs[i].items.size();
+      }
+      if (!outputs_folder.empty()) one["file"] = fmt::format("{}/output_{}.pb", outputs_folder, i);
+      list.push_back(std::move(one));
+    }
+    print(nlohmann::ordered_json{{"schema_version", 1}, {"outputs", list}}.dump(2) + "\n");
+  }
   if (outputs_folder.empty()) {
+    if (o.format == "json") return {};
     for (size_t i = 0; i < outputs.size(); ++i)
       print(fmt::format("{}  {}\n", model.value(ids[i]).name, preview(outputs[i])));
     return {};
@@ -66,6 +68,8 @@ Status run(const CommonOptions &o, const std::string &outputs_folder, Diagnostic
     return diagnostics.error(ErrorKind::kIo, fmt::format("cannot make {}: {}", outputs_folder, error.message()));
   for (size_t i = 0; i < outputs.size(); ++i)
     OPTC_TRY(write_value(fmt::format("{}/output_{}.pb", outputs_folder, i), outputs[i], diagnostics));
+  if (!o.quiet && o.format == "text")
+    print(fmt::format("wrote {} output{} to {}/\n", outputs.size(), outputs.size() == 1 ? "" : "s", outputs_folder));
   return {};
 }
 
@@ -77,9 +81,12 @@ void add_run(CLI::App &app, int &code) {
   };
   auto o = std::make_shared<Options>();
   CLI::App *verb = app.add_subcommand("run", "run a model on given or random inputs");
+  verb->footer("Example: optc run model.onnx --input x=@x.npy --outputs out");
   add_model(*verb, *o);
-  verb->add_option("--outputs", o->outputs, "a folder for output_0.pb, ...; without it the first elements are printed");
+  verb->add_option("--outputs", o->outputs, "a folder for output_0.pb, ...; without it the first elements are printed")
+      ->type_name("DIR");
   add_run_options(*verb, *o);
+  add_engine(*verb, *o);
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);
   add_output_options(*verb, *o);

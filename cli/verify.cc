@@ -110,11 +110,10 @@ Status bisect(const VerifyOptions &o, const Graph &model, const std::vector<Runt
 Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   // 16-bit storage approximates: the tolerance of a 16-bit type for every output.
   if (o.rtol < 0 && o.precision != "f32") o.rtol = 2e-2;
-  OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
-  OPTC_ASSIGN(const SizeByName sizes, given_sizes(o, diagnostics));
-  OPTC_ASSIGN(const auto named, named_inputs(o, diagnostics));
   const std::unique_ptr<Listener> listener = make_listener(o);
-  OPTC_ASSIGN(const Graph model, load_model(o.model, options, *listener, diagnostics));
+  OPTC_ASSIGN(const Prepared prepared, prepare(o, *listener, diagnostics));
+  const Graph &model = prepared.model;
+  const CompileOptions &options = prepared.options;
   const auto &ids = model.region(Graph::main()).outputs;
   const Engine engine = o.engine == "evaluate" ? Engine::kEvaluate : Engine::kBundle;
   // Given inputs or answers are one set.
@@ -125,12 +124,8 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   std::string reference;
   std::vector<RuntimeValue> bad_inputs, bad_expected;
   for (int set = 0; set < sets; ++set) {
-    std::vector<RuntimeValue> fallback;
-    if (o.inputs_folder.empty()) {
-      OPTC_ASSIGN(const SizeByName chosen, choose_sizes(model, sizes, set % 2, diagnostics));
-      OPTC_ASSIGN(fallback, random_inputs(model, chosen, o.seed + set, diagnostics));
-    }
-    OPTC_ASSIGN(const auto inputs, read_inputs(model, o.inputs_folder, named, fallback, diagnostics));
+    OPTC_ASSIGN(const InputSet drawn, input_set(o, prepared, set, diagnostics));
+    const std::vector<RuntimeValue> &inputs = drawn.values;
     OPTC_ASSIGN(const auto expected, expected_outputs(o, model, inputs, options, *listener, reference, diagnostics));
     OPTC_ASSIGN(const auto actual,
                 run_model(o.model, model, inputs, engine, o.threads, o.seed, options, *listener, diagnostics));
@@ -179,7 +174,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
               .dump(2) +
           "\n");
   } else if (!o.quiet) {
-    print(fmt::format("{} against {}, seed {}, {} input set{}\n", ok ? "verified" : "different", reference, o.seed,
+    print(fmt::format("{} {}, seed {}, {} input set{}\n", ok ? "verified against" : "differs from", reference, o.seed,
                       sets, sets == 1 ? "" : "s"));
   }
   if (ok) return {};
@@ -193,17 +188,23 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
 void add_verify(CLI::App &app, int &code) {
   auto o = std::make_shared<VerifyOptions>();
   CLI::App *verb = app.add_subcommand("verify", "check that the compiled model computes what the model says");
+  verb->footer("Example: optc verify model.onnx --bisect-passes");
   add_model(*verb, *o);
   verb->add_option("--against", o->against,
                    "ort (ONNX Runtime, its optimizations off), evaluate (no rewrites), a folder with output_0.pb ..., "
-                   "or another model");
+                   "or another model")
+      ->type_name("WHAT");
   verb->add_option("--rtol", o->rtol,
-                   "allowed difference relative to max |expected| (default by type: f32 1e-4, f16 2e-2; with --precision=f16 or bf16 2e-2)");
-  verb->add_option("--atol", o->atol, "differences up to this are equal");
+                   "allowed difference relative to max |expected| (default by type: f32 1e-4, f16 2e-2; with "
+                   "--precision=f16 or bf16 2e-2)")
+      ->type_name("X");
+  verb->add_option("--atol", o->atol, "differences up to this are equal")->type_name("X");
   verb->add_option("--sets", o->sets, "sets of random inputs, of alternating sizes (default 2)")
-      ->check(CLI::Range(1, 100));
+      ->check(CLI::Range(1, 100))
+      ->type_name("N");
   verb->add_flag("--bisect-passes", o->bisect, "on a difference, find the first rewrite that makes it");
   add_run_options(*verb, *o);
+  add_engine(*verb, *o);
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);
   add_output_options(*verb, *o);

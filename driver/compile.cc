@@ -39,7 +39,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   for (const std::string &target : options.targets) {
     if (target != "cpu" && !is_gpu_target(target))
       return diagnostics.error(ErrorKind::kUnsupported, fmt::format("--target {}: not known", target), {},
-                               "cpu, sm_80, sm_86, sm_90, sm_90a, ...");
+                               "known are cpu, sm_80, sm_86, sm_87, sm_89, sm_90 and sm_90a");
     gpu = gpu || target != "cpu";
   }
 

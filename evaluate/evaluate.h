@@ -4,6 +4,7 @@
 // kernels of runtime/cpu, library operators its lib_*.h functions.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct EvaluateOptions {
   bool use_runtime_kernels = true;  // false: every contraction by the interpreter (slow, independent of runtime/)
   int64_t max_bytes = int64_t{1} << 36;  // refuse buffers beyond this
   uint64_t seed = 0;                // for random operators without a seed of their own
+  std::function<void(int64_t done, int64_t total)> progress;  // hears of each kernel of the main sequence; may be empty
 };
 
 // Outputs in the Program's order. Faults of the model (index out of range, dims that do not match) are kFault; wrong inputs kUsage.

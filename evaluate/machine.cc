@@ -284,6 +284,7 @@ Status Machine::run_sequence(const std::vector<KernelId> &order, bool main) {
     OPTC_TRY(run_kernel(program_.kernel(order[i])));
     if (!main) continue;
     for (const uint32_t b : ends[i]) slots_[b] = Slot();
+    if (options_.progress) options_.progress(static_cast<int64_t>(i + 1), static_cast<int64_t>(order.size()));
   }
   return {};
 }

@@ -63,7 +63,8 @@ int exit_code(ErrorKind kind) {
 
 std::string format(const Diagnostic &d) {
   std::string text = d.severity == Severity::kError ? std::string("error[") + to_string(d.kind) + "]: " : "warning: ";
-  if (!d.file.empty()) text += d.file + ": ";
+  // The file is said once: many messages name it themselves.
+  if (!d.file.empty() && d.message.find(d.file) == std::string::npos) text += d.file + ": ";
   if (!d.node.empty()) text += d.node + ": ";
   text += d.message + "\n";
   for (const std::string &place : d.places) text += "  --> " + place + "\n";

@@ -140,7 +140,7 @@ Result<std::unique_ptr<StagedDirectory>> StagedDirectory::create(const std::stri
   if (!parent.empty()) fs::create_directories(parent, error);
   if (!error) fs::remove_all(staging, error);  // left by a process of the same id that was killed
   if (!error) fs::create_directory(staging, error);
-  if (error) return diagnostics.error(ErrorKind::kIo, "cannot create " + staging + ": " + error.message());
+  if (error) return diagnostics.error(ErrorKind::kIo, "cannot create the folder " + final_path + ": " + error.message());
   directory->staging_ = staging;
   return directory;
 }

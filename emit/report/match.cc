@@ -69,9 +69,14 @@ class Matcher {
       }
   }
 
-  // Fingerprints from the inputs on: operator, attributes and the fingerprints of the operands; unique pairs only.
+  // Fingerprints from the inputs on: operator, attributes and the fingerprints of the operands; then the same without
+  // the content of constants, then from the outputs back. Unique pairs only.
   void by_structure() {
-    const std::vector<size_t> fa = fingerprints(a_), fb = fingerprints(b_);
+    by_fingerprints(from_inputs(a_, true), from_inputs(b_, true));
+    by_fingerprints(from_inputs(a_, false), from_inputs(b_, false));
+    by_fingerprints(from_outputs(a_), from_outputs(b_));
+  }
+  void by_fingerprints(const std::vector<size_t> &fa, const std::vector<size_t> &fb) {
     std::unordered_map<size_t, std::vector<NodeId>> of_a, of_b;
     for (NodeId n : a_.all_nodes())
       if (!done_a(n)) of_a[fa[n.index]].push_back(n);
@@ -130,12 +135,12 @@ class Matcher {
   bool done_a(NodeId n) const { return evidence_[n.index] != nullptr; }
   bool done_b(NodeId n) const { return evidence_[offset_ + n.index] != nullptr; }
 
-  static std::vector<size_t> fingerprints(const Graph &g) {
+  static std::vector<size_t> from_inputs(const Graph &g, bool contents) {
     std::vector<std::string> value(g.value_capacity());
     std::vector<size_t> node(g.node_capacity(), 0);
     for (size_t i = 0; i < g.value_capacity(); ++i) {
       const Value &v = g.value(ValueId(i));
-      if (v.kind == ValueKind::kConstant && v.alive) value[i] = v.constant.hash();
+      if (v.kind == ValueKind::kConstant && v.alive) value[i] = contents ? v.constant.hash() : to_string(v.type);
       if (v.kind == ValueKind::kRegionInput) value[i] = "in:" + v.name;
     }
     for (NodeId n : g.all_nodes()) {
@@ -145,6 +150,32 @@ class Matcher {
       for (size_t i = 0; i < g.node(n).outputs.size(); ++i)
         if (g.node(n).outputs[i].valid())
           value[g.node(n).outputs[i].index] = std::to_string(node[n.index]) + "." + std::to_string(i);
+    }
+    return node;
+  }
+
+  static std::vector<size_t> from_outputs(const Graph &g) {
+    std::vector<std::vector<std::string>> readers(g.value_capacity());
+    for (size_t r = 0; r < g.region_capacity(); ++r) {
+      const std::vector<ValueId> &outputs = g.region(RegionId(r)).outputs;
+      for (size_t i = 0; i < outputs.size(); ++i)
+        readers[outputs[i].index].push_back("out" + std::to_string(r) + "." + std::to_string(i));
+    }
+    std::vector<size_t> node(g.node_capacity(), 0);
+    std::vector<NodeId> order = g.all_nodes();
+    std::reverse(order.begin(), order.end());
+    for (NodeId n : order) {
+      std::string key = signature(g.node(n));
+      for (ValueId v : g.node(n).outputs) {
+        if (!v.valid()) continue;
+        std::sort(readers[v.index].begin(), readers[v.index].end());
+        key += "|";
+        for (const std::string &reader : readers[v.index]) key += reader + ",";
+      }
+      node[n.index] = std::hash<std::string>()(key);
+      for (size_t i = 0; i < g.node(n).inputs.size(); ++i)
+        if (g.node(n).inputs[i].valid())
+          readers[g.node(n).inputs[i].index].push_back(std::to_string(node[n.index]) + "." + std::to_string(i));
     }
     return node;
   }

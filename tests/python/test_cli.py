@@ -166,3 +166,57 @@ def test_explain_knows_what_opt_reports(optc, model):
     for rule in rules:
         run(optc, "explain", rule["rule"])
     run(optc, "explain", "no.such_rule", code=2)
+
+
+def test_what_was_meant_is_suggested(optc, model):
+    assert "did you mean `optc verify`" in run(optc, "verfy", model, code=2).stderr
+    assert "did you mean --disable-pass" in run(optc, "opt", model, "--disable-pas=x", code=2).stderr
+    assert "did you mean conv.bn" in run(optc, "explain", "conv.bnn", code=2).stderr
+    assert "-o DIR is required" in run(optc, model, code=2).stderr
+    error = run(optc, "inspect", "no-such-folder/absent.onnx", code=2).stderr
+    assert error.count("absent.onnx") == 1
+
+
+def test_gpu_targets_that_are_not_known_are_refused(optc, model, tmp_path):
+    error = run(optc, model, "-o", tmp_path / "bundle", "--target=sm_99", code=4).stderr
+    assert "sm_99" in error and "sm_90a" in error and not (tmp_path / "bundle").exists()
+
+
+def test_explain_tells_where_a_node_comes_from(optc, model, tmp_path):
+    out = tmp_path / "small.opt.onnx"
+    run(optc, "opt", model, "-o", out, "-q")
+    gemm = next(n for n in onnx.load(out).graph.node if n.op_type == "Gemm")
+    text = run(optc, "explain", f"{out}:{gemm.name}").stdout
+    assert "fc/MatMul" in text and "fc/Add" in text and "matmul.bias" in text
+    assert "no rule changed it" in run(optc, "explain", f"{out}:head").stdout
+    assert "did you mean 'head'" in run(optc, "explain", f"{out}:heat", code=2).stderr
+
+
+def test_run_says_its_outputs_as_json(optc, model, tmp_path):
+    facts = json.loads(run(optc, "run", model, "--engine=evaluate", "--format=json", "--dim=N=3").stdout)
+    assert facts["outputs"] == [{"name": "y", "type": "f32", "shape": [3, 6]}]
+
+
+def test_a_terminal_shows_the_running_step(optc, model):
+    """On a terminal the steps are drawn in place; what stays is one line a step, none twice."""
+    import os
+    import pty
+
+    leader, follower = pty.openpty()
+    done = subprocess.Popen([optc, "verify", model, "--engine=evaluate", "--against=evaluate"], stdout=subprocess.PIPE, stderr=follower)
+    os.close(follower)
+    done.communicate()
+    drawn = b""
+    while True:
+        try:
+            data = os.read(leader, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not data:
+            break
+        drawn += data
+    os.close(leader)
+    assert done.returncode == 0 and "\r\x1b[K".encode() in drawn and "━".encode() in drawn
+    stays = [line.split("\x1b[K")[-1] for line in drawn.decode().split("\n")]
+    lines = [" ".join(line.split()[:3]) for line in stays if line.strip()]
+    assert len(lines) == len(set(lines)) and any(line.startswith("evaluate") for line in lines)
