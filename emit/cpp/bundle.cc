@@ -108,14 +108,14 @@ class BundleWriter {
   }
 
   Status write_kernels(const ModelPrinter &model) {
-    // Files of about equal text, so that they compile side by side.
+    // An even number of files of about equal text, so that they compile side by side. (Each has its own copy of the shared tiles.)
     size_t total = 0;
     bool strings = false;
     for (const KernelText &k : model.kernels) {
       total += k.text.size();
       strings = strings || k.parameters.find("OptcLibString") != std::string::npos;
     }
-    const size_t files = std::clamp<size_t>(model.kernels.size() / 24, 1, 4);
+    const size_t files = model.kernels.size() < 16 ? 1 : model.kernels.size() < 128 ? 2 : 4;
     std::string table = fmt::format(
         "// {}: the kernels' functions, chosen once for this machine's instruction set.\n#pragma once\n#include "
         "<limits>\n\n#include \"runtime/bundle/env.h\"\n#include \"runtime/bundle/scalar.h\"\n{}\nnamespace {}_code "

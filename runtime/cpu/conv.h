@@ -64,7 +64,7 @@ static OPTC_KERNEL void conv_tile(const float *a, int64_t lda, const float *cons
                                   const Sink &sink) {
   vf acc[MR][NV];
   OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j) acc[i][j] = vf{};
-  GemmTile part = {t.b, t.k, nullptr, 0, true, true, 0, 0, 0, t.next, t.step};
+  GemmTile part = {t.b, t.k, nullptr, 0, true, true, 0, 0, 0, t.next, t.step, NR};
   for (int64_t y = 0; y < t.kernel_rows; ++y) {
     for (int64_t x = 0; x < t.segments; ++x) {
       const int64_t offset = y * t.row_step + x * t.segment_step;

@@ -57,13 +57,16 @@ OPTC_INLINE void depthwise_row(const OptcConvShape &s, const float *image, const
                   acc);
     sink(acc, row + ox, column, n);
   };
-  for (int64_t ox = 0; ox < x0; ++ox) edge(ox);
-  int64_t ox = x0;
   constexpr int T = OPTC_VW == 16 ? 8 : 4;
-  for (; ox + T <= x1; ox += T)
-    depthwise_pixels<T, Full ? KW : 0>(in + (ox * k.sw - k.pad_left) * x.pixel, in_row, x.pixel, k.sw, k.dw, rows, k.kw,
-                                       weights, s.c, row + ox, column, n, sink);
-  for (; ox < ow; ++ox) edge(ox);
+  for (int64_t ox = 0; ox < ow;) {
+    if (ox < x0 || ox + T > x1) {
+      edge(ox++);
+      continue;
+    }
+    for (; ox + T <= x1; ox += T)
+      depthwise_pixels<T, Full ? KW : 0>(in + (ox * k.sw - k.pad_left) * x.pixel, in_row, x.pixel, k.sw, k.dw, rows,
+                                         k.kw, weights, s.c, row + ox, column, n, sink);
+  }
 }
 
 // Task t of optc_depthwise_tasks(s). x must be NHWC (channel stride 1); weights by optc_depthwise_pack.
@@ -77,7 +80,8 @@ static OPTC_KERNEL void conv_depthwise(const OptcConvShape &s, int64_t t, const 
     const int64_t row = (image * oh + y) * ow;
     int64_t c = 0;
     for (; c + OPTC_VW <= s.c; c += OPTC_VW) depthwise_row<true, Shape>(s, in, x, y, packed, row, c, OPTC_VW, sink);
-    if (c < s.c) depthwise_row<false, Shape>(s, in, x, y, packed, row, c, int(s.c - c), sink);
+    if constexpr (Shape::kShape.c % OPTC_VW != 0)
+      depthwise_row<false, Shape>(s, in, x, y, packed, row, c, int(s.c - c), sink);
   }
 }
 #endif  // OPTC_CPU_DEPTHWISE_H

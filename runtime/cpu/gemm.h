@@ -78,16 +78,18 @@ struct GemmTile {
   int64_t row, column, columns;  // columns: valid ones from `column` on
   const char *next;              // what to prefetch, `step` bytes a k
   int64_t step;
+  int64_t nr;  // floats from one k to the next in b
 };
 
-// The tile's products: MR rows of A times NV vectors of a panel, into acc.
+// The tile's products: MR rows of A times NV vectors of a panel, into acc. NR: the panel's width when a constant, else 0 and
+// t.nr tells, so that panels of all widths share the code.
 template <int MR, int NV, int NR, bool Prefetch, bool List>
 OPTC_INLINE void gemm_products(vf (&acc)[MR][NV], const float *a, int64_t lda, const float *const *list,
                                const GemmTile &t) {
   constexpr int KU = MR == 1 ? 4 : MR == 2 ? 2 : 1;  // interleaved sums, to cover the latency of fma
   const float *b = t.b;
   const char *next = t.next;
-  const int64_t step = t.step;
+  const int64_t step = t.step, nr = NR ? NR : t.nr;
   const float *rows[MR];
   OPTC_UNROLL for (int i = 0; i < MR; ++i) rows[i] = List ? list[i] : a;
   int64_t k = t.k;
@@ -104,7 +106,7 @@ OPTC_INLINE void gemm_products(vf (&acc)[MR][NV], const float *a, int64_t lda, c
           const vf s = splat(List ? rows[i][u] : a[i * lda + u]);
           OPTC_UNROLL for (int j = 0; j < NV; ++j) part[u][i][j] = fma(s, load(b + j * OPTC_VW), part[u][i][j]);
         }
-        b += NR;
+        b += nr;
       }
       if (List) OPTC_UNROLL for (int i = 0; i < MR; ++i) rows[i] += KU;
       a += KU;
@@ -124,7 +126,7 @@ OPTC_INLINE void gemm_products(vf (&acc)[MR][NV], const float *a, int64_t lda, c
       OPTC_UNROLL for (int j = 0; j < NV; ++j) acc[i][j] = fma(s, v[j], acc[i][j]);
     }
     ++a;
-    b += NR;
+    b += nr;
   }
 }
 
@@ -216,17 +218,18 @@ OPTC_INLINE void gemm_panel(const Rows &a, const float *panel, int64_t m0, int64
                              n + s,
                              n1 - n - s,
                              next + t * kc * step,
-                             step};
-      gemm_tile_of<kRows, Heights, NV, NR, Prefetch>(r1 - r0, a, k0, tile, sink);
+                             step,
+                             NR};
+      gemm_tile_of<kRows, Heights, NV, OPTC_VW == 16 ? NR : 0, Prefetch>(r1 - r0, a, k0, tile, sink);
     }
   }
 }
 
 // Rows [m0, m1), columns [n0, n1) of the product with a packed B. `partial`, indexed [row * ldp + column], holds the
 // sums between blocks of k (needed when k > kc; it may be C itself when the sink stores exactly there). M: g.m when it
-// is a constant, else 0.
+// is a constant, else 0. Not inlined: products of one kind share it, and it is entered once a task.
 template <int NR, int64_t M, int64_t MTasks, bool Prefetch, class Rows, class Sink>
-OPTC_INLINE void gemm_block(const OptcGemm &g, const OptcGemmTask &task, const Rows &a, const float *packed,
+static OPTC_KERNEL void gemm_block(const OptcGemm &g, const OptcGemmTask &task, const Rows &a, const float *packed,
                             float *partial, int64_t ldp, const Sink &sink) {
   constexpr uint32_t kHeights = gemm_tile_heights(M, MTasks, NR);
   const int64_t padded = optc_round_up(g.n, NR);
