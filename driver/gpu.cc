@@ -59,7 +59,9 @@ class LoadedEmitter {
 Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string &name, const CompileOptions &options,
                                            Listener &listener, Diagnostics &diagnostics) {
   OPTC_ASSIGN(const auto emitter, LoadedEmitter::load(diagnostics));
-  OPTC_ASSIGN(const Program program, lower_model(graph, options, listener, diagnostics, true));
+  OPTC_ASSIGN(Program lowered, lower_model(graph, options, listener, diagnostics, true));
+  auto kept = std::make_shared<const Program>(std::move(lowered));
+  const Program &program = *kept;
   Step step(listener, "emit gpu");
   PtxOptions ptx_options;
   ptx_options.f32 = options.f32;
@@ -81,7 +83,7 @@ Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string
       for (const std::string &place : d.places) why += ", " + place;
     }
     diagnostics.warning("no GPU half was written: " + why);
-    step.end("none: a kernel has no GPU form");
+    step.end("none: no kernel has a GPU form");
     return std::optional<BundleCuda>();
   }
   half.source = std::move(source->source);
@@ -92,8 +94,23 @@ Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string
     ptx_bytes += module.text.size();
     half.ptx.emplace_back(fmt::format("{}.{}.ptx", name, module.target), module.text);
   }
-  step.end(fmt::format("{}: {} launches, {} of PTX, {} of weights", fmt::join(half.targets, ", "), source->launches,
-                       format_bytes(static_cast<int64_t>(ptx_bytes)),
+  half.program = kept;
+  half.schedule = std::move(source->schedule);
+  half.buffers = std::move(source->buffers);
+  for (const PtxKernel &kernel : ptx.kernels) half.forms.push_back(kernel.on_gpu ? kernel.form : "");
+  std::string on_cpu;
+  if (half.schedule.mixed()) {
+    size_t count = 0;
+    for (size_t i = 0; i < half.schedule.segment.size(); ++i) {
+      if (half.schedule.segment[i] >= 0) continue;
+      if (++count <= 3) on_cpu += (count == 1 ? " (" : ", ") + program.kernel(program.order[i]).name;
+    }
+    on_cpu =
+        fmt::format(" in {} segments, {} {} on the CPU{}{}, {} copies", half.schedule.segments, count,
+                    count == 1 ? "kernel" : "kernels", on_cpu, count > 3 ? ", ...)" : ")", half.schedule.copy_count());
+  }
+  step.end(fmt::format("{}: {} launches{}, {} of PTX, {} of weights", fmt::join(half.targets, ", "), source->launches,
+                       on_cpu, format_bytes(static_cast<int64_t>(ptx_bytes)),
                        format_bytes(static_cast<int64_t>(half.weights_bytes))));
   return std::optional<BundleCuda>(std::move(half));
 }

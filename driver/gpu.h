@@ -11,8 +11,8 @@
 namespace optc {
 
 bool is_gpu_target(const std::string &target);  // "sm_80", "sm_90a": sm_ and a number, perhaps with a letter
-// Empty, with a warning that names the kernels, where a kernel of the model has no GPU form: the bundle then runs on
-// the CPU. kIo when the module is not installed.
+// Kernels without a GPU form run on the CPU between the others. Empty, with a warning, where no kernel has a GPU form:
+// the bundle then runs on the CPU. kIo when the module is not installed.
 Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string &name, const CompileOptions &options,
                                            Listener &listener, Diagnostics &diagnostics);
 

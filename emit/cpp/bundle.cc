@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <set>
 
 #include "emit/cpp/abi_files.h"
@@ -59,9 +60,18 @@ class BundleWriter {
       model.weights_bytes = static_cast<uint64_t>(model.cuda_weights) + options_.cuda->weights_bytes;
       facts_.weights_file = options_.weights == BundleOptions::Weights::kFile;
     }
+    std::unique_ptr<ModelPrinter> host;  // where some kernels of the GPU's Program run here
+    if (options_.cuda && options_.cuda->schedule.mixed()) {
+      host = std::make_unique<ModelPrinter>(*options_.cuda->program, name_ + "_host", diagnostics_,
+                                            GpuHost{&options_.cuda->schedule, &options_.cuda->buffers});
+      host->weights_bytes = (model.weights_bytes + 63) / 64 * 64;  // its constants follow
+      OPTC_TRY(host->print());
+      model.weights_bytes = host->weights_bytes;
+    }
 
-    OPTC_TRY(write_weights(model));
-    OPTC_TRY(write_kernels(model));
+    OPTC_TRY(write_weights(model, host.get()));
+    OPTC_TRY(write_kernels(model, name_, ""));
+    if (host) OPTC_TRY(write_kernels(*host, name_ + "_host", "host_"));
     OPTC_TRY(put("include/" + name_ + ".h", c_header(program_, facts_)));
     OPTC_TRY(put("include/" + name_ + ".hpp", cpp_header(program_, facts_)));
     const std::string manifest = manifest_json(program_, model, options_, name_, hash_text_);
@@ -73,12 +83,14 @@ class BundleWriter {
       at = end + 1;
     }
     literal.pop_back();
-    std::string source = model.model_source(name_, literal, weights_spec_);
+    std::string source = model.model_source(name_, literal, weights_spec_, host.get());
     if (options_.weights == BundleOptions::Weights::kEmbed && model.weights_bytes > 0) {
       const size_t at = source.find("\nusing namespace optc;");
       source.insert(at, fmt::format("\nextern \"C\" const unsigned char {}_weights_data[];\n", name_));
     }
-    OPTC_TRY(library_includes(model, source));
+    std::set<std::string> functions(model.library_functions.begin(), model.library_functions.end());
+    if (host) functions.insert(host->library_functions.begin(), host->library_functions.end());
+    OPTC_TRY(library_includes(functions, source));
     OPTC_TRY(put("src/model.cpp", source));
     OPTC_TRY(put("CMakeLists.txt", cmake_lists(facts_)));
     OPTC_TRY(put("examples/main.cpp", example_main(program_, facts_)));
@@ -107,8 +119,10 @@ class BundleWriter {
     return directory_.write(path, text, diagnostics_);
   }
 
-  Status write_kernels(const ModelPrinter &model) {
-    // An even number of files of about equal text, so that they compile side by side. (Each has its own copy of the shared tiles.)
+  // Into src/PREFIXkernels*, in the namespace NAME_code.
+  Status write_kernels(const ModelPrinter &model, const std::string &name, const std::string &prefix) {
+    // An even number of files of about equal text, so that they compile side by side. (Each has its own copy of the
+    // shared tiles.)
     size_t total = 0;
     bool strings = false;
     for (const KernelText &k : model.kernels) {
@@ -120,7 +134,7 @@ class BundleWriter {
         "// {}: the kernels' functions, chosen once for this machine's instruction set.\n#pragma once\n#include "
         "<limits>\n\n#include \"runtime/bundle/env.h\"\n#include \"runtime/bundle/scalar.h\"\n{}\nnamespace {}_code "
         "{{\n\nusing namespace optc;\n\nstruct Kernels {{\n",
-        name_, strings ? "#include \"runtime/cpu/lib.h\"\n" : "", name_);
+        name, strings ? "#include \"runtime/cpu/lib.h\"\n" : "", name);
     for (const KernelText &k : model.kernels) {
       std::string parameters = k.parameters;
       parameters.erase(0, std::string("[[maybe_unused]] ").size());
@@ -128,8 +142,8 @@ class BundleWriter {
     }
     table += "};\n\nconst Kernels &kernels();\n";
     for (size_t f = 0; f < files; ++f) table += fmt::format("void kernels_{}(Kernels *table);\n", f);
-    table += fmt::format("\n}}  // namespace {}_code\n", name_);
-    OPTC_TRY(put("src/kernels.h", table));
+    table += fmt::format("\n}}  // namespace {}_code\n", name);
+    OPTC_TRY(put("src/" + prefix + "kernels.h", table));
     size_t next = 0, done = 0;
     for (size_t f = 0; f < files; ++f) {
       std::string text, fill;
@@ -143,40 +157,40 @@ class BundleWriter {
         headers.insert(k.headers.begin(), k.headers.end());
       }
       std::string inc = fmt::format(
-          "// Kernels of {}, included once for each instruction set by kernels_{}.cpp.\n#include "
+          "// Kernels of {}, included once for each instruction set by {}kernels_{}.cpp.\n#include "
           "\"runtime/bundle/lanes.h\"\n",
-          name_, f);
+          name, prefix, f);
       for (const std::string &h : headers) inc += "#include \"" + h + "\"\n";
       inc += "\nusing namespace optc;\n\n" + text +
-             fmt::format("static void fill([[maybe_unused]] {}_code::Kernels *table) {{\n{}}}\n", name_, fill);
-      OPTC_TRY(put(fmt::format("src/kernels_{}.inc", f), inc));
+             fmt::format("static void fill([[maybe_unused]] {}_code::Kernels *table) {{\n{}}}\n", name, fill);
+      OPTC_TRY(put(fmt::format("src/{}kernels_{}.inc", prefix, f), inc));
       std::string cpp = fmt::format(
-          "// Compiles kernels_{0}.inc for each instruction set.\n#include \"kernels.h\"\n\n#define OPTC_KERNELS "
-          "\"kernels_{0}.inc\"\n#include \"runtime/cpu/foreach_isa.h\"\n\nnamespace {1}_code {{\n\nvoid "
+          "// Compiles {2}kernels_{0}.inc for each instruction set.\n#include \"{2}kernels.h\"\n\n#define OPTC_KERNELS "
+          "\"{2}kernels_{0}.inc\"\n#include \"runtime/cpu/foreach_isa.h\"\n\nnamespace {1}_code {{\n\nvoid "
           "kernels_{0}(Kernels *table) {{ OPTC_PICK(fill)(table); }}\n",
-          f, name_);
+          f, name, prefix);
       if (f == 0) {
         cpp += "\nconst Kernels &kernels() {\n  static const Kernels table = [] {\n    Kernels filled{};\n";
         for (size_t g = 0; g < files; ++g) cpp += fmt::format("    kernels_{}(&filled);\n", g);
         cpp += "    return filled;\n  }();\n  return table;\n}\n";
       }
-      cpp += fmt::format("\n}}  // namespace {}_code\n", name_);
-      OPTC_TRY(put(fmt::format("src/kernels_{}.cpp", f), cpp));
-      facts_.sources.push_back(fmt::format("kernels_{}.cpp", f));
+      cpp += fmt::format("\n}}  // namespace {}_code\n", name);
+      OPTC_TRY(put(fmt::format("src/{}kernels_{}.cpp", prefix, f), cpp));
+      facts_.sources.push_back(fmt::format("{}kernels_{}.cpp", prefix, f));
     }
     return {};
   }
 
-  const Constant &constant(BufferId id) const {
-    const Buffer &b = program_.buffer(id);
+  static const Constant &constant(const Program &program, BufferId id) {
+    const Buffer &b = program.buffer(id);
     if (b.kind == BufferKind::kConstant) return b.constant;
-    const auto at = std::find(program_.inputs.begin(), program_.inputs.end(), id) - program_.inputs.begin();
-    return program_.input_defaults[static_cast<size_t>(at)];
+    const auto at = std::find(program.inputs.begin(), program.inputs.end(), id) - program.inputs.begin();
+    return program.input_defaults[static_cast<size_t>(at)];
   }
 
   // Gives `sink` every byte behind the header, in order.
   template <typename Sink>
-  bool each_part(const ModelPrinter &model, const Sink &sink) const {
+  bool each_part(const ModelPrinter &model, const ModelPrinter *host, const Sink &sink) const {
     static const char zeros[64] = {};
     uint64_t at = 64;
     auto fill = [&](uint64_t to) {
@@ -193,14 +207,17 @@ class BundleWriter {
       return true;
     };
     for (const auto &[id, offset] : model.constants)
-      if (!part(constant(id), offset)) return false;
+      if (!part(constant(program_, id), offset)) return false;
     if (options_.cuda)
       for (const auto &[c, offset] : options_.cuda->constants)
         if (!part(c, static_cast<uint64_t>(model.cuda_weights) + offset)) return false;
+    if (host)
+      for (const auto &[id, offset] : host->constants)
+        if (!part(constant(*options_.cuda->program, id), offset)) return false;
     return fill(model.weights_bytes);
   }
 
-  Status write_weights(ModelPrinter &model) {
+  Status write_weights(ModelPrinter &model, const ModelPrinter *host) {
     if (model.weights_bytes == 0) {
       weights_spec_ = "{0, 0, 0, nullptr, nullptr, nullptr}";
       return {};
@@ -209,7 +226,7 @@ class BundleWriter {
         std::max<uint64_t>(model.weights_bytes, 384);  // the long form of the hash needs more than 240 bytes
     XXH3_state_t *state = XXH3_createState();
     XXH3_128bits_reset(state);
-    each_part(model, [&](const void *data, uint64_t size) {
+    each_part(model, host, [&](const void *data, uint64_t size) {
       XXH3_128bits_update(state, data, size);
       return true;
     });
@@ -239,7 +256,7 @@ class BundleWriter {
         return true;
       };
       bytes(header, 64);
-      each_part(model, bytes);
+      each_part(model, host, bytes);
       text += "};\n}\n";
       facts_.sources.push_back("weights.cpp");
       return put("src/weights.cpp", text);
@@ -249,8 +266,8 @@ class BundleWriter {
     fs::create_directories(fs::path(directory_.path()) / "src", ignored);
     std::FILE *file = std::fopen((directory_.path() + "/" + path).c_str(), "wb");
     bool good = file != nullptr && std::fwrite(header, 1, 64, file) == 64;
-    good = good &&
-           each_part(model, [&](const void *data, uint64_t size) { return std::fwrite(data, 1, size, file) == size; });
+    good = good && each_part(model, host,
+                             [&](const void *data, uint64_t size) { return std::fwrite(data, 1, size, file) == size; });
     if (file && std::fclose(file) != 0) good = false;
     if (!good) return diagnostics_.error(ErrorKind::kIo, fmt::format("cannot write '{}'", path));
     ++files_;
@@ -272,9 +289,9 @@ __asm__(".section .rodata\n.balign 64\n.globl {0}_weights_data\n.hidden {0}_weig
   }
 
   // Library functions live in runtime/cpu/lib_*.h: the header that defines each.
-  Status library_includes(const ModelPrinter &model, std::string &source) {
+  Status library_includes(const std::set<std::string> &functions, std::string &source) {
     std::set<std::string> headers;
-    for (const std::string &function : model.library_functions) {
+    for (const std::string &function : functions) {
       bool found = false;
       std::error_code failed;
       std::vector<fs::path> files;

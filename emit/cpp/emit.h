@@ -3,10 +3,12 @@
 // (docs/architecture.md "emit and runtime"). Deterministic to the byte.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ir/program/device_schedule.h"
 #include "ir/program/program.h"
 #include "support/diagnostics.h"
 #include "support/file.h"
@@ -22,6 +24,13 @@ struct BundleCuda {
   uint64_t weights_bytes = 0;
   std::vector<std::pair<std::string, std::string>>
       ptx;  // file name in kernels/, text: for reading; cuda.cpp holds the same
+  // The GPU's Program, where its kernels run, and the buffers in the order of cuda.cpp's table. Some kernels may have
+  // no GPU form: src/model.cpp then has a second schedule for the host.
+  std::shared_ptr<const Program> program;
+  DeviceSchedule schedule;
+  std::vector<BufferId> buffers;
+  std::vector<std::string>
+      forms;  // parallel to the Program's order: "pointwise", "gemm.3xtf32 64x64x32"; "" on the CPU
 };
 
 struct BundleOptions {

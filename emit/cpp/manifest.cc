@@ -1,5 +1,6 @@
 #include "emit/cpp/manifest.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace optc {
@@ -96,6 +97,36 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
   j["passes"] = options.passes;
   j["kernels"] = Json::array();
   add_kernels(program, program.order, j["kernels"]);
+  if (options.cuda && options.cuda->program) {
+    // The GPU's Program: where each kernel runs and why, and what crosses between the two memories.
+    const BundleCuda &cuda = *options.cuda;
+    const DeviceSchedule &schedule = cuda.schedule;
+    Json gpu = {{"segments", schedule.segments}};
+    gpu["kernels"] = Json::array();
+    gpu["copies"] = Json::array();
+    for (size_t i = 0; i <= cuda.program->order.size(); ++i) {
+      const bool end = i == cuda.program->order.size();
+      const std::string name = end ? "" : cuda.program->kernel(cuda.program->order[i]).name;
+      for (const DeviceCopy &copy : schedule.copies[i]) {
+        const Buffer &b = cuda.program->buffer(copy.buffer);
+        gpu["copies"].push_back({{"buffer", b.name},
+                                 {"to", copy.to_device ? "gpu" : "cpu"},
+                                 {"before", end ? Json(nullptr) : Json(name)},
+                                 {"bytes", dim_json(storage_count(b) * Dim(std::max(8, bit_width(b.element())) / 8))}});
+      }
+      if (end) break;
+      Json item = {{"name", name}, {"placement", schedule.segment[i] >= 0 ? "gpu" : "cpu"}};
+      if (schedule.segment[i] >= 0) {
+        item["segment"] = schedule.segment[i];
+        item["form"] = cuda.forms[i];
+      } else {
+        item["reason"] = schedule.reason[i];
+      }
+      gpu["kernels"].push_back(std::move(item));
+    }
+    if (!schedule.mixed()) gpu["copies"] = Json::array();  // inputs and outputs alone
+    j["gpu"] = std::move(gpu);
+  }
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -94,6 +94,7 @@ void ModelPrinter::collect_scratch(const std::vector<KernelId> &order, size_t fi
   for (size_t i = 0; i < order.size(); ++i) {
     const size_t at = inside ? fixed : i;
     const Kernel &kernel = program_.kernel(order[i]);
+    if (!inside && gpu_.schedule && gpu_.schedule->segment[i] >= 0) continue;
     if (const ControlFlow *control = kernel.control())
       for (const auto &body : control->bodies) collect_scratch(body, at, true);
     if (!kernel.nest()) continue;

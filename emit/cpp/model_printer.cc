@@ -19,10 +19,10 @@ ElementType leaf_element(const Type &type) {
   return t->element == ElementType::kUndefined ? ElementType::kFloat32 : t->element;
 }
 
-ModelPrinter::ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics)
-    : program_(program), name_(std::move(name)), diagnostics_(diagnostics) {
+ModelPrinter::ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics, GpuHost gpu)
+    : program_(program), name_(std::move(name)), diagnostics_(diagnostics), gpu_(gpu) {
   for (const char *taken :
-       {"d", "k", "run", "env", "bytes", "sizes", "in", "out", "attributes", "memory", "Model", "Dims"})
+       {"d", "k", "run", "env", "bytes", "sizes", "in", "out", "attributes", "memory", "Model", "Mixed", "Dims", "gpu"})
     names_.take(taken);
 }
 
@@ -207,6 +207,12 @@ void ModelPrinter::prepare_memory(const Kernel &kernel) {
 void ModelPrinter::define(const DimSymbol &s, const std::string &value) {
   line(fmt::format("{} = {};", symbol(s), value));
   known_.insert(&s);
+  if (!gpu_.schedule) return;
+  const auto &found = gpu_.schedule->data_symbols;
+  const auto at = std::find(found.begin(), found.end(), &s);
+  if (at != found.end())
+    line(fmt::format("gpu.set_symbol({}, {});", program_.sources.size() + static_cast<size_t>(at - found.begin()),
+                     symbol(s)));
 }
 
 bool ModelPrinter::all_known(Dim d) const {
@@ -265,6 +271,49 @@ void ModelPrinter::sequence(const std::vector<KernelId> &order) {
   }
 }
 
+// The main sequence of a Program with kernels on a GPU.
+void ModelPrinter::device_sequence() {
+  const DeviceSchedule &schedule = *gpu_.schedule;
+  std::string dims;
+  for (const SymbolSource &s : program_.sources) dims += (dims.empty() ? "" : ", ") + symbol(*s.symbol);
+  line(fmt::format("if (!gpu_begin(run, gpu, {{{}}})) return run.status;", dims));
+  for (size_t at = 0; at < program_.order.size(); ++at) {
+    print_copies(schedule.copies[at]);
+    const int segment = schedule.segment[at];
+    if (segment < 0) {
+      sequence({program_.order[at]});
+      continue;
+    }
+    if (at > 0 && schedule.segment[at - 1] == segment) continue;
+    size_t end = at;
+    while (end < program_.order.size() && schedule.segment[end] == segment) ++end;
+    const std::string &first = program_.kernel(program_.order[at]).name;
+    line(fmt::format("if (run.step({})) return run.status;", step_names_.size()));
+    step_names_.push_back(fmt::format("gpu segment {}: {}{}", segment, first,
+                                      end - at > 1 ? fmt::format(" and {} more", end - at - 1) : ""));
+    line(fmt::format("// on the GPU: {}{}", first,
+                     end - at > 1
+                         ? fmt::format(" to {}, {} kernels", program_.kernel(program_.order[end - 1]).name, end - at)
+                         : ""));
+    line(fmt::format("if (!gpu_segment(run, gpu, {})) return run.status;", segment));
+  }
+  print_copies(schedule.copies[program_.order.size()]);
+}
+
+void ModelPrinter::print_copies(const std::vector<DeviceCopy> &copies) {
+  for (const DeviceCopy &copy : copies) {
+    const auto number = std::find(gpu_.buffers->begin(), gpu_.buffers->end(), copy.buffer) - gpu_.buffers->begin();
+    const std::string host = pointer(copy.buffer, !copy.to_device);
+    if (const auto grown = grown_.find(copy.buffer.index); grown != grown_.end() && !copy.to_device) {
+      line(fmt::format("{} = run.grow<{}>({}, {});", host, cpp_type(program_.buffer(copy.buffer).element()).storage,
+                       grown->second, dim(buffer_bytes(copy.buffer))));
+      line(fmt::format("if (!{}) return run.status;", host));
+    }
+    line(fmt::format("if (!gpu_{}(run, gpu, {}, {})) return run.status;", copy.to_device ? "upload" : "download",
+                     number, host));
+  }
+}
+
 void ModelPrinter::print_kernel_call(const Kernel &kernel) {
   KernelText text = std::move(texts_.at(&kernel));
   std::string arguments = "env";
@@ -284,7 +333,7 @@ Status ModelPrinter::print() {
   outputs_set_.assign(program_.outputs.size(), false);
   constraints_set_.assign(program_.constraints.size(), false);
   after_definitions();
-  sequence(program_.order);
+  gpu_.schedule ? device_sequence() : sequence(program_.order);
   for (size_t i = 0; i < program_.outputs.size(); ++i) {
     const BufferId o = program_.outputs[i];
     if (is_object(o)) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "emit/cpp/nest.h"
+#include "ir/program/device_schedule.h"
 #include "ir/program/program.h"
 
 namespace optc {
@@ -22,9 +23,9 @@ struct PlacedBuffer {
 // Row scratch of one kernel: memory for each of its running tasks.
 struct RowScratch {
   std::string kernel;
-  std::string text;  // bytes for one task, as C++ over the run's dims
-  Dim bytes;         // the same as a dim
-  size_t at = 0;     // the kernel's place in the main sequence
+  std::string text;     // bytes for one task, as C++ over the run's dims
+  Dim bytes;            // the same as a dim
+  size_t at = 0;        // the kernel's place in the main sequence
   int64_t offset = -1;  // for one thread, when sizes are constant; base: where the buffers end that live then
   int64_t base = 0;
 };
@@ -32,9 +33,16 @@ struct RowScratch {
 // The elements of the tensors inside an object; f32 where nothing is known of them.
 ElementType leaf_element(const Type &type);
 
+// For the schedule of a Program some of whose kernels run on a GPU.
+struct GpuHost {
+  const DeviceSchedule *schedule = nullptr;        // null: all kernels run on the CPU
+  const std::vector<BufferId> *buffers = nullptr;  // numbered as in the GPU's tables
+};
+
 class ModelPrinter : private DimText {
  public:
-  ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics);
+  // `name` makes the namespace of the kernels: NAME_code.
+  ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics, GpuHost gpu = {});
 
   // Prints kernels and schedule. Fails when something has no C++ form.
   Status print();
@@ -50,8 +58,9 @@ class ModelPrinter : private DimText {
   uint64_t weights_bytes = 0;                            // header included; 0: none
   int64_t cuda_weights = -1;                             // where the GPU's part of them begins; -1: no GPU half
   std::vector<std::string> library_functions;
+  // `host`: the schedule for the GPU's Program, whose struct goes into the same file; null: none.
   std::string model_source(const std::string &include_name, const std::string &manifest_literal,
-                           const std::string &weights_spec) const;
+                           const std::string &weights_spec, const ModelPrinter *host) const;
   std::string shape_text(const Shape &shape) const;  // "[N, 3, 224, 224]"
   const std::vector<const DimSymbol *> &model_symbols() const { return model_symbols_; }
 
@@ -79,6 +88,11 @@ class ModelPrinter : private DimText {
   void define(const DimSymbol &symbol, const std::string &value);
   void after_definitions();
   void sequence(const std::vector<KernelId> &order);
+  void device_sequence();
+  void print_copies(const std::vector<DeviceCopy> &copies);
+  // The struct `title` (its manifest is defined outside) and its execute.
+  std::string struct_source(const std::string &title, const std::string &weights_spec) const;
+  std::string execute_source(const std::string &title) const;
   void print_kernel_call(const Kernel &kernel);
   void print_library(const Kernel &kernel, const LibraryCall &call);
   std::string constant_attribute(const Constant &c, size_t number);
@@ -104,6 +118,7 @@ class ModelPrinter : private DimText {
   const Program &program_;
   std::string name_;
   Diagnostics &diagnostics_;
+  GpuHost gpu_;
   FaultPlaces places_;
   NameScope fields_, names_;
   std::unordered_map<const DimSymbol *, std::string> symbol_fields_;

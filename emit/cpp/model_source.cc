@@ -96,21 +96,51 @@ void ModelPrinter::print_infos() {
 }
 
 std::string ModelPrinter::model_source(const std::string &include_name, const std::string &manifest_literal,
-                                       const std::string &weights_spec) const {
-  // Printing dims below only looks up fields that print() made.
-  auto *self = const_cast<ModelPrinter *>(this);
+                                       const std::string &weights_spec, const ModelPrinter *host) const {
   std::string out = fmt::format(
       "// {}: the schedule of the model and its part of the C ABI.\n#include \"{}.h\"\n\n#include "
       "\"kernels.h\"\n#include \"runtime/bundle/model.h\"\n",
       name_, include_name);
-  for (const std::string &h : plan_headers_) out += "#include \"" + h + "\"\n";
-  if (!library_functions.empty()) out += "#include \"runtime/bundle/library.h\"\n@LIBRARY@";
-  if (uses_objects_) out += "#include \"runtime/bundle/objects.h\"\n";
+  if (host) out += "#include \"host_kernels.h\"\n";
+  std::set<std::string> headers = plan_headers_;
+  if (host) headers.insert(host->plan_headers_.begin(), host->plan_headers_.end());
+  for (const std::string &h : headers) out += "#include \"" + h + "\"\n";
+  if (!library_functions.empty() || (host && !host->library_functions.empty()))
+    out += "#include \"runtime/bundle/library.h\"\n@LIBRARY@";
+  if (uses_objects_ || (host && host->uses_objects_)) out += "#include \"runtime/bundle/objects.h\"\n";
   if (cuda_weights >= 0)
     out += fmt::format(
-        "#include \"runtime/bundle/cuda.h\"\n\nnamespace {}_code {{\nconst optc::cuda::ModelTable &cuda_model();\n}}\n",
-        name_);
-  out += "\nusing namespace optc;\n\nnamespace {\n\nstruct Model {\n";
+        "#include \"runtime/bundle/cuda.h\"\n{}\nnamespace {}_code {{\nconst optc::cuda::ModelTable "
+        "&cuda_model();\n}}\n",
+        host ? "#include \"runtime/bundle/mixed.h\"\n" : "", name_);
+  out += "\nusing namespace optc;\n\nnamespace {\n\n" + struct_source("Model", weights_spec);
+  out += fmt::format("const char *const Model::manifest =\n{};\n\n", manifest_literal);
+  out += execute_source("Model");
+  if (host) {
+    out += "// The same model where a GPU takes part: its kernels run there, those without a GPU form here.\n";
+    out += host->struct_source("Mixed", weights_spec);
+    out += "const char *const Mixed::manifest = Model::manifest;\n\n" + host->execute_source("Mixed");
+  }
+  out += "}  // namespace\n\n";
+  out += fmt::format("const optc_model *{}_model(void) {{ return {}bundle<Model{}>(); }}\n", name_,
+                     cuda_weights >= 0 ? "cuda_" : "", host ? ", Mixed" : "");
+  return out;
+}
+
+std::string ModelPrinter::execute_source(const std::string &title) const {
+  std::string out = fmt::format("optc_status {0}::execute(Run<{0}> &run) {{\n", title);
+  out += fmt::format(
+      "  [[maybe_unused]] const {0}_code::Kernels &k = {0}_code::kernels();\n  [[maybe_unused]] const Env &env = "
+      "run.env;\n  [[maybe_unused]] Dims &d = run.dims;\n",
+      name_);
+  if (gpu_.schedule) out += "  cuda::Session &gpu = *static_cast<cuda::Session *>(run.device);\n";
+  return out + declarations_ + "\n" + body_ + "  return run.status;\n}\n\n";
+}
+
+std::string ModelPrinter::struct_source(const std::string &title, const std::string &weights_spec) const {
+  // Printing dims below only looks up fields that print() made.
+  auto *self = const_cast<ModelPrinter *>(this);
+  std::string out = "struct " + title + " {\n";
   out += fmt::format(
       "  static constexpr size_t kInputs = {}, kOutputs = {}, kPlaced = {}, kScratch = {}, kGrowing = {}, kKernels = "
       "{};\n",
@@ -138,7 +168,7 @@ std::string ModelPrinter::model_source(const std::string &include_name, const st
     out += fmt::format("    int64_t {};  // found while the model runs\n", symbol_fields_.at(s));
   out += "  };\n\n";
   out += "  // The named dims, read off the inputs, and the conditions on them.\n";
-  out += "  static optc_status bind(Run<Model> &run) {\n    [[maybe_unused]] Dims &d = run.dims;\n" + bind_ +
+  out += "  static optc_status bind(Run<" + title + "> &run) {\n    [[maybe_unused]] Dims &d = run.dims;\n" + bind_ +
          "    return OPTC_OK;\n  }\n\n";
   out += "  // Dims of the outputs; an upper bound, or -1, where the data decides.\n";
   out += "  static void output_dims([[maybe_unused]] const Dims &d, [[maybe_unused]] optc_value *outputs) {\n";
@@ -168,16 +198,7 @@ std::string ModelPrinter::model_source(const std::string &include_name, const st
   }
   out += "  }\n\n";
   out += plan_source();
-  out += "  static optc_status execute(Run<Model> &run);\n};\n\n";
-  out += fmt::format("const char *const Model::manifest =\n{};\n\n", manifest_literal);
-  out += "optc_status Model::execute(Run<Model> &run) {\n";
-  out += fmt::format(
-      "  [[maybe_unused]] const {0}_code::Kernels &k = {0}_code::kernels();\n  [[maybe_unused]] const Env &env = "
-      "run.env;\n  [[maybe_unused]] Dims &d = run.dims;\n",
-      name_);
-  out += declarations_ + "\n" + body_ + "  return run.status;\n}\n\n}  // namespace\n\n";
-  out += fmt::format("const optc_model *{}_model(void) {{ return {}bundle<Model>(); }}\n", name_,
-                     cuda_weights >= 0 ? "cuda_" : "");
+  out += fmt::format("  static optc_status execute(Run<{}> &run);\n}};\n\n", title);
   return out;
 }
 

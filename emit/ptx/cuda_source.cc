@@ -24,6 +24,14 @@ class Printer {
   Printer(const Program &program, const PtxOutput &ptx, const std::string &name)
       : program_(program), ptx_(ptx), name_(name) {
     for (size_t i = 0; i < program.sources.size(); ++i) symbols_[program.sources[i].symbol] = i;
+    std::vector<bool> on_gpu;
+    std::vector<std::string> reasons;
+    for (const PtxKernel &kernel : ptx.kernels) {
+      on_gpu.push_back(kernel.on_gpu);
+      reasons.push_back(kernel.reason);
+    }
+    result_.schedule = plan_devices(program, on_gpu, reasons);
+    for (const DimSymbol *found : result_.schedule.data_symbols) symbols_.emplace(found, symbols_.size());
   }
 
   CudaSource print() {
@@ -47,20 +55,27 @@ class Printer {
     out += "// Sizes; `s` holds the values of the model's dims";
     for (size_t i = 0; i < program_.sources.size(); ++i)
       out += fmt::format("{} {}: {}", i ? "," : ":", i, program_.sources[i].symbol->name);
+    for (const DimSymbol *found : result_.schedule.data_symbols)
+      out += fmt::format(", {}: {}", symbols_[found], found->name);
     out += ".\n" + size_text_ + "\n";
     out += "const SymbolTable kSymbols[] = {\n";
     for (const SymbolSource &s : program_.sources)
       out += fmt::format("    {{{}, {}, {}}},\n", quoted(s.symbol->name), s.input, s.axis);
-    if (program_.sources.empty()) out += "    {nullptr, 0, 0},\n";
+    for (const DimSymbol *found : result_.schedule.data_symbols)
+      out += fmt::format("    {{{}, -1, 0}},  // found while the model runs\n", quoted(found->name));
+    if (symbols_.empty()) out += "    {nullptr, 0, 0},\n";
     out += "};\n\n" + buffers + "\n" + launches + "\n" + values + "\n" + checks + "\n" + print_images();
     out += fmt::format(
-        "const ModelTable kModel = {{{}, kSymbols, {}, kBuffers, {}, kLaunches, {}, kInputs, {}, kOutputs, {}, "
+        "const ModelTable kModel = {{{}, kSymbols, {}, kBuffers, {}, kLaunches, {}, kSegments, {}, kInputs, {}, "
+        "kOutputs, {}, "
         "kChecks, {}, kImages, {}, "
         "{}u}};\n\n}}  // namespace\n\nconst ModelTable &cuda_model();\nconst ModelTable &cuda_model() {{ return "
         "kModel; }}\n\n}}  // namespace {}_code\n",
-        quoted(name_), program_.sources.size(), buffers_.size(), result_.launches, program_.inputs.size(),
-        program_.outputs.size(), program_.checks.size(), ptx_.modules.size(), result_.weights_bytes, name_);
+        quoted(name_), symbols_.size(), buffers_.size(), result_.launches, result_.schedule.segments,
+        program_.inputs.size(), program_.outputs.size(), program_.checks.size(), ptx_.modules.size(),
+        result_.weights_bytes, name_);
     result_.source = std::move(out);
+    result_.buffers = buffers_;
     return std::move(result_);
   }
 
@@ -87,6 +102,15 @@ class Printer {
           const auto it = lives_.emplace(a.buffer.index, std::make_pair(k, k)).first;
           it->second.second = k;
         }
+    const DeviceSchedule &schedule = result_.schedule;
+    for (size_t position = 0; position < schedule.copies.size(); ++position)
+      for (const DeviceCopy &copy : schedule.copies[position]) {
+        number(copy.buffer);
+        const auto it = lives_.emplace(copy.buffer.index, std::make_pair(position, position)).first;
+        it->second.first = std::min(it->second.first, position);
+        it->second.second = std::max(it->second.second, position);
+      }
+    if (schedule.mixed()) return;  // the host hands out the outputs
     for (BufferId id : program_.outputs) {
       number(root(id, nullptr));
       lives_.emplace(root(id, nullptr).index, std::make_pair(size_t{0}, size_t{0})).first->second.second =
@@ -148,8 +172,17 @@ class Printer {
 
   std::string print_launches() {
     std::string arguments, table;
-    for (const PtxKernel &kernel : ptx_.kernels) {
+    std::vector<std::pair<size_t, size_t>> segments(static_cast<size_t>(result_.schedule.segments));
+    std::vector<bool> open(segments.size());
+    for (size_t position = 0; position < ptx_.kernels.size(); ++position) {
+      const PtxKernel &kernel = ptx_.kernels[position];
       const Kernel &k = program_.kernel(kernel.kernel);
+      if (kernel.on_gpu) {
+        const size_t segment = static_cast<size_t>(result_.schedule.segment[position]);
+        if (position == 0 || !ptx_.kernels[position - 1].on_gpu) segments[segment].first = result_.launches;
+        segments[segment].second = result_.launches + kernel.launches.size();
+        if (!data_symbols(program_, k).empty()) open[segment] = true;
+      }
       for (const PtxLaunch &launch : kernel.launches) {
         const size_t index = result_.launches++;
         std::string list;
@@ -164,6 +197,13 @@ class Printer {
       }
     }
     if (table.empty()) table = "    {nullptr, {nullptr, nullptr, nullptr}, 0, 0, nullptr, 0},\n";
+    table +=
+        "};\n\n// Launches between two kernels of the host; true: their sizes may change with every run.\nconst "
+        "SegmentTable kSegments[] = {\n";
+    for (size_t i = 0; i < segments.size(); ++i)
+      table += fmt::format("    {{{}, {}, {}}},\n", segments[i].first, segments[i].second - segments[i].first,
+                           open[i] ? "true" : "false");
+    if (segments.empty()) table += "    {0, 0, false},\n";
     return arguments + "\nconst LaunchTable kLaunches[] = {\n" + table + "};\n";
   }
   static std::string one_line(std::string text) {
@@ -181,7 +221,9 @@ class Printer {
       std::string region = "kArena", offset = "nullptr";
       size_t index = 0, first = lives_[id.index].first, last = lives_[id.index].second;
       uint64_t weights_offset = 0;
-      if (b.kind == BufferKind::kInput) {
+      if (found_at_run_time(bytes)) {
+        region = "kGrowing";
+      } else if (b.kind == BufferKind::kInput) {
         region = "kInput";
         index = static_cast<size_t>(std::find(program_.inputs.begin(), program_.inputs.end(), id) -
                                     program_.inputs.begin());
@@ -276,13 +318,13 @@ class Printer {
 
 Result<CudaSource> print_cuda(const Program &program, const PtxOutput &ptx, const std::string &name,
                               Diagnostics &diagnostics) {
-  Diagnostic problem;
-  problem.kind = ErrorKind::kUnsupported;
-  for (const PtxKernel &kernel : ptx.kernels)
-    if (!kernel.on_gpu)
+  const bool any = std::any_of(ptx.kernels.begin(), ptx.kernels.end(), [](const PtxKernel &k) { return k.on_gpu; });
+  if (!any && !ptx.kernels.empty()) {
+    Diagnostic problem;
+    problem.kind = ErrorKind::kUnsupported;
+    for (const PtxKernel &kernel : ptx.kernels)
       problem.places.push_back("kernel '" + program.kernel(kernel.kernel).name + "': " + kernel.reason);
-  if (!problem.places.empty()) {
-    problem.message = std::to_string(problem.places.size()) + " kernels have no GPU form";
+    problem.message = "no kernel has a GPU form";
     return diagnostics.add(std::move(problem));
   }
   return Printer(program, ptx, name).print();

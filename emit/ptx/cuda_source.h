@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "emit/ptx/ptx.h"
+#include "ir/program/device_schedule.h"
 #include "ir/program/program.h"
 #include "support/diagnostics.h"
 #include "support/result.h"
@@ -20,9 +21,12 @@ struct CudaSource {
       constants;  // what the weights for the GPU hold, with offsets (multiples of 256)
   uint64_t weights_bytes = 0;
   size_t launches = 0;
+  std::vector<BufferId> buffers;  // in the order of the table: what the host's schedule calls them by number
+  DeviceSchedule schedule;
 };
 
-// Fails with kUnsupported, naming all of them, when a kernel has no GPU form: such a model runs on the CPU.
+// Kernels without a GPU form run on the host between segments of launches, as the schedule says. Fails with
+// kUnsupported, naming all of them, when no kernel has a GPU form.
 Result<CudaSource> print_cuda(const Program &program, const PtxOutput &ptx, const std::string &name,
                               Diagnostics &diagnostics);
 

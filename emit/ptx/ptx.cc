@@ -9,6 +9,7 @@
 
 #include "emit/ptx/draft.h"
 #include "emit/ptx/target.h"
+#include "ir/program/device_schedule.h"
 
 namespace optc {
 
@@ -49,10 +50,6 @@ std::string reason_against(const Program &program, const Kernel &kernel) {
     if (!buffer.type.is_tensor()) return "a value that is no tensor";
     Dim count = storage_count(buffer);
     if (count.is_constant() && count.value() >= (int64_t{1} << 31)) return "a tensor of 2^31 elements or more";
-    std::vector<const DimSymbol *> symbols;
-    collect_symbols(count, symbols);
-    for (const DimSymbol *s : symbols)
-      if (s->kind == SymbolKind::kData) return "size '" + s->name + "' is found while the model runs";
   }
   return {};
 }
@@ -153,9 +150,12 @@ class Emitter : public PtxEmitter {
       for (size_t i = 0; i < roots.size(); ++i)
         if (roots[i] == root && written[i]) invariant = false;
     }
-    for (const SymbolSource &source : program.sources) {
+    std::vector<const DimSymbol *> symbols;
+    for (const SymbolSource &source : program.sources) symbols.push_back(source.symbol);
+    for (const DimSymbol *found : data_symbols(program, kernel)) symbols.push_back(found);
+    for (const DimSymbol *symbol : symbols) {
       params.push_back(ptx::ParamType::kI32);
-      launch.arguments.push_back({PtxArgument::Kind::kSymbol, {}, source.symbol});
+      launch.arguments.push_back({PtxArgument::Kind::kSymbol, {}, symbol});
     }
     for (int axis = 0; axis < 3; ++axis) launch.grid[axis] = draft.grid[axis];
     launch.threads = draft.threads;
@@ -165,8 +165,7 @@ class Emitter : public PtxEmitter {
     ptx::Builder builder(module, name, params, draft.threads, chained);
     ptx::KernelContext k{program, builder, {}, {}, invariant};
     for (size_t i = 0; i < roots.size(); ++i) k.pointers.emplace_back(roots[i], builder.param(i));
-    for (size_t i = 0; i < program.sources.size(); ++i)
-      k.symbols.emplace_back(program.sources[i].symbol, builder.param(roots.size() + i));
+    for (size_t i = 0; i < symbols.size(); ++i) k.symbols.emplace_back(symbols[i], builder.param(roots.size() + i));
     if (!draft.waits) builder.wait_for_kernels_before();
     draft.body(k);
     builder.finish();

@@ -66,10 +66,8 @@ struct SupportWalk {
   void visit_dim(Dim d) {
     std::vector<const DimSymbol *> symbols;
     collect_symbols(d, symbols);
-    for (const DimSymbol *s : symbols) {
+    for (const DimSymbol *s : symbols)
       if (s->kind == SymbolKind::kScalar) visit(ScalarId(s->scalar));
-      if (s->kind == SymbolKind::kData) why = "size '" + s->name + "' is found while the model runs";
-    }
   }
   void visit(ScalarId id) {
     if (!id.valid() || !why.empty() || !seen.emplace(id.index, true).second) return;

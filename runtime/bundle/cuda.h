@@ -1,10 +1,13 @@
-// cuda.h: the C ABI of a bundle that also has code for NVIDIA GPUs. A context runs either on one GPU or on the CPU, decided when it is
-// made: device_type OPTC_CPU takes the CPU, OPTC_CUDA the GPU or fails, 0 the GPU where a driver and a fitting card are found.
+// cuda.h: the C ABI of a bundle that also has code for NVIDIA GPUs. A context runs either on one GPU or on the CPU,
+// decided when it is made: device_type OPTC_CPU takes the CPU, OPTC_CUDA the GPU or fails, 0 the GPU where a driver and
+// a fitting card are found.
 //
-// M has, besides what model.h asks for: kCudaWeights (where the GPU's weights lie in the bundle's weights); cuda() (the tables).
+// M has, besides what model.h asks for: kCudaWeights (where the GPU's weights lie in the bundle's weights); cuda() (the
+// tables). X is M, or, where some kernels of the GPU's Program run on the host, the model with that schedule (mixed.h).
 #pragma once
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/bundle/model.h"
@@ -12,12 +15,16 @@
 
 namespace optc {
 
-template <class M>
+template <class M, class X = M>
 struct CudaBundle {
   using Cpu = Bundle<M>;
+  using Host = Bundle<X>;
+  static constexpr bool kMixed = !std::is_same<M, X>::value;
   struct Context {
-    optc_context *cpu = nullptr;  // always there: it keeps the weights
+    optc_context *cpu = nullptr;   // always there: it keeps the weights
+    optc_context *host = nullptr;  // of X, when kMixed and on the GPU
     std::unique_ptr<cuda::Session> gpu;
+    std::vector<std::vector<uint64_t>> staged;  // tensors that the caller has on the card
     std::string error, profile_text;
     bool failed_on_gpu = false;
   };
@@ -39,6 +46,16 @@ struct CudaBundle {
       const uint8_t *data = Cpu::context(c->cpu)->weights->data;
       c->gpu = cuda::Session::create(M::cuda(), data ? data + M::kCudaWeights : nullptr,
                                      options ? options->device_id : 0, &status, &error);
+      if (c->gpu && kMixed) {
+        status =
+            Host::context_create(reinterpret_cast<optc_weights *>(Cpu::context(c->cpu)->weights), options, &c->host);
+        if (status != OPTC_OK) {
+          c->gpu.reset();
+          Cpu::context_destroy(c->cpu);
+          return status;
+        }
+        Host::context(c->host)->run.device = c->gpu.get();
+      }
       if (c->gpu) {
         *out = reinterpret_cast<optc_context *>(c.release());
         return OPTC_OK;
@@ -57,6 +74,7 @@ struct CudaBundle {
   static void context_destroy(optc_context *handle) {
     Context *c = context(handle);
     if (!c) return;
+    if (c->host) Host::context_destroy(c->host);
     c->gpu.reset();
     Cpu::context_destroy(c->cpu);
     delete c;
@@ -68,9 +86,46 @@ struct CudaBundle {
     Context *c = context(handle);
     c->failed_on_gpu = false;
     if (!c->gpu) return Cpu::run(c->cpu, inputs, outputs);
+    if (kMixed) return run_mixed(c, inputs, outputs);
     const optc_status status = c->gpu->run(inputs, outputs);
     c->failed_on_gpu = status != OPTC_OK;
     if (c->failed_on_gpu) c->error = c->gpu->error();
+    return status;
+  }
+  // The schedule on the host wants host memory: tensors on the card are copied to it and back.
+  static optc_status run_mixed(Context *c, const optc_value *inputs, optc_value *outputs) {
+    std::vector<optc_value> in(inputs, inputs + M::kInputs), out(outputs, outputs + (outputs ? M::kOutputs : 0));
+    c->staged.resize(in.size() + out.size());
+    for (size_t i = 0; i < in.size(); ++i) {
+      optc_tensor &t = in[i].tensor;
+      if (t.device_type != OPTC_CUDA || !t.data) continue;
+      const size_t bytes = tensor_bytes(t.type, count_of(t));
+      c->staged[i].resize(bytes / 8 + 1);
+      if (const optc_status status = c->gpu->fetch(t.data, c->staged[i].data(), bytes)) return device_failed(c, status);
+      t.data = c->staged[i].data();
+      t.device_type = OPTC_CPU;
+    }
+    for (size_t i = 0; i < out.size(); ++i) {
+      optc_tensor &t = out[i].tensor;
+      if (t.device_type != OPTC_CUDA || !t.data) continue;
+      c->staged[in.size() + i].resize(t.capacity_bytes / 8 + 1);
+      t.data = c->staged[in.size() + i].data();
+    }
+    const optc_status status = Host::run(c->host, in.data(), out.data());
+    for (size_t i = 0; i < out.size(); ++i) {
+      void *const data = outputs[i].tensor.data;
+      const bool on_card = outputs[i].tensor.device_type == OPTC_CUDA && data;
+      if (on_card && status == OPTC_OK && out[i].tensor.needed_bytes)
+        if (const optc_status moved = c->gpu->give(data, out[i].tensor.data, out[i].tensor.needed_bytes))
+          return device_failed(c, moved);
+      outputs[i] = out[i];
+      outputs[i].tensor.data = data;
+    }
+    return status;
+  }
+  static optc_status device_failed(Context *c, optc_status status) {
+    c->failed_on_gpu = true;
+    c->error = c->gpu->error();
     return status;
   }
   static optc_status run_async(optc_context *handle, const optc_value *, optc_value *, void *) {
@@ -79,10 +134,14 @@ struct CudaBundle {
     c->error = "run_async is not supported: run takes tensors on the device, too";
     return OPTC_DEVICE;
   }
-  static optc_status cancel(optc_context *handle) { return Cpu::cancel(context(handle)->cpu); }
+  static optc_status cancel(optc_context *handle) {
+    Context *c = context(handle);
+    return c->host ? Host::cancel(c->host) : Cpu::cancel(c->cpu);
+  }
   static optc_status profile(optc_context *handle, int32_t on, const char **json) {
     Context *c = context(handle);
     if (!c->gpu) return Cpu::profile(c->cpu, on, json);
+    if (c->host) return Host::profile(c->host, on, json);
     if (json) {
       std::vector<double> microseconds;
       constexpr int kTimes = 10;
@@ -111,14 +170,15 @@ struct CudaBundle {
   static const char *last_error(const optc_context *handle) {
     if (!handle) return Cpu::last_error(nullptr);
     const Context *c = reinterpret_cast<const Context *>(handle);
-    return c->failed_on_gpu ? c->error.c_str() : Cpu::last_error(c->cpu);
+    if (c->failed_on_gpu) return c->error.c_str();
+    return c->host ? Host::last_error(c->host) : Cpu::last_error(c->cpu);
   }
 };
 
-template <class M>
+template <class M, class X = M>
 static const optc_model *cuda_bundle() {
   using B = Bundle<M>;
-  using C = CudaBundle<M>;
+  using C = CudaBundle<M, X>;
   static const optc_api api = {
       sizeof(optc_api), B::input_count,     B::output_count,   B::input_info,      B::output_info, B::manifest_json,
       B::weights_load,  B::weights_release, C::context_create, C::context_destroy, C::output_dims, B::workspace_bytes,

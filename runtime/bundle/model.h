@@ -98,6 +98,7 @@ struct Run {
   optc_value *outputs = nullptr;
   const optc_value *given = nullptr;  // the caller's inputs
   typename M::Objects objects;
+  void *device = nullptr;  // cuda::Session, where kernels on a GPU take part (mixed.h)
   const uint8_t *weights_data = nullptr;
   uint8_t *arena = nullptr;
   int64_t offsets[M::kPlaced + M::kScratch + 1] = {};  // of the placed buffers, then of the row scratch

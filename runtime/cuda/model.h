@@ -12,10 +12,10 @@ using Size = int64_t (*)(const int64_t *symbols);
 
 struct SymbolTable {
   const char *name;
-  int input, axis;  // where its value is read
+  int input, axis;  // where its value is read; input -1: found while the model runs
 };
 
-enum class Region : uint8_t { kInput, kOutput, kWeights, kArena };
+enum class Region : uint8_t { kInput, kOutput, kWeights, kArena, kGrowing };  // kGrowing: of a size found at run time
 
 struct BufferTable {
   const char *name;
@@ -38,6 +38,12 @@ struct LaunchTable {
   unsigned threads, shared_bytes;
   const ArgumentTable *arguments;
   int argument_count;
+};
+
+// Launches without a kernel of the host between them: one CUDA graph, unless sizes may change with every run.
+struct SegmentTable {
+  int first, count;
+  bool open;
 };
 
 struct ValueTable {
@@ -69,6 +75,8 @@ struct ModelTable {
   int buffer_count;
   const LaunchTable *launches;
   int launch_count;
+  const SegmentTable *segments;
+  int segment_count;
   const ValueTable *inputs;
   int input_count;
   const ValueTable *outputs;

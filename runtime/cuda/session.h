@@ -1,6 +1,8 @@
 #pragma once
 // Runs a bundle's model on one GPU: weights uploaded once, one arena, the launches of the current dims captured in a
 // CUDA graph. One run at a time in a session; sessions are independent of one another.
+// A model some of whose kernels have no GPU form is run by its host schedule (runtime/bundle/mixed.h), which calls
+// begin, upload, segment and download.
 
 #include <string.h>
 
@@ -35,8 +37,10 @@ class Session {
     if (!context_) return;
     d_->context_push(context_);
     if (stream_) d_->stream_wait(stream_);
-    if (graph_) d_->graph_exec_destroy(graph_);
+    drop_graphs();
     if (arena_) d_->release(arena_);
+    for (const Grown &g : grown_)
+      if (g.address) d_->release(g.address);
     if (weights_) d_->release(weights_);
     if (module_) d_->module_unload(module_);
     if (stream_) d_->stream_destroy(stream_);
@@ -56,7 +60,7 @@ class Session {
     if (entered.code) return fail(entered.code, "context");
     if (optc_status status = read_dims(inputs)) return status;
     if (optc_status status = set_outputs(outputs)) return status;
-    if (!graph_ || current_ != symbols_)
+    if (!prepared_ || current_ != symbols_)
       if (optc_status status = prepare()) return status;
     for (int i = 0; i < model_.input_count; ++i) {
       const optc_tensor &t = inputs[i].tensor;
@@ -70,7 +74,8 @@ class Session {
                               : d_->to_device(to, t.data, bytes, stream_);
       if (code) return fail(code, "copy of an input");
     }
-    if (const Result code = d_->graph_launch(graph_, stream_)) return fail(code, "launch");
+    for (int i = 0; i < model_.segment_count; ++i)
+      if (const optc_status status = launch_segment(i)) return status;
     for (int i = 0; i < model_.output_count; ++i) {
       const ValueTable &v = model_.outputs[i];
       optc_tensor &t = outputs[i].tensor;
@@ -86,14 +91,70 @@ class Session {
     return OPTC_OK;
   }
 
-  // Launches the captured graph `times` more times and waits: for measurements. After a run.
+  // Launches the captured graphs `times` more times and waits: for measurements. After a run.
   optc_status repeat(int times) {
     Entered entered(*this);
-    if (!graph_) return OPTC_INVALID_ARGUMENT;
+    if (!prepared_) return OPTC_INVALID_ARGUMENT;
     for (int i = 0; i < times; ++i)
-      if (const Result code = d_->graph_launch(graph_, stream_)) return fail(code, "launch");
+      for (int k = 0; k < model_.segment_count; ++k)
+        if (const optc_status status = launch_segment(k)) return status;
     if (const Result code = d_->stream_wait(stream_)) return fail(code, "run");
     return OPTC_OK;
+  }
+
+  // --- For a host schedule. `symbols` are the model's dims, in the order of the table.
+  optc_status begin(const int64_t *symbols, int count) {
+    Entered entered(*this);
+    if (entered.code) return fail(entered.code, "context");
+    for (int i = 0; i < model_.symbol_count; ++i) symbols_[static_cast<size_t>(i)] = i < count ? symbols[i] : 0;
+    bool same = prepared_;
+    for (int i = 0; i < count && same; ++i) same = current_[static_cast<size_t>(i)] == symbols[i];
+    return same ? OPTC_OK : prepare();
+  }
+  // A size that a kernel of the host found.
+  void set_symbol(int index, int64_t value) { symbols_[static_cast<size_t>(index)] = value; }
+  optc_status upload(int buffer, const void *from) {
+    Entered entered(*this);
+    if (entered.code) return fail(entered.code, "context");
+    if (const optc_status status = grow(buffer)) return status;
+    const size_t bytes = bytes_of(buffer);
+    if (bytes == 0) return OPTC_OK;
+    const Result code = d_->to_device(address_[static_cast<size_t>(buffer)], from, bytes, stream_);
+    return code ? fail(code, std::string("copy of '") + model_.buffers[buffer].name + "' to the GPU") : OPTC_OK;
+  }
+  // Returns when the buffer is there.
+  optc_status download(int buffer, void *to) {
+    Entered entered(*this);
+    if (entered.code) return fail(entered.code, "context");
+    const size_t bytes = bytes_of(buffer);
+    const std::string what = std::string("copy of '") + model_.buffers[buffer].name + "' from the GPU";
+    if (bytes > 0)
+      if (const Result code = d_->to_host(to, address_[static_cast<size_t>(buffer)], bytes, stream_))
+        return fail(code, what);
+    const Result code = d_->stream_wait(stream_);
+    return code ? fail(code, what) : OPTC_OK;
+  }
+  optc_status segment(int i) {
+    Entered entered(*this);
+    if (entered.code) return fail(entered.code, "context");
+    return launch_segment(i);
+  }
+  // Copies of the caller's tensors on the card; they return when done.
+  optc_status fetch(const void *from_device, void *to, size_t bytes) {
+    Entered entered(*this);
+    if (const Result code = d_->to_host(to, reinterpret_cast<Address>(from_device), bytes, stream_))
+      return fail(code, "copy of an input");
+    return wait_for("copy of an input");
+  }
+  optc_status give(void *to_device, const void *from, size_t bytes) {
+    Entered entered(*this);
+    if (const Result code = d_->to_device(reinterpret_cast<Address>(to_device), from, bytes, stream_))
+      return fail(code, "copy of an output");
+    return wait_for("copy of an output");
+  }
+  optc_status wait() {
+    Entered entered(*this);
+    return wait_for("run");
   }
 
   // Runs launch by launch instead of by the graph and gives the microseconds of each by host clock around a wait: for
@@ -126,6 +187,10 @@ class Session {
     Result code;
   };
 
+  optc_status wait_for(const char *what) {
+    const Result code = d_->stream_wait(stream_);
+    return code ? fail(code, what) : OPTC_OK;
+  }
   optc_status fail(Result code, const std::string &what) {
     error_ = what + ": " + d_->describe(code);
     return code == 2 ? OPTC_OUT_OF_MEMORY : OPTC_DEVICE;
@@ -208,7 +273,7 @@ class Session {
     }
     for (int i = 0; i < model_.symbol_count; ++i) {
       const SymbolTable &s = model_.symbols[i];
-      symbols_[static_cast<size_t>(i)] = inputs[s.input].tensor.dims[s.axis];
+      if (s.input >= 0) symbols_[static_cast<size_t>(i)] = inputs[s.input].tensor.dims[s.axis];
     }
     for (int i = 0; i < model_.input_count; ++i) {
       const optc_tensor &t = inputs[i].tensor;
@@ -284,6 +349,7 @@ class Session {
     offsets->assign(n, 0);
     for (size_t i = 0; i < n; ++i) {
       const BufferTable &b = model_.buffers[i];
+      if (b.region == Region::kGrowing) continue;
       bytes[i] = aligned(static_cast<uint64_t>(std::max<int64_t>(1, b.bytes(symbols_.data()))));
       if (b.region != Region::kArena) continue;
       if (b.offset) {
@@ -323,12 +389,12 @@ class Session {
 
   // Memory and graph for the dims of this run.
   optc_status prepare() {
-    if (graph_) d_->graph_exec_destroy(graph_);
-    graph_ = nullptr;
+    drop_graphs();
+    prepared_ = false;
     std::vector<uint64_t> offsets;
     const uint64_t needed = place(&offsets);
     for (int i = 0; i < model_.buffer_count; ++i)
-      if (model_.buffers[i].bytes(symbols_.data()) > (int64_t{1} << 32))
+      if (model_.buffers[i].region != Region::kGrowing && model_.buffers[i].bytes(symbols_.data()) > (int64_t{1} << 32))
         return refuse("a tensor is too large for this bundle's kernels");
     if (needed > arena_bytes_) {
       if (arena_) d_->release(arena_);
@@ -341,12 +407,71 @@ class Session {
     address_.assign(static_cast<size_t>(model_.buffer_count), 0);
     for (size_t i = 0; i < address_.size(); ++i) {
       const BufferTable &b = model_.buffers[i];
-      address_[i] = b.region == Region::kWeights ? weights_ + b.weights_offset : arena_ + offsets[i];
+      address_[i] = b.region == Region::kWeights   ? weights_ + b.weights_offset
+                    : b.region == Region::kGrowing ? (grown_.empty() ? 0 : grown_[i].address)
+                                                   : arena_ + offsets[i];
     }
+    current_ = symbols_;
+    prepared_ = true;
+    return OPTC_OK;
+  }
+
+  void drop_graphs() {
+    for (GraphExec &graph : graphs_) {
+      if (graph) d_->graph_exec_destroy(graph);
+      graph = nullptr;
+    }
+    graphs_.resize(static_cast<size_t>(model_.segment_count), nullptr);
+  }
+
+  size_t bytes_of(int buffer) const { return static_cast<size_t>(model_.buffers[buffer].bytes(symbols_.data())); }
+
+  // Memory for a buffer whose size the run has just found; kept for later runs.
+  optc_status grow(int buffer) {
+    if (model_.buffers[buffer].region != Region::kGrowing) return OPTC_OK;
+    if (grown_.empty()) grown_.resize(static_cast<size_t>(model_.buffer_count));
+    Grown &g = grown_[static_cast<size_t>(buffer)];
+    const size_t bytes = bytes_of(buffer);
+    if (bytes > (size_t{1} << 32)) return refuse("a tensor is too large for this bundle's kernels");
+    if (!g.address || g.bytes < bytes) {
+      if (const Result code = d_->stream_wait(stream_)) return fail(code, "run");
+      if (g.address) d_->release(g.address);
+      g = Grown();
+      const size_t wanted = static_cast<size_t>(aligned(bytes + bytes / 2 + 1));
+      if (const Result code = d_->allocate(&g.address, wanted))
+        return fail(code, "memory for " + std::to_string(wanted) + " bytes");
+      g.bytes = wanted;
+    }
+    address_[static_cast<size_t>(buffer)] = g.address;
+    return OPTC_OK;
+  }
+
+  // The launches of a segment: its graph, captured when the dims are new, or one by one when sizes differ in every run.
+  optc_status launch_segment(int s) {
+    const SegmentTable &segment = model_.segments[s];
+    if (segment.open) {
+      bool behind = false;
+      for (int i = segment.first; i < segment.first + segment.count; ++i) {
+        for (int k = 0; k < model_.launches[i].argument_count; ++k)
+          if (!model_.launches[i].arguments[k].symbol)
+            if (const optc_status status = grow(model_.launches[i].arguments[k].index)) return status;
+        if (const optc_status status = launch(i, &behind)) return status;
+      }
+      return OPTC_OK;
+    }
+    GraphExec &exec = graphs_[static_cast<size_t>(s)];
+    if (!exec)
+      if (const optc_status status = capture(segment, &exec)) return status;
+    const Result code = d_->graph_launch(exec, stream_);
+    return code ? fail(code, "launch") : OPTC_OK;
+  }
+
+  optc_status capture(const SegmentTable &segment, GraphExec *exec) {
     if (const Result code = d_->capture_begin(stream_, kCaptureRelaxed)) return fail(code, "capture");
     optc_status status = OPTC_OK;
     bool behind = false;
-    for (int i = 0; i < model_.launch_count && status == OPTC_OK; ++i) status = launch(i, &behind);
+    for (int i = segment.first; i < segment.first + segment.count && status == OPTC_OK; ++i)
+      status = launch(i, &behind);
     Graph graph = nullptr;
     const Result code = d_->capture_end(stream_, &graph);
     if (status != OPTC_OK) {
@@ -354,13 +479,12 @@ class Session {
       return status;
     }
     if (code) return fail(code, "capture");
-    const Result made = d_->graph_instantiate(&graph_, graph, 0);
+    const Result made = d_->graph_instantiate(exec, graph, 0);
     d_->graph_destroy(graph);
     if (made) {
-      graph_ = nullptr;
+      *exec = nullptr;
       return fail(made, "graph");
     }
-    current_ = symbols_;
     return OPTC_OK;
   }
 
@@ -409,7 +533,13 @@ class Session {
   Context context_ = nullptr;
   Module module_ = nullptr;
   Stream stream_ = nullptr;
-  GraphExec graph_ = nullptr;
+  struct Grown {  // kGrowing
+    Address address = 0;
+    size_t bytes = 0;
+  };
+  std::vector<GraphExec> graphs_;  // by segment
+  std::vector<Grown> grown_;       // by buffer
+  bool prepared_ = false;          // memory for `current_`
   Address weights_ = 0, arena_ = 0;
   size_t arena_bytes_ = 0;
   bool chained_ = false;

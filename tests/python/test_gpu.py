@@ -75,3 +75,34 @@ np.save(sys.argv[1], y)
 def test_unknown_targets_are_refused(optc, model, tmp_path):
     done = subprocess.run([optc, model, "-o", tmp_path / "b", "--target=gfx90a"], capture_output=True, text=True)
     assert done.returncode == 4 and "gfx90a" in done.stderr
+
+
+def save_mixed(path):
+    """The entries of tanh(x w) that are positive, in order, as exp; and softmax of all. NonZero has no GPU form, and its result's size decides
+    how large the rest is."""
+    weights = numpy_helper.from_array(np.random.default_rng(12).standard_normal((20, 24), dtype=np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"], name="fc"), helper.make_node("Tanh", ["m"], ["t"], name="act"),
+             helper.make_node("Relu", ["t"], ["p"], name="positive"), helper.make_node("NonZero", ["p"], ["i"], name="where"),
+             helper.make_node("Transpose", ["i"], ["it"], perm=[1, 0], name="turn"), helper.make_node("GatherND", ["t", "it"], ["v"], name="pick"),
+             helper.make_node("Exp", ["v"], ["y"], name="exp"), helper.make_node("Softmax", ["t"], ["s"], name="soft")]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in (("x", ["N", 20]), ("y", ["K"]), ("s", ["N", 24]))]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "mixed", values[:1], values[1:], [weights]),
+                                opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+def test_kernels_without_a_gpu_form_run_on_the_cpu_between_the_others(optc, emulated_driver, tmp_path):
+    path = tmp_path / "mixed.onnx"
+    save_mixed(path)
+    done = subprocess.run([optc, path, "-o", tmp_path / "bundle", "--target=cpu,sm_80"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "1 kernel on the CPU (where)" in done.stderr
+    gpu = json.loads((tmp_path / "bundle/manifest.json").read_text())["gpu"]
+    placed = {k["name"]: k for k in gpu["kernels"]}
+    assert placed["where"]["placement"] == "cpu" and "nonzero" in placed["where"]["reason"]
+    assert {k["placement"] for k in gpu["kernels"]} == {"cpu", "gpu"} and gpu["segments"] == 2
+    assert all(k["form"] for k in gpu["kernels"] if k["placement"] == "gpu")
+    assert [c["to"] for c in gpu["copies"]].count("cpu") >= 3  # what NonZero reads, and both outputs
+    done = subprocess.run([optc, "verify", path, "--target=cpu,sm_80", "--format=json"], capture_output=True, text=True,
+                          env=environment(emulated_driver))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["ok"]
