@@ -1,4 +1,5 @@
-// The text of model.cpp around the schedule: what the C ABI tells of the model, the reading of its dims, the memory plan.
+// The text of model.cpp around the schedule: what the C ABI tells of the model, the reading of its dims, the memory
+// plan.
 #include "emit/cpp/model_printer.h"
 
 #include <fmt/format.h>
@@ -61,9 +62,12 @@ void ModelPrinter::print_infos() {
                               std::max<int64_t>(0, lower_bound(extent)), high >= kDimOverflow ? -1 : high);
         }
       }
-      const int kind = b.type.is_tensor() ? 0 : b.type.kind == Type::Kind::kSequence ? 1 : b.type.kind == Type::Kind::kMap ? 3 : 2;
-      text += fmt::format("      {{{}, {}, {}, {}, {{{}}}}},\n", string_literal(names[i]), kind, static_cast<int>(leaf_element(b.type)),
-                          rank, dims);
+      const int kind = b.type.is_tensor()                     ? 0
+                       : b.type.kind == Type::Kind::kSequence ? 1
+                       : b.type.kind == Type::Kind::kMap      ? 3
+                                                              : 2;
+      text += fmt::format("      {{{}, {}, {}, {}, {{{}}}}},\n", string_literal(names[i]), kind,
+                          static_cast<int>(leaf_element(b.type)), rank, dims);
     }
     if (buffers.empty()) text += "      {nullptr, 0, 0, 0, {}},\n";
     return text + "  };\n";

@@ -128,11 +128,18 @@ struct CudaBundle {
     c->error = c->gpu->error();
     return status;
   }
-  static optc_status run_async(optc_context *handle, const optc_value *, optc_value *, void *) {
+  static optc_status run_async(optc_context *handle, const optc_value *inputs, optc_value *outputs, void *stream) {
     Context *c = context(handle);
-    c->failed_on_gpu = true;
-    c->error = "run_async is not supported: run takes tensors on the device, too";
-    return OPTC_DEVICE;
+    c->failed_on_gpu = false;
+    optc_status status = OPTC_DEVICE;
+    if (!c->gpu)
+      c->error = "run_async: this context runs on the CPU";
+    else if (kMixed)
+      c->error = "run_async: some kernels of this model run on the CPU; run takes tensors on the device, too";
+    else if ((status = c->gpu->run_async(inputs, outputs, stream)) != OPTC_OK)
+      c->error = c->gpu->error();
+    c->failed_on_gpu = status != OPTC_OK;
+    return status;
   }
   static optc_status cancel(optc_context *handle) {
     Context *c = context(handle);

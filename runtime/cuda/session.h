@@ -58,37 +58,22 @@ class Session {
   optc_status run(const optc_value *inputs, optc_value *outputs) {
     Entered entered(*this);
     if (entered.code) return fail(entered.code, "context");
-    if (optc_status status = read_dims(inputs)) return status;
-    if (optc_status status = set_outputs(outputs)) return status;
-    if (!prepared_ || current_ != symbols_)
-      if (optc_status status = prepare()) return status;
-    for (int i = 0; i < model_.input_count; ++i) {
-      const optc_tensor &t = inputs[i].tensor;
-      const ValueTable &v = model_.inputs[i];
-      if (v.buffer < 0) continue;
-      const size_t bytes = static_cast<size_t>(model_.buffers[v.buffer].bytes(symbols_.data()));
-      if (bytes == 0) continue;
-      const Address to = address_[static_cast<size_t>(v.buffer)];
-      const Result code = t.device_type == OPTC_CUDA
-                              ? d_->on_device(to, reinterpret_cast<Address>(t.data), bytes, stream_)
-                              : d_->to_device(to, t.data, bytes, stream_);
-      if (code) return fail(code, "copy of an input");
-    }
-    for (int i = 0; i < model_.segment_count; ++i)
-      if (const optc_status status = launch_segment(i)) return status;
-    for (int i = 0; i < model_.output_count; ++i) {
-      const ValueTable &v = model_.outputs[i];
-      optc_tensor &t = outputs[i].tensor;
-      if (t.needed_bytes == 0) continue;
-      const Address from =
-          address_[static_cast<size_t>(v.buffer)] + static_cast<Address>(v.byte_offset(symbols_.data()));
-      const Result code = t.device_type == OPTC_CUDA
-                              ? d_->on_device(reinterpret_cast<Address>(t.data), from, t.needed_bytes, stream_)
-                              : d_->to_host(t.data, from, t.needed_bytes, stream_);
-      if (code) return fail(code, "copy of an output");
-    }
-    if (const Result code = d_->stream_wait(stream_)) return fail(code, "run");
-    return OPTC_OK;
+    if (const optc_status status = enqueue(inputs, outputs, stream_)) return status;
+    return wait_for("run");
+  }
+
+  // Puts a run into the caller's stream and returns; all tensors lie on this session's card. The next run of the
+  // session, on whatever stream, must come after it.
+  optc_status run_async(const optc_value *inputs, optc_value *outputs, void *stream) {
+    Entered entered(*this);
+    if (entered.code) return fail(entered.code, "context");
+    for (int i = 0; i < model_.input_count; ++i)
+      if (inputs[i].tensor.device_type != OPTC_CUDA)
+        return refuse(std::string("run_async: input '") + model_.inputs[i].name + "' does not lie on the GPU");
+    for (int i = 0; i < model_.output_count; ++i)
+      if (outputs[i].tensor.device_type != OPTC_CUDA)
+        return refuse(std::string("run_async: output '") + model_.outputs[i].name + "' does not lie on the GPU");
+    return enqueue(inputs, outputs, stream);
   }
 
   // Launches the captured graphs `times` more times and waits: for measurements. After a run.
@@ -97,7 +82,7 @@ class Session {
     if (!prepared_) return OPTC_INVALID_ARGUMENT;
     for (int i = 0; i < times; ++i)
       for (int k = 0; k < model_.segment_count; ++k)
-        if (const optc_status status = launch_segment(k)) return status;
+        if (const optc_status status = launch_segment(k, stream_)) return status;
     if (const Result code = d_->stream_wait(stream_)) return fail(code, "run");
     return OPTC_OK;
   }
@@ -137,7 +122,7 @@ class Session {
   optc_status segment(int i) {
     Entered entered(*this);
     if (entered.code) return fail(entered.code, "context");
-    return launch_segment(i);
+    return launch_segment(i, stream_);
   }
   // Copies of the caller's tensors on the card; they return when done.
   optc_status fetch(const void *from_device, void *to, size_t bytes) {
@@ -176,6 +161,41 @@ class Session {
 
  private:
   explicit Session(const ModelTable &model) : model_(model) {}
+
+  optc_status enqueue(const optc_value *inputs, optc_value *outputs, Stream stream) {
+    if (optc_status status = read_dims(inputs)) return status;
+    if (optc_status status = set_outputs(outputs)) return status;
+    if (!prepared_ || current_ != symbols_) {
+      if (const Result code = d_->stream_wait(stream)) return fail(code, "run");  // memory may move
+      if (optc_status status = prepare()) return status;
+    }
+    for (int i = 0; i < model_.input_count; ++i) {
+      const optc_tensor &t = inputs[i].tensor;
+      const ValueTable &v = model_.inputs[i];
+      if (v.buffer < 0) continue;
+      const size_t bytes = bytes_of(v.buffer);
+      if (bytes == 0) continue;
+      const Address to = address_[static_cast<size_t>(v.buffer)];
+      const Result code = t.device_type == OPTC_CUDA
+                              ? d_->on_device(to, reinterpret_cast<Address>(t.data), bytes, stream)
+                              : d_->to_device(to, t.data, bytes, stream);
+      if (code) return fail(code, "copy of an input");
+    }
+    for (int i = 0; i < model_.segment_count; ++i)
+      if (const optc_status status = launch_segment(i, stream)) return status;
+    for (int i = 0; i < model_.output_count; ++i) {
+      const ValueTable &v = model_.outputs[i];
+      optc_tensor &t = outputs[i].tensor;
+      if (t.needed_bytes == 0) continue;
+      const Address from =
+          address_[static_cast<size_t>(v.buffer)] + static_cast<Address>(v.byte_offset(symbols_.data()));
+      const Result code = t.device_type == OPTC_CUDA
+                              ? d_->on_device(reinterpret_cast<Address>(t.data), from, t.needed_bytes, stream)
+                              : d_->to_host(t.data, from, t.needed_bytes, stream);
+      if (code) return fail(code, "copy of an output");
+    }
+    return OPTC_OK;
+  }
 
   struct Entered {  // makes the context current for one call
     explicit Entered(Session &s) : session(s), code(s.d_->context_push(s.context_)) {}
@@ -447,7 +467,7 @@ class Session {
   }
 
   // The launches of a segment: its graph, captured when the dims are new, or one by one when sizes differ in every run.
-  optc_status launch_segment(int s) {
+  optc_status launch_segment(int s, Stream stream) {
     const SegmentTable &segment = model_.segments[s];
     if (segment.open) {
       bool behind = false;
@@ -462,7 +482,7 @@ class Session {
     GraphExec &exec = graphs_[static_cast<size_t>(s)];
     if (!exec)
       if (const optc_status status = capture(segment, &exec)) return status;
-    const Result code = d_->graph_launch(exec, stream_);
+    const Result code = d_->graph_launch(exec, stream);
     return code ? fail(code, "launch") : OPTC_OK;
   }
 
