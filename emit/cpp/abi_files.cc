@@ -591,7 +591,9 @@ Use: `add_subdirectory` this folder or install it and `find_package({0})`, link 
 | src/model.cpp | the schedule: every kernel call in order |
 | src/kernels_*.inc | the kernels, one function each, compiled for each instruction set by kernels_*.cpp |
 | src/runtime/ | the runtime headers that are used |
-{1}| manifest.json | signature, kernels with origin and cost, memory plan |
+{1}| examples/main.cpp, python/{0}.py | a program that runs it once; the same from Python with NumPy |
+| report.html, graph.html | what the optimizer did, kernels and memory; the graph before and after, drawn |
+| manifest.json | signature, kernels with origin and cost, memory plan |
 )",
                      f.name,
                      f.weights_file ? fmt::format("| {0}.weights | the weights; found beside the library, in this "

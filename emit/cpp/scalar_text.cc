@@ -6,26 +6,10 @@
 #include <cstring>
 
 #include "emit/cpp/types.h"
+#include "ir/constant_bits.h"
 
 namespace optc {
 namespace {
-
-float float_value(ElementType type, uint64_t bits) {
-  switch (type) {
-    case ElementType::kFloat32: {
-      const auto u = static_cast<uint32_t>(bits);
-      float f;
-      std::memcpy(&f, &u, 4);
-      return f;
-    }
-    case ElementType::kFloat16:
-      return half_to_float(static_cast<uint16_t>(bits));
-    case ElementType::kBFloat16:
-      return bfloat16_to_float(static_cast<uint16_t>(bits));
-    default:
-      return small_float_to_float(type, static_cast<uint8_t>(bits));
-  }
-}
 
 template <typename T>
 Text float_text(T value, const char *suffix) {
@@ -341,7 +325,7 @@ Text constant_text(ElementType type, uint64_t bits) {
     case ElementType::kUInt16:
       return {fmt::format("uint16_t{{{}}}", bits & 65535)};
     default:
-      return float_text(float_value(type, bits), "f");
+      return float_text(static_cast<float>(float_of_bits(type, bits)), "f");
   }
 }
 

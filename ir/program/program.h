@@ -91,14 +91,14 @@ enum class ContractionKind : uint8_t { kMatMul, kConvolution, kAttention };
 struct Contraction {
   ContractionKind kind = ContractionKind::kMatMul;
   size_t stage = 0;  // the stage of the kernel that sums lhs * rhs (kMatMul, kConvolution)
-  ScalarId lhs, rhs;  // the factors (after a cast to the accumulating type is stripped they are commonly loads)
+  ScalarId lhs, rhs;  // the factors, commonly loads: without the cast to the accumulating type, and without the select that padding puts around lhs
   // Loops by role: out[batch.., m.., n..] += lhs[batch, m, k] * rhs[batch, k, n]. Convolution: batch = {n} (and group g when group > 1),
   // m = output pixel loops, n = output channel (in the group), k = {input channel (in the group), kernel loops}.
   std::vector<const DimSymbol *> batch, m, n, k;
   // kConvolution: one entry a spatial dimension; rhs is the weight [M, C/group, kernel...], lhs the input [N, C, spatial...].
   std::vector<int64_t> kernel, strides, dilations, pads_begin, pads_end;
   int64_t group = 1;
-  // kAttention: out[b, h, i, d] = sum_j softmax_j(scale * sum_d q k + mask) v; loads by [b, h, i, d], [b, h_kv, j, d], ...
+  // kAttention: out[b, h, i, e] = sum_j softmax_j(scale * sum_d q k + mask) v; loads by [b, h, i, d], [b, h_kv, j, d], [b, h_kv, j, e]. batch = {b, h}, m = {i}, k = {j, d} of the scores, n = {j, e} of the values.
   ScalarId query, key, value, mask, scale;  // mask invalid: none. mask is additive (float) or bool (false = excluded)
   bool causal = false;
   Dim causal_offset;      // key j is visible to query i when j <= i + causal_offset

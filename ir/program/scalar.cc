@@ -4,6 +4,8 @@
 #include <cstring>
 #include <optional>
 
+#include "ir/constant_bits.h"
+
 namespace optc {
 namespace {
 
@@ -19,56 +21,6 @@ constexpr OpInfo kOps[] = {
 
 bool is_comparison(ScalarOp op) {
   return op == ScalarOp::kEq || op == ScalarOp::kNe || op == ScalarOp::kLt || op == ScalarOp::kLe;
-}
-
-double float_value(ElementType type, uint64_t bits) {
-  switch (type) {
-    case ElementType::kFloat32: {
-      float f;
-      const uint32_t u = static_cast<uint32_t>(bits);
-      std::memcpy(&f, &u, 4);
-      return f;
-    }
-    case ElementType::kFloat64: {
-      double d;
-      std::memcpy(&d, &bits, 8);
-      return d;
-    }
-    case ElementType::kFloat16: return half_to_float(static_cast<uint16_t>(bits));
-    case ElementType::kBFloat16: return bfloat16_to_float(static_cast<uint16_t>(bits));
-    default: return small_float_to_float(type, static_cast<uint8_t>(bits));
-  }
-}
-
-uint64_t float_bits(ElementType type, double value) {
-  switch (type) {
-    case ElementType::kFloat32: {
-      const float f = static_cast<float>(value);
-      uint32_t u;
-      std::memcpy(&u, &f, 4);
-      return u;
-    }
-    case ElementType::kFloat64: {
-      uint64_t u;
-      std::memcpy(&u, &value, 8);
-      return u;
-    }
-    case ElementType::kFloat16: return float_to_half(static_cast<float>(value));
-    case ElementType::kBFloat16: return float_to_bfloat16(static_cast<float>(value));
-    default: return float_to_small_float(type, static_cast<float>(value), true);
-  }
-}
-
-uint64_t wrap(ElementType type, uint64_t bits) {
-  if (type == ElementType::kBool) return bits != 0;
-  const int width = bit_width(type);
-  return width >= 64 ? bits : bits & ((uint64_t{1} << width) - 1);
-}
-int64_t signed_value(ElementType type, uint64_t bits) {
-  const int width = bit_width(type);
-  if (width >= 64 || !is_signed_integer(type)) return static_cast<int64_t>(bits);
-  const uint64_t sign = uint64_t{1} << (width - 1);
-  return static_cast<int64_t>((bits ^ sign) - sign);
 }
 
 }  // namespace
@@ -131,13 +83,13 @@ ScalarId ScalarPool::constant_bits(ElementType type, uint64_t bits) {
 }
 
 ScalarId ScalarPool::constant(ElementType type, double value) {
-  if (is_float(type)) return constant_bits(type, float_bits(type, value));
+  if (is_float(type)) return constant_bits(type, bits_of_float(type, value));
   return constant_int(type, static_cast<int64_t>(value));
 }
 
 ScalarId ScalarPool::constant_int(ElementType type, int64_t value) {
   if (is_float(type)) return constant(type, static_cast<double>(value));
-  return constant_bits(type, wrap(type, static_cast<uint64_t>(value)));
+  return constant_bits(type, bits_of_integer(type, static_cast<uint64_t>(value)));
 }
 
 ScalarId ScalarPool::index(Dim value) {
@@ -175,12 +127,12 @@ ScalarId ScalarPool::unary(ScalarOp op, ScalarId a) {
   if ((op == ScalarOp::kNeg || op == ScalarOp::kNot || op == ScalarOp::kBitNot) && x.op == op) return x.args[0];
   if (x.op == ScalarOp::kConstant) {
     if (op == ScalarOp::kNeg)
-      return is_float(x.type) ? constant_bits(x.type, float_bits(x.type, -float_value(x.type, x.bits)))
-                              : constant_bits(x.type, wrap(x.type, ~x.bits + 1));
+      return is_float(x.type) ? constant_bits(x.type, bits_of_float(x.type, -float_of_bits(x.type, x.bits)))
+                              : constant_bits(x.type, bits_of_integer(x.type, ~x.bits + 1));
     if (op == ScalarOp::kNot) return constant_bits(ElementType::kBool, x.bits == 0);
     if (op == ScalarOp::kSqrt && is_float(x.type))
-      return x.type == ElementType::kFloat32 ? constant(x.type, std::sqrt(static_cast<float>(float_value(x.type, x.bits))))
-                                             : constant(x.type, std::sqrt(float_value(x.type, x.bits)));
+      return x.type == ElementType::kFloat32 ? constant(x.type, std::sqrt(static_cast<float>(float_of_bits(x.type, x.bits))))
+                                             : constant(x.type, std::sqrt(float_of_bits(x.type, x.bits)));
   }
   Scalar s;
   s.op = op;
@@ -205,7 +157,7 @@ ScalarId ScalarPool::binary(ScalarOp op, ScalarId a, ScalarId b) {
   const bool float_type = is_float(type);
   const bool constants = x.op == ScalarOp::kConstant && y.op == ScalarOp::kConstant;
   if (constants && float_type) {
-    const double p = float_value(type, x.bits), q = float_value(type, y.bits);
+    const double p = float_of_bits(type, x.bits), q = float_of_bits(type, y.bits);
     std::optional<double> r;
     // f32 results of one double operation on f32 operands round correctly for + - * /.
     if (op == ScalarOp::kAdd) r = p + q;
@@ -219,13 +171,13 @@ ScalarId ScalarPool::binary(ScalarOp op, ScalarId a, ScalarId b) {
     if (op == ScalarOp::kNe) return constant_bits(ElementType::kBool, p != q);
   }
   if (constants && !float_type) {
-    const int64_t p = signed_value(type, x.bits), q = signed_value(type, y.bits);
+    const int64_t p = integer_of_bits(type, x.bits), q = integer_of_bits(type, y.bits);
     const bool is_signed = is_signed_integer(type);
     const bool less = is_signed ? p < q : x.bits < y.bits;
     switch (op) {
-      case ScalarOp::kAdd: return constant_bits(type, wrap(type, x.bits + y.bits));
-      case ScalarOp::kSub: return constant_bits(type, wrap(type, x.bits - y.bits));
-      case ScalarOp::kMul: return constant_bits(type, wrap(type, x.bits * y.bits));
+      case ScalarOp::kAdd: return constant_bits(type, bits_of_integer(type, x.bits + y.bits));
+      case ScalarOp::kSub: return constant_bits(type, bits_of_integer(type, x.bits - y.bits));
+      case ScalarOp::kMul: return constant_bits(type, bits_of_integer(type, x.bits * y.bits));
       case ScalarOp::kMin: return less ? a : b;
       case ScalarOp::kMax: return less ? b : a;
       case ScalarOp::kEq: return constant_bits(ElementType::kBool, x.bits == y.bits);
@@ -239,7 +191,7 @@ ScalarId ScalarPool::binary(ScalarOp op, ScalarId a, ScalarId b) {
   }
   auto is_int_constant = [&](const Scalar &s, uint64_t v) { return s.op == ScalarOp::kConstant && !float_type && s.bits == v; };
   auto is_float_constant = [&](const Scalar &s, double v) {
-    return s.op == ScalarOp::kConstant && float_type && float_value(type, s.bits) == v && !std::signbit(float_value(type, s.bits));
+    return s.op == ScalarOp::kConstant && float_type && float_of_bits(type, s.bits) == v && !std::signbit(float_of_bits(type, s.bits));
   };
   switch (op) {
     case ScalarOp::kAdd:
@@ -333,18 +285,18 @@ ScalarId ScalarPool::cast(ScalarId a, ElementType to, bool saturate) {
   }
   if (x.op == ScalarOp::kConstant) {
     const bool from_float = is_float(x.type), to_float = is_float(to);
-    if (from_float && to == ElementType::kBool) return constant_bits(to, float_value(x.type, x.bits) != 0);
+    if (from_float && to == ElementType::kBool) return constant_bits(to, float_of_bits(x.type, x.bits) != 0);
     if (from_float && to_float && to != ElementType::kFloat8E8M0) {
-      const double v = float_value(x.type, x.bits);
+      const double v = float_of_bits(x.type, x.bits);
       if (bit_width(to) >= 16) return constant(to, v);
       return constant_bits(to, float_to_small_float(to, static_cast<float>(v), saturate));
     }
     if (!from_float && !to_float) {
       if (to == ElementType::kBool) return constant_bits(to, x.bits != 0);
-      return constant_bits(to, wrap(to, static_cast<uint64_t>(signed_value(x.type, x.bits))));
+      return constant_bits(to, bits_of_integer(to, static_cast<uint64_t>(integer_of_bits(x.type, x.bits))));
     }
     if (!from_float && (to == ElementType::kFloat64 || to == ElementType::kFloat32)) {
-      const int64_t v = signed_value(x.type, x.bits);
+      const int64_t v = integer_of_bits(x.type, x.bits);
       if (to == ElementType::kFloat32)
         return constant(to, x.type == ElementType::kUInt64 ? static_cast<float>(x.bits) : static_cast<float>(v));
       return constant(to, x.type == ElementType::kUInt64 ? static_cast<double>(x.bits) : static_cast<double>(v));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/constant_bits.h"
 #include "ir/program/contraction_view.h"
 
 namespace optc {
@@ -17,26 +18,7 @@ Magnitude larger(const Magnitude &a, const Magnitude &b) {
 Magnitude bounded(double by) { return {0, by, false}; }
 
 double constant_value(const Scalar &s) {
-  switch (s.type) {
-    case ElementType::kFloat32: {
-      const uint32_t bits = static_cast<uint32_t>(s.bits);
-      float v;
-      static_assert(sizeof(v) == sizeof(bits));
-      __builtin_memcpy(&v, &bits, sizeof(v));
-      return v;
-    }
-    case ElementType::kFloat64: {
-      double v;
-      __builtin_memcpy(&v, &s.bits, sizeof(v));
-      return v;
-    }
-    case ElementType::kFloat16:
-      return half_to_float(static_cast<uint16_t>(s.bits));
-    case ElementType::kBFloat16:
-      return bfloat16_to_float(static_cast<uint16_t>(s.bits));
-    default:
-      return static_cast<double>(static_cast<int64_t>(s.bits));
-  }
+  return is_float(s.type) ? float_of_bits(s.type, s.bits) : static_cast<double>(integer_of_bits(s.type, s.bits));
 }
 
 }  // namespace

@@ -1,0 +1,25 @@
+#pragma once
+// Integers as dimensions use them: saturating at +-kDimOverflow, division rounding down.
+
+#include <cstdint>
+
+#include "ir/dim/dim.h"
+
+namespace optc {
+
+inline int64_t clamp_size(__int128 v) {
+  if (v >= kDimOverflow) return kDimOverflow;
+  if (v <= -kDimOverflow) return -kDimOverflow;
+  return static_cast<int64_t>(v);
+}
+inline int64_t sat_add(int64_t a, int64_t b) { return clamp_size(static_cast<__int128>(a) + b); }
+inline int64_t sat_mul(int64_t a, int64_t b) { return clamp_size(static_cast<__int128>(a) * b); }
+inline int64_t floor_div_i(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+// The constant term of a sum.
+inline int64_t constant_of(Dim d) { return d.node() ? d.node()->constant : d.value(); }
+
+}  // namespace optc
