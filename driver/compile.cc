@@ -80,6 +80,11 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   page.records = &optimized.records;
   page.missed = &optimized.missed;
   page.program = &program;
+  if (cuda && cuda->program) {
+    page.gpu_program = cuda->program.get();
+    page.gpu_schedule = &cuda->schedule;
+    page.gpu_forms = &cuda->forms;
+  }
   OPTC_TRY(directory->write("report.html", report_html(page), diagnostics));
   GraphDiff changes = diff_by_origin(original, optimized.graph, optimized.records);
   name_kernels(changes, optimized.graph, program);

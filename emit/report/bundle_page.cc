@@ -190,6 +190,40 @@ void kernels(std::string &html, const Program &p, const std::vector<KernelId> &a
   html += "</tbody></table>";
 }
 
+// The GPU's Program: where each kernel runs and why, and what is copied before it.
+void placement(std::string &html, const ReportInput &in) {
+  if (!in.gpu_program || !in.gpu_schedule || !in.gpu_forms) return;
+  const Program &p = *in.gpu_program;
+  const DeviceSchedule &schedule = *in.gpu_schedule;
+  const auto on_gpu = std::count_if(schedule.segment.begin(), schedule.segment.end(), [](int s) { return s >= 0; });
+  html += fmt::format(
+      "<h2>On a GPU</h2><p class=soft>{} of {} kernels, in {}; between the two memories: {} copies, inputs "
+      "and "
+      "outputs included</p><table class=sort><thead><tr><th class=n>#</th><th>kernel</th><th>runs on</th><th>as, or "
+      "why "
+      "not</th><th>copied before it</th></tr></thead><tbody>",
+      on_gpu, p.order.size(),
+      schedule.segments == 1 ? "one segment of launches" : fmt::format("{} segments of launches", schedule.segments),
+      schedule.copy_count());
+  auto copies = [&](size_t position) {
+    std::string text;
+    for (const DeviceCopy &copy : schedule.copies[position])
+      text += fmt::format("{}{} to the {}", text.empty() ? "" : ", ", p.buffer(copy.buffer).name,
+                          copy.to_device ? "GPU" : "CPU");
+    return escape(text);
+  };
+  for (size_t i = 0; i < p.order.size(); ++i) {
+    const bool gpu = schedule.segment[i] >= 0;
+    html += fmt::format(
+        "<tr><td class=n data-v={0}>{0}</td><td><code>{1}</code></td><td>{2}</td><td>{3}</td><td>{4}</td></tr>", i,
+        escape(p.kernel(p.order[i]).name), gpu ? "GPU" : "CPU", escape(gpu ? (*in.gpu_forms)[i] : schedule.reason[i]),
+        copies(i));
+  }
+  html += "</tbody></table>";
+  if (const std::string last = copies(p.order.size()); !last.empty())
+    html += "<p class=soft>At the end: " + last + "</p>";
+}
+
 // Buffers of the arena: across, the kernels; up, the addresses.
 void memory(std::string &html, const Program &p) {
   const auto total = at_least_sizes(p.arena_bytes);
@@ -234,7 +268,8 @@ void storage(std::string &html, const ReportInput &in) {
   std::map<std::string, std::vector<std::string>> by_reason;
   for (const auto &[name, why] : in.kept) by_reason[why].push_back(name);
   html += fmt::format(
-      "<h2>Storage in {0}</h2><p>f32 tensors are stored in {0}, arithmetic is f32; inputs and outputs keep their types. "
+      "<h2>Storage in {0}</h2><p>f32 tensors are stored in {0}, arithmetic is f32; inputs and outputs keep their "
+      "types. "
       "Class: approximating, allowed difference 2e-2 of an output's range. On the CPU these stay f32:</p>"
       "<table class=sort><thead><tr><th>why</th><th class=n>tensors</th><th>which</th></tr></thead><tbody>",
       to_string(in.precision));
@@ -288,6 +323,7 @@ std::string report_html(const ReportInput &in) {
   storage(html, in);
   memory(html, p);
   kernels(html, p, all);
+  placement(html, in);
   html += fmt::format("<script>{}</script></body></html>\n", kScript);
   return html;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/graph/rewriter.h"
+#include "ir/program/device_schedule.h"
 #include "ir/program/program.h"
 
 namespace optc {
@@ -21,9 +22,13 @@ struct ReportInput {
   std::vector<std::string> targets;
   ElementType precision = ElementType::kFloat32;          // of --precision
   std::vector<std::pair<std::string, std::string>> kept;  // tensors that stayed f32 all the same, and why
-  const std::vector<RewriteRecord> *records = nullptr;  // not null
-  const std::vector<MissedRewrite> *missed = nullptr;   // not null
-  const Program *program = nullptr;                     // not null
+  const std::vector<RewriteRecord> *records = nullptr;    // not null
+  const std::vector<MissedRewrite> *missed = nullptr;     // not null
+  const Program *program = nullptr;                       // not null
+  // The Program for GPU targets, where its kernels run, and each one's form there (parallel to its order); null: none.
+  const Program *gpu_program = nullptr;
+  const DeviceSchedule *gpu_schedule = nullptr;
+  const std::vector<std::string> *gpu_forms = nullptr;
 };
 
 std::string report_html(const ReportInput &input);

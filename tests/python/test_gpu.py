@@ -101,6 +101,8 @@ def test_kernels_without_a_gpu_form_run_on_the_cpu_between_the_others(optc, emul
     assert placed["where"]["placement"] == "cpu" and "nonzero" in placed["where"]["reason"]
     assert {k["placement"] for k in gpu["kernels"]} == {"cpu", "gpu"} and gpu["segments"] == 2
     assert all(k["form"] for k in gpu["kernels"] if k["placement"] == "gpu")
+    page = (tmp_path / "bundle/report.html").read_text()
+    assert "<h2>On a GPU</h2>" in page and "library function 'nonzero' has no GPU form" in page
     assert [c["to"] for c in gpu["copies"]].count("cpu") >= 3  # what NonZero reads, and both outputs
     done = subprocess.run([optc, "verify", path, "--target=cpu,sm_80", "--format=json"], capture_output=True, text=True,
                           env=environment(emulated_driver))
