@@ -71,7 +71,7 @@ def build(net, compiler, *extra):
     folder, _ = net
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not there")
-    program = folder / f"app_{compiler}"
+    program = folder / "_".join(["app", compiler, *(e.strip("-").replace("=", "_").replace(",", "_") for e in extra)])
     if not program.exists():
         sources = sorted(str(p) for p in (folder / "net/src").glob("*.cpp"))
         done = subprocess.run([compiler, *FLAGS, *extra, f"-I{folder}/net/include", f"-I{folder}/net/src",
@@ -104,3 +104,11 @@ def test_aarch64_under_qemu(net):
     header = pathlib.Path(program).read_bytes()[:20]
     assert struct.unpack_from("<H", header, 18)[0] == 183  # EM_AARCH64: it is not this machine's program that runs
     check(net, ["qemu-aarch64", program])
+
+
+@pytest.mark.tier2
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_sanitized_bundle(net, sanitizer):
+    program = build(net, "g++", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+    for isa in ("base", "avx2", "avx512"):
+        check(net, [program], OPTC_ISA=isa)
