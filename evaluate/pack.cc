@@ -4,6 +4,7 @@
 
 #include "runtime/cpu/conv_plan.h"
 #include "runtime/cpu/gemm_plan.h"
+#include "runtime/cpu/rnn_plan.h"
 
 namespace optc {
 namespace {
@@ -60,6 +61,29 @@ Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape,
     case ConvolutionAlgorithm::kWinograd4: optc_winograd_pack(s, 4, w, floats(optc_winograd_packed_floats(s, 4))); break;
   }
   return owned_floats(std::move(bytes));
+}
+
+PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, const Constant &w, const Constant &r, const Constant *bias) {
+  OptcRnn layer{};
+  layer.kind = shape.gates == 4 ? OPTC_LSTM : shape.gates == 3 ? OPTC_GRU : OPTC_RNN;
+  layer.input = shape.input;
+  layer.hidden = shape.hidden;
+  layer.linear_before_reset = shape.linear_before_reset;
+  const int64_t rows = shape.gates * shape.hidden;
+  auto packed = [](int64_t floats, const auto &fill) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(floats) * 4);
+    fill(reinterpret_cast<float *>(bytes.data()));
+    return owned_floats(std::move(bytes));
+  };
+  PackedRecurrent result;
+  result.w = packed(optc_gemm_packed_floats(rows, shape.input),
+                    [&](float *out) { optc_rnn_pack_w(layer, w.as<float>() + direction * rows * shape.input, out); });
+  result.r = packed(optc_rnn_packed_r_floats(layer),
+                    [&](float *out) { optc_rnn_pack_r(layer, r.as<float>() + direction * rows * shape.hidden, out); });
+  result.bias = packed(optc_rnn_packed_bias_floats(layer), [&](float *out) {
+    optc_rnn_pack_bias(layer, bias ? bias->as<float>() + direction * 2 * rows : nullptr, out);
+  });
+  return result;
 }
 
 }  // namespace optc

@@ -21,4 +21,14 @@ enum class ConvolutionAlgorithm : uint8_t { kGemm, kDirect, kDepthwise, kWinogra
 ConvolutionAlgorithm convolution_algorithm(const ConvolutionShape &shape, bool strict);
 Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape, ConvolutionAlgorithm algorithm);
 
+// One direction of a recurrent layer (runtime/cpu/rnn_plan.h): W, R and the biases of direction `direction` of ONNX's operands.
+struct RecurrentShape {
+  int64_t gates = 4, input = 0, hidden = 0;  // 4: LSTM, 3: GRU, 1: RNN
+  bool linear_before_reset = false;
+};
+struct PackedRecurrent {
+  Constant w, r, bias;
+};
+PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, const Constant &w, const Constant &r, const Constant *bias);
+
 }  // namespace optc

@@ -97,8 +97,11 @@ void ModelPrinter::collect_scratch(const std::vector<KernelId> &order, size_t fi
     if (!inside && gpu_.schedule && gpu_.schedule->segment[i] >= 0) continue;
     if (const ControlFlow *control = kernel.control())
       for (const auto &body : control->bodies) collect_scratch(body, at, true);
-    if (!kernel.nest()) continue;
-    const KernelText &text = texts_.emplace(&kernel, NestPrinter(program_, kernel, places_).print()).first->second;
+    const bool recurrent = kernel.library() && kernel.strategy.name == "rnn";
+    if (!kernel.nest() && !recurrent) continue;
+    const KernelText &text =
+        texts_.emplace(&kernel, recurrent ? print_recurrent(program_, kernel) : NestPrinter(program_, kernel, places_).print())
+            .first->second;
     const std::string bytes = scratch_text(text);
     if (bytes.empty() || scratch_found_later(text)) continue;
     scratch_index_[&kernel] = row_scratches.size();

@@ -260,7 +260,7 @@ void ModelPrinter::sequence(const std::vector<KernelId> &order) {
     const Kernel &kernel = program_.kernel(id);
     if (!kernel.control()) line(fmt::format("if (run.step({})) return run.status;", step_names_.size()));
     if (!kernel.control()) step_names_.push_back(kernel.name);
-    if (kernel.nest()) {
+    if (texts_.count(&kernel)) {
       prepare_memory(kernel);
       print_kernel_call(kernel);
     } else if (const LibraryCall *call = kernel.library()) {

@@ -43,6 +43,9 @@ struct KernelText {
   std::set<std::string> headers;  // runtime/cpu headers it needs beyond lanes.h: "gemm.h"
 };
 
+// The function of a library call that lowering gave the strategy "rnn".
+KernelText print_recurrent(const Program &program, const Kernel &kernel);
+
 // The C++ text of integer expressions over named symbols.
 class DimText {
  public:

@@ -14,8 +14,11 @@ class Chooser {
   Chooser(Program &program, const LoweringOptions &options) : p_(program), options_(options) {}
 
   void run() {
-    for (size_t i = 0; i < p_.kernels.size(); ++i)
-      if (p_.kernels[i].alive && p_.kernels[i].nest()) choose(KernelId(i));
+    for (size_t i = 0; i < p_.kernels.size(); ++i) {
+      if (!p_.kernels[i].alive) continue;
+      if (p_.kernels[i].nest()) choose(KernelId(i));
+      if (p_.kernels[i].library() && options_.target == LoweringOptions::Target::kCpu) recurrent(KernelId(i));
+    }
   }
 
  private:
@@ -126,6 +129,56 @@ class Chooser {
     strategy.packed.push_back(packed_buffer(weight.name, pack_convolution(weight.constant, shape, algorithm)));
     p_.kernel(id).strategy = std::move(strategy);
     return true;
+  }
+
+  // LSTM, GRU, RNN of f32 with constant weights, all steps live and no clip: runtime/cpu/rnn.h. Else the library function runs.
+  void recurrent(KernelId id) {
+    const LibraryCall call = *p_.kernel(id).library();
+    if (call.function != "rnn") return;
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      if (!call.inputs[i].valid()) continue;
+      const Buffer &b = p_.buffer(call.inputs[i]);
+      if (i == 4 || !is_f32(call.inputs[i]) || !b.order.empty() || !b.padded.empty()) return;
+      if (i >= 1 && i <= 3 && (b.kind != BufferKind::kConstant || b.alias.valid())) return;
+    }
+    for (BufferId o : call.outputs)
+      if (o.valid() && (!is_f32(o) || !p_.buffer(o).order.empty() || !p_.buffer(o).padded.empty())) return;
+    auto integer = [&](std::string_view name, int64_t fallback) {
+      for (const auto &[key, value] : call.attributes)
+        if (key == name)
+          if (const auto *n = std::get_if<int64_t>(&value)) return *n;
+      return fallback;
+    };
+    bool reverse = false;
+    for (const auto &[key, value] : call.attributes) {
+      if (key == "clip")
+        if (const auto *clip = std::get_if<float>(&value); clip && *clip > 0) return;
+      if (key == "direction")
+        if (const auto *text = std::get_if<std::string>(&value)) reverse = *text == "reverse";
+    }
+    const Buffer w = p_.buffer(call.inputs[1]), r = p_.buffer(call.inputs[2]);
+    const int64_t layout = integer("layout", 0), gates = integer("gates", 1), directions = w.constant.dims()[0];
+    RecurrentShape shape{gates, w.constant.dims()[2], r.constant.dims()[2], integer("linear_before_reset", 0) != 0};
+    if (shape.input < 1 || shape.hidden < 1) return;
+    const Shape x = p_.buffer(call.inputs[0]).shape();
+    Strategy strategy;
+    strategy.name = "rnn";
+    strategy.parameters = {{"gates", gates},           {"input", shape.input}, {"hidden", shape.hidden}, {"directions", directions},
+                           {"layout", layout}, {"reverse", reverse ? 1 : 0}};
+    Constant bias;
+    if (call.inputs.size() > 3 && call.inputs[3].valid()) bias = p_.buffer(call.inputs[3]).constant;
+    for (int64_t d = 0; d < directions; ++d) {
+      PackedRecurrent packed = pack_recurrent(shape, d, w.constant, r.constant, bias.valid() ? &bias : nullptr);
+      strategy.packed.push_back(packed_buffer(w.name, std::move(packed.w)));
+      strategy.packed.push_back(packed_buffer(r.name, std::move(packed.r)));
+      strategy.packed.push_back(packed_buffer(w.name + "_bias", std::move(packed.bias)));
+    }
+    Buffer sums;
+    sums.name = p_.kernel(id).name + "_sums";
+    sums.kind = BufferKind::kScratch;
+    sums.type = Type::tensor(ElementType::kFloat32, Shape{x[0] * x[1], Dim(gates * shape.hidden)});
+    strategy.scratch.push_back(p_.add_buffer(std::move(sums)));
+    p_.kernel(id).strategy = std::move(strategy);
   }
 
   // Stored with the channel innermost (or there is but one, or one pixel).

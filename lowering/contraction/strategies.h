@@ -12,6 +12,8 @@
 //                      the input buffer's dims.
 //   attention          kAttention, f32: runtime/cpu/attention.h; query, key, value, mask by affine_operand() over {b, h, i, d}, {b, h, j, d},
 //                      {b, h, j, e}, {b, h, i, j}, the loops in the order of the nest; scale and zero_masked_rows in the contraction.
+//   rnn                the library call "rnn", f32, by runtime/cpu/rnn.h: packed holds W, R and bias of each direction (runtime/cpu/rnn_plan.h),
+//                      scratch[0] the sums of all steps. Parameters: gates (4 LSTM, 3 GRU, 1 RNN), input, hidden, directions, layout, reverse.
 //   pointwise          one stage of stores
 //   rows               several stages, each over at most one loop of the row
 //   loops              anything else

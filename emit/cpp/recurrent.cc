@@ -1,0 +1,192 @@
+// LSTM, GRU and RNN layers by runtime/cpu/rnn.h: one function a node, both directions.
+#include <fmt/format.h>
+
+#include "emit/cpp/nest.h"
+#include "emit/cpp/types.h"
+
+namespace optc {
+namespace {
+
+struct Activation {
+  const char *name, *constant;
+  bool has_alpha, has_beta;
+  float alpha, beta;  // ONNX's defaults
+};
+constexpr Activation kActivations[] = {
+    {"sigmoid", "OPTC_SIGMOID", false, false, 0, 0},
+    {"tanh", "OPTC_TANH", false, false, 0, 0},
+    {"relu", "OPTC_RELU", false, false, 0, 0},
+    {"affine", "OPTC_AFFINE", true, true, 1, 0},
+    {"leakyrelu", "OPTC_LEAKY_RELU", true, false, 0.01f, 0},
+    {"thresholdedrelu", "OPTC_THRESHOLDED_RELU", true, false, 1, 0},
+    {"scaledtanh", "OPTC_SCALED_TANH", true, true, 1, 1},
+    {"hardsigmoid", "OPTC_HARD_SIGMOID", true, true, 0.2f, 0.5f},
+    {"elu", "OPTC_ELU", true, false, 1, 0},
+    {"softsign", "OPTC_SOFTSIGN", false, false, 0, 0},
+    {"softplus", "OPTC_SOFTPLUS", false, false, 0, 0},
+};
+
+std::string lower(std::string s) {
+  for (char &c : s)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return s;
+}
+
+std::string float_text(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, 4);
+  return constant_text(ElementType::kFloat32, bits).s;
+}
+
+class RecurrentPrinter : private DimText {
+ public:
+  RecurrentPrinter(const Program &program, const Kernel &kernel) : program_(program), kernel_(kernel), call_(*kernel.library()) {
+    names_.take("env");
+  }
+
+  KernelText print() {
+    const Strategy &s = kernel_.strategy;
+    gates_ = s.parameter("gates", 4);
+    input_ = s.parameter("input", 0);
+    hidden_ = s.parameter("hidden", 0);
+    directions_ = s.parameter("directions", 1);
+    const bool layout = s.parameter("layout", 0) != 0;
+    const Shape &x = program_.buffer(call_.inputs[0]).shape();
+    const Dim steps = x[layout ? 1 : 0], batch = x[layout ? 0 : 1];
+    const std::string in = buffer(call_.inputs[0], false);
+    std::vector<std::string> packed;
+    for (BufferId b : s.packed) packed.push_back(buffer(b, false));
+    const std::string h0 = operand(5), c0 = gates_ == 4 ? operand(6) : "", p = gates_ == 4 ? operand(7) : "";
+    const std::string y = result(0), y_h = result(1), y_c = gates_ == 4 ? result(2) : "", sums = buffer(s.scratch[0], true);
+    const std::string t = dim(steps), n = dim(batch), n_factor = dim(batch, kUnaryPrecedence), t_factor = dim(steps, kUnaryPrecedence);
+    const std::string state_row = std::to_string(layout ? directions_ * hidden_ : hidden_);
+    line(1, fmt::format("const int64_t rows = {} * {};", t_factor, n_factor));
+    line(1, fmt::format("const OptcGemm plan = optc_gemm_plan(rows, {}, {});", gates_ * hidden_, input_));
+    for (int64_t d = 0; d < directions_; ++d) {
+      const std::string layer = fmt::format("{}_layer{}", kernel_.name, d);
+      prologue_ += fmt::format("struct {} {{\n  static constexpr OptcRnn kRnn = {};  // kind, input, hidden, linear_before_reset, input_forget, clip, activations, alpha, beta\n}};\n",
+                               layer, literal(d));
+      const std::string &w = packed[static_cast<size_t>(3 * d)], &r = packed[static_cast<size_t>(3 * d + 1)], &b = packed[static_cast<size_t>(3 * d + 2)];
+      const bool reverse = s.parameter("reverse", 0) != 0 || d == 1;
+      line(1, fmt::format("{{  // {}", reverse ? "backward" : "forward"));
+      line(2, "parallel(env, optc_gemm_tasks(plan), 1, [&](int64_t begin, int64_t end, uint8_t *) OPTC_TASK {");
+      line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_inputs<{}>(rows, t, {}, {}, {}, {});", layer, in, w, b, sums));
+      line(2, "});");
+      line(2, "RnnRun run = {};");
+      line(2, fmt::format("run.seq = {}, run.batch = {}, run.reverse = {}, run.sums = {};", t, n, reverse ? "true" : "false", sums));
+      line(2, layout ? fmt::format("run.sum_step = 1, run.sum_row = {};", t) : fmt::format("run.sum_step = {}, run.sum_row = 1;", n));
+      // y: [steps, directions, batch, hidden], with layout 1 [batch, steps, directions, hidden].
+      if (!y.empty() && layout)
+        line(2, fmt::format("run.y = {} + {}, run.y_step = {}, run.y_row = {} * {};", y, d * hidden_, directions_ * hidden_, t_factor, directions_ * hidden_));
+      else if (!y.empty())
+        line(2, fmt::format("run.y = {} + {} * {}, run.y_step = {} * {}, run.y_row = {};", y, n_factor, d * hidden_, n_factor, directions_ * hidden_, hidden_));
+      // States: [directions, batch, hidden], with layout 1 [batch, directions, hidden].
+      const std::string state = layout ? std::to_string(d * hidden_) : fmt::format("{} * {}", n_factor, d * hidden_);
+      if (!h0.empty()) line(2, fmt::format("run.initial_h = {} + {};", h0, state));
+      if (!c0.empty()) line(2, fmt::format("run.initial_c = {} + {};", c0, state));
+      if (!y_h.empty()) line(2, fmt::format("run.y_h = {} + {};", y_h, state));
+      if (!y_c.empty()) line(2, fmt::format("run.y_c = {} + {};", y_c, state));
+      line(2, fmt::format("run.initial_row = run.final_row = {};", state_row));
+      if (!p.empty()) line(2, fmt::format("run.peepholes = {} + {};", p, d * 3 * hidden_));
+      line(2, fmt::format("parallel(env, optc_rnn_step_tasks({}), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) OPTC_TASK {{", n));
+      line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_steps<{}>(run, t, {}, {}, reinterpret_cast<float *>(scratch));", layer, r, b));
+      line(2, "});");
+      line(1, "}");
+    }
+    KernelText text;
+    text.name = kernel_.name;
+    text.parameters = "[[maybe_unused]] const Env &env";
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      text.buffers.push_back(buffers_[i]);
+      text.written.push_back(written_[i]);
+      text.parameters += fmt::format(", {}float *{}", written_[i] ? "" : "const ", buffer_names_[i]);
+    }
+    for (const auto &[symbol, name] : symbols_) {
+      text.symbols.push_back(symbol);
+      text.parameters += ", int64_t " + name;
+    }
+    text.headers = {"runtime/cpu/rnn.h"};
+    text.plan_header = "runtime/cpu/rnn_plan.h";
+    text.scratch_before = "4 * optc_rnn_scratch_floats(OptcRnn" + literal(0) + ")";
+    constexpr int64_t kRows = 16;  // kRnnRows of that plan
+    text.scratch_formula = Dim(4 * kRows * hidden_ * (gates_ + 3));
+    text.text = prologue_ + fmt::format("// {}, {} to {}, {} direction{}\n", comment_text(kernel_.note), input_, hidden_, directions_, directions_ == 1 ? "" : "s") +
+                "static OPTC_KERNEL void " + kernel_.name + "(" + text.parameters + ") {\n" + out_ + "}\n";
+    return text;
+  }
+
+ private:
+  std::string symbol(const DimSymbol &s) override {
+    for (const auto &[known, name] : symbols_)
+      if (known == &s) return name;
+    symbols_.emplace_back(&s, names_.unique(s.name, 32));
+    return symbols_.back().second;
+  }
+  void line(int indent, const std::string &text) { out_ += std::string(static_cast<size_t>(indent) * 2, ' ') + text + "\n"; }
+  std::string buffer(BufferId b, bool written) {
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      if (buffers_[i] == b) {
+        written_[i] = written_[i] || written;
+        return buffer_names_[i];
+      }
+    buffers_.push_back(b);
+    written_.push_back(written);
+    buffer_names_.push_back(names_.unique(program_.buffer(b).name, 40));
+    return buffer_names_.back();
+  }
+  std::string operand(size_t i) {
+    return i < call_.inputs.size() && call_.inputs[i].valid() ? buffer(call_.inputs[i], false) : "";
+  }
+  std::string result(size_t i) {
+    return i < call_.outputs.size() && call_.outputs[i].valid() ? buffer(call_.outputs[i], true) : "";
+  }
+  template <typename T>
+  const T *attribute(const char *name) const {
+    for (const auto &[key, value] : call_.attributes)
+      if (key == name) return std::get_if<T>(&value);
+    return nullptr;
+  }
+
+  // The OptcRnn of a direction. alpha and beta are listed for those activations that take them, all directions in a row.
+  std::string literal(int64_t direction) const {
+    const auto *given = attribute<std::vector<std::string>>("activations");
+    const auto *alphas = attribute<std::vector<float>>("activation_alpha"), *betas = attribute<std::vector<float>>("activation_beta");
+    const size_t per = gates_ == 4 ? 3 : gates_ == 3 ? 2 : 1;
+    size_t next_alpha = 0, next_beta = 0;
+    std::string kinds, alpha, beta;
+    for (size_t i = 0; i < per * static_cast<size_t>(direction + 1); ++i) {
+      const size_t k = i % per;
+      const std::string name = given && i < given->size() ? lower((*given)[i]) : k == 0 && gates_ != 1 ? "sigmoid" : "tanh";
+      Activation a = kActivations[0];
+      for (const Activation &known : kActivations)
+        if (name == known.name) a = known;
+      if (given && a.has_alpha && alphas && next_alpha < alphas->size()) a.alpha = (*alphas)[next_alpha++];
+      if (given && a.has_beta && betas && next_beta < betas->size()) a.beta = (*betas)[next_beta++];
+      if (i < per * static_cast<size_t>(direction)) continue;
+      kinds += (k ? ", " : "") + std::string(a.constant);
+      alpha += (k ? ", " : "") + float_text(a.alpha);
+      beta += (k ? ", " : "") + float_text(a.beta);
+    }
+    for (size_t k = per; k < 3; ++k) kinds += ", OPTC_TANH", alpha += ", 0.0f", beta += ", 0.0f";
+    const auto *before = attribute<int64_t>("linear_before_reset"), *forget = attribute<int64_t>("input_forget");
+    return fmt::format("{{{}, {}, {}, {}, {}, 0.0f, {{{}}}, {{{}}}, {{{}}}}}", gates_ == 4 ? "OPTC_LSTM" : gates_ == 3 ? "OPTC_GRU" : "OPTC_RNN",
+                       input_, hidden_, before && *before ? "true" : "false", forget && *forget ? "true" : "false", kinds, alpha, beta);
+  }
+
+  const Program &program_;
+  const Kernel &kernel_;
+  const LibraryCall &call_;
+  NameScope names_;
+  std::vector<BufferId> buffers_;
+  std::vector<bool> written_;
+  std::vector<std::string> buffer_names_;
+  std::vector<std::pair<const DimSymbol *, std::string>> symbols_;
+  std::string out_, prologue_;
+  int64_t gates_ = 4, input_ = 0, hidden_ = 0, directions_ = 1;
+};
+
+}  // namespace
+
+KernelText print_recurrent(const Program &program, const Kernel &kernel) { return RecurrentPrinter(program, kernel).print(); }
+
+}  // namespace optc
