@@ -420,7 +420,18 @@ class _Tensor(ctypes.Structure):
 
 
 class _Value(ctypes.Structure):
-    _fields_ = [("tensor", _Tensor), ("object", ctypes.c_void_p)]
+    pass
+
+
+class _Object(ctypes.Structure):  # kind 1: sequence, 2: optional, 3: map
+    _fields_ = [("kind", ctypes.c_int32), ("count", ctypes.c_size_t), ("items", ctypes.POINTER(_Value))]
+
+
+_Value._fields_ = [("tensor", _Tensor), ("object", ctypes.POINTER(_Object))]
+
+
+class _String(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("size", ctypes.c_size_t)]
 
 
 class _Dim(ctypes.Structure):
@@ -466,9 +477,75 @@ class Error(RuntimeError):
         self.status = status
 
 
+def _object(value, kind, items, info, keep):
+    block = (_Value * max(1, len(items)))()
+    for slot, item in zip(block, items):
+        _give(slot, item, 1 if isinstance(item, list) else 0, info, keep)
+    made = _Object(kind, len(items), block)
+    keep += [block, made]
+    value.object = ctypes.pointer(made)
+
+
+def _give(value, given, kind, info, keep):
+    """Fills `value` with an array, or with a list (sequence) or an optional's value; `keep` owns what it points to."""
+    if kind == 1:
+        return _object(value, 1, list(given), info, keep)
+    if kind == 2:
+        return _object(value, 2, [given], info, keep)
+    if kind == 3:
+        raise TypeError(f"input '{info.name.decode()}' is a map: give it through the C ABI")
+    dims = None
+    if isinstance(given, tuple):  # (bytes, dims) of a type that NumPy lacks
+        given, dims = given
+    array = np.asarray(given)
+    number = info.type
+    if number == 8:  # strings
+        texts = [x if isinstance(x, bytes) else str(x).encode() for x in array.ravel().tolist()]
+        block = (_String * max(1, len(texts)))(*(_String(ctypes.cast(ctypes.c_char_p(t), ctypes.c_void_p), len(t)) for t in texts))
+        keep += [texts, block]
+        value.tensor.data, number, dims = ctypes.addressof(block), 8, array.shape
+    else:
+        array = np.ascontiguousarray(array)
+        if number in _TYPES:
+            if array.dtype != _TYPES[number]:
+                raise TypeError(f"input '{info.name.decode()}' has dtype {array.dtype}, expected {np.dtype(_TYPES[number])}")
+            dims = np.shape(given)
+        elif dims is None:
+            dims = array.shape
+        value.tensor.data = array.ctypes.data if array.size else ctypes.addressof(value)
+        keep.append(array)
+    value.tensor.type = number
+    value.tensor.rank = len(dims)
+    for k, d in enumerate(dims[:_MAX_RANK]):
+        value.tensor.dims[k] = d
+
+
+def _take(value):
+    """An array; a list for a sequence, None or the value for an optional, a dict for a map. Copied."""
+    if value.object:
+        made = value.object.contents
+        items = [_take(made.items[i]) for i in range(made.count)]
+        if made.kind == 2:
+            return items[0] if items else None
+        return dict(zip(items[0].tolist(), items[1])) if made.kind == 3 else items
+    tensor = value.tensor
+    dims = tuple(tensor.dims[:tensor.rank])
+    count = int(np.prod(dims, dtype=np.int64))
+    if tensor.type == 8:
+        block = ctypes.cast(tensor.data, ctypes.POINTER(_String))
+        texts = [ctypes.string_at(block[i].data, block[i].size).decode() if block[i].size else "" for i in range(count)]
+        array = np.empty(count, object)
+        array[:] = texts
+        return array.reshape(dims)
+    raw = np.frombuffer(ctypes.string_at(tensor.data, _bytes(tensor.type, count)), np.uint8).copy()
+    return raw.view(_TYPES[tensor.type]).reshape(dims) if tensor.type in _TYPES else raw
+
+
 def _bytes(type_number, count):
     if type_number in _TYPES:
         return count * np.dtype(_TYPES[type_number]).itemsize
+    if type_number == 8:
+        return count * ctypes.sizeof(_String)
     return (count * _BITS[type_number] + 7) // 8
 
 
@@ -494,7 +571,8 @@ class Model:
             self._api.context_destroy(self._context)
 
     def __call__(self, *args, **kwargs):
-        """Inputs by position or name; returns a dict of arrays. Types without a NumPy form go in and out as uint8 bytes with dims."""
+        """Inputs by position or name; returns a dict of arrays. Types without a NumPy form go in and out as uint8 bytes with dims;
+        strings are arrays of str, sequences lists, optionals the value or None, maps dicts."""
         named = {info.name.decode(): value for info, value in zip(self.inputs, args)}
         named.update(kwargs)
         known = {info.name.decode() for info in self.inputs}
@@ -505,25 +583,10 @@ class Model:
         keep = []
         for value, info in zip(values, self.inputs):
             given = named.get(info.name.decode())
-            if given is None:
-                continue
-            dims = None
-            if isinstance(given, tuple):  # (bytes, dims) of a type that NumPy lacks
-                given, dims = given
-            array = np.ascontiguousarray(given)
-            if info.type in _TYPES:
-                if array.dtype != _TYPES[info.type]:
-                    raise TypeError(f"input '{info.name.decode()}' has dtype {array.dtype}, expected {np.dtype(_TYPES[info.type])}")
-                dims = np.shape(given)
-            elif dims is None:
-                dims = array.shape
-            keep.append(array)
-            tensor = value.tensor
-            tensor.data = array.ctypes.data if array.size else ctypes.addressof(values)
-            tensor.type = info.type
-            tensor.rank = len(dims)
-            for k, d in enumerate(dims[:_MAX_RANK]):
-                tensor.dims[k] = d
+            if info.kind == 2 and given is None and info.name.decode() in named:
+                _object(value, 2, [], info, keep)
+            elif given is not None:
+                _give(value, given, info.kind, info, keep)
         outputs = (_Value * max(1, len(self.outputs)))()
         status = self._api.output_dims(self._context, values, outputs)
         if status:
@@ -542,6 +605,9 @@ class Model:
         result = {}
         for info, value, block in zip(self.outputs, outputs, memory):
             tensor = value.tensor
+            if info.kind or info.type == 8:
+                result[info.name.decode()] = _take(value)
+                continue
             dims = tuple(tensor.dims[:tensor.rank])
             count = int(np.prod(dims, dtype=np.int64))
             raw = block[:_bytes(info.type, count)]

@@ -158,3 +158,64 @@ def test_damaged_weights_are_found(bundles):
     damaged.write_bytes(good[:100])
     with pytest.raises(first.Error, match="bytes"):
         first.Model(bundles / "build_first/libfirst.so", weights_path=damaged)
+
+
+@pytest.fixture(scope="module")
+def objects(optc, tmp_path_factory):
+    """Strings, a sequence, an optional, and a loop whose carried value grows while it collects columns: one bundle."""
+    folder = tmp_path_factory.mktemp("objects")
+    f32, i64 = TensorProto.FLOAT, TensorProto.INT64
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["go_out"]), helper.make_node("Concat", ["v", "v"], ["doubled"], axis=0),
+         helper.make_node("ReduceSum", ["v"], ["total"], keepdims=0)],
+        "body", [helper.make_tensor_value_info("i", i64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+                 helper.make_tensor_value_info("v", f32, [None])],
+        [helper.make_tensor_value_info("go_out", TensorProto.BOOL, []), helper.make_tensor_value_info("doubled", f32, [None]),
+         helper.make_tensor_value_info("total", f32, [])])
+    nodes = [helper.make_node("StringConcat", ["text", "suffix"], ["joined"]),
+             helper.make_node("SequenceInsert", ["list", "x"], ["longer"]),
+             helper.make_node("ConcatFromSequence", ["longer"], ["flat"], axis=0),
+             helper.make_node("OptionalHasElement", ["maybe"], ["there"]),
+             helper.make_node("Loop", ["n", "", "x"], ["grown", "totals"], body=body)]
+    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(f32, [None]))
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("text", TensorProto.STRING, ["N"]), helper.make_value_info("list", sequence),
+         helper.make_tensor_value_info("x", f32, ["K"]), helper.make_tensor_value_info("n", i64, []),
+         helper.make_value_info("maybe", helper.make_optional_type_proto(helper.make_tensor_type_proto(f32, [None])))],
+        [helper.make_tensor_value_info("joined", TensorProto.STRING, ["N"]), helper.make_value_info("longer", sequence),
+         helper.make_tensor_value_info("flat", f32, [None]), helper.make_tensor_value_info("there", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("grown", f32, [None]), helper.make_tensor_value_info("totals", f32, [None])],
+        [helper.make_tensor("suffix", TensorProto.STRING, [1], [b"-suffix"])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    onnx.checker.check_model(model)
+    onnx.save(model, folder / "objects.onnx")
+    run(optc, folder / "objects.onnx", "-o", folder / "objects")
+    run("cmake", "-S", folder / "objects", "-B", folder / "build", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_BUILD_TYPE=None",
+        "-DCMAKE_CXX_FLAGS=" + " ".join(FLAGS))
+    run("cmake", "--build", folder / "build", "--target", "objects")
+    return folder
+
+
+def test_strings_sequences_optionals_and_growing_values(objects):
+    sys.path.insert(0, str(objects / "objects/python"))
+    import objects as module
+    model = module.Model(objects / "build/libobjects.so")
+    x = np.array([1.5, -2, 4], np.float32)
+    pieces = [np.arange(2, dtype=np.float32), np.array([7], np.float32)]
+    for trips, maybe in ((3, x), (0, None), (5, x)):
+        text = np.array(["a", "", "längeres Wort"] * (trips + 1), object)
+        got = model(text=text, list=pieces, x=x, n=np.int64(trips), maybe=maybe)
+        assert got["joined"].tolist() == [t + "-suffix" for t in text]
+        assert [a.tolist() for a in got["longer"]] == [a.tolist() for a in [*pieces, x]]
+        np.testing.assert_array_equal(got["flat"], np.concatenate([*pieces, x]))
+        assert bool(got["there"]) == (maybe is not None)
+        np.testing.assert_array_equal(got["grown"], np.tile(x, 2**trips))
+        np.testing.assert_allclose(got["totals"], [x.sum() * 2**i for i in range(trips)])
+    with pytest.raises(module.Error, match="missing"):
+        model(text=text, x=x, n=np.int64(1), maybe=None)
+
+
+def test_a_model_of_tensors_carries_no_code_for_objects(bundles):
+    assert not (bundles / "first/src/runtime/bundle/objects.h").exists()
+    assert "NoObjects" in (bundles / "first/src/model.cpp").read_text()
