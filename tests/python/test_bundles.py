@@ -177,12 +177,12 @@ def objects(optc, tmp_path_factory):
              helper.make_node("ConcatFromSequence", ["longer"], ["flat"], axis=0),
              helper.make_node("OptionalHasElement", ["maybe"], ["there"]),
              helper.make_node("Loop", ["n", "", "x"], ["grown", "totals"], body=body)]
-    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(f32, [None]))
+    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(f32, [3]))
     graph = helper.make_graph(
         nodes, "g",
         [helper.make_tensor_value_info("text", TensorProto.STRING, ["N"]), helper.make_value_info("list", sequence),
-         helper.make_tensor_value_info("x", f32, ["K"]), helper.make_tensor_value_info("n", i64, []),
-         helper.make_value_info("maybe", helper.make_optional_type_proto(helper.make_tensor_type_proto(f32, [None])))],
+         helper.make_tensor_value_info("x", f32, [3]), helper.make_tensor_value_info("n", i64, []),
+         helper.make_value_info("maybe", helper.make_optional_type_proto(helper.make_tensor_type_proto(f32, [3])))],
         [helper.make_tensor_value_info("joined", TensorProto.STRING, ["N"]), helper.make_value_info("longer", sequence),
          helper.make_tensor_value_info("flat", f32, [None]), helper.make_tensor_value_info("there", TensorProto.BOOL, []),
          helper.make_tensor_value_info("grown", f32, [None]), helper.make_tensor_value_info("totals", f32, [None])],
@@ -202,7 +202,7 @@ def test_strings_sequences_optionals_and_growing_values(objects):
     import objects as module
     model = module.Model(objects / "build/libobjects.so")
     x = np.array([1.5, -2, 4], np.float32)
-    pieces = [np.arange(2, dtype=np.float32), np.array([7], np.float32)]
+    pieces = [np.arange(3, dtype=np.float32), np.array([7, 0, -1], np.float32)]
     for trips, maybe in ((3, x), (0, None), (5, x)):
         text = np.array(["a", "", "längeres Wort"] * (trips + 1), object)
         got = model(text=text, list=pieces, x=x, n=np.int64(trips), maybe=maybe)
