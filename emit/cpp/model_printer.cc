@@ -116,7 +116,7 @@ std::string ModelPrinter::declare(BufferId id) {
     }
     case BufferKind::kOutput: {
       const auto at = std::find(program_.outputs.begin(), program_.outputs.end(), id) - program_.outputs.begin();
-      text = fmt::format("{0} *const {1} = run.output<{0}>({2});", type, name, at);
+      text = fmt::format("[[maybe_unused]] {0} *const {1} = run.output<{0}>({2});", type, name, at);
       break;
     }
     case BufferKind::kConstant:
@@ -125,7 +125,7 @@ std::string ModelPrinter::declare(BufferId id) {
     case BufferKind::kTemporary:
     case BufferKind::kScratch:
       if (const auto grown = grown_.find(id.index); grown != grown_.end()) {
-        text = fmt::format("{} *{} = nullptr;", type, name);
+        text = fmt::format("[[maybe_unused]] {} *{} = nullptr;", type, name);
       } else if (const auto at = placed_index_.find(id.index); at != placed_index_.end()) {
         const PlacedBuffer &p = placed[at->second];
         const std::string offset =
@@ -149,7 +149,7 @@ void ModelPrinter::declare_object(BufferId id, const std::string &name) {
   const Buffer &b = program_.buffer(id);
   if (b.kind == BufferKind::kInput) {
     const auto at = std::find(program_.inputs.begin(), program_.inputs.end(), id) - program_.inputs.begin();
-    declarations_ += fmt::format("  const OptcLibTensor {} = object_input(run, {});\n  if (run.status != OPTC_OK) return run.status;\n", name, at);
+    declarations_ += fmt::format("  [[maybe_unused]] const OptcLibTensor {} = object_input(run, {});\n  if (run.status != OPTC_OK) return run.status;\n", name, at);
   } else if (b.kind == BufferKind::kConstant) {
     const std::vector<std::string> &values = b.constant.string_values();
     std::string items;
@@ -157,7 +157,7 @@ void ModelPrinter::declare_object(BufferId id, const std::string &name) {
     declarations_ += fmt::format("  static const OptcLibString {0}_values[] = {{{1}}};\n  const OptcLibTensor {0} = lib_tensor({0}_values, 8, {2});\n", name,
                                  items.empty() ? "{nullptr, 0}" : items, dims_list(b.shape()));
   } else {
-    declarations_ += fmt::format("  OptcLibTensor {} = no_tensor();\n", name);
+    declarations_ += fmt::format("  [[maybe_unused]] OptcLibTensor {} = no_tensor();\n", name);
   }
 }
 
