@@ -18,7 +18,8 @@ struct Case {
   double tolerance = 1e-6;
 };
 
-void check(const Case &c, BundleOptions options = {}, const std::string &compiler = "g++", const char *strategy = nullptr) {
+void check(const Case &c, BundleOptions options = {}, const std::string &compiler = "g++",
+           const char *strategy = nullptr) {
   SCOPED_TRACE(c.name);
   Diagnostics diagnostics;
   Result<Program> program = program_of(c.text, diagnostics);
@@ -107,18 +108,79 @@ TEST(EmitCpp, IndexKernels) {
 }
 
 TEST(EmitCpp, Contractions) {
-  check({"matmul", R"(graph "g" (x: f32[N,40], b: f32[70]) -> (y) {
+  check({"matmul",
+         R"(graph "g" (x: f32[N,40], b: f32[70]) -> (y) {
     const w: f32[40,70] = splat 0.25
     h: f32[N,70] = MatMul(x, w) @ "matmul"
     a: f32[N,70] = Add(h, b) @ "add"
     y: f32[N,70] = Relu(a) @ "relu"
-  })", {{9, 40}, {70}}}, {}, "g++", "gemm");
-  check({"matmul of run-time operands", R"(graph "g" (x: f32[2,N,33], w: f32[2,33,17]) -> (y) {
+  })",
+         {{9, 40}, {70}}},
+        {}, "g++", "gemm");
+  check({"matmul of run-time operands",
+         R"(graph "g" (x: f32[2,N,33], w: f32[2,33,17]) -> (y) {
     y: f32[2,N,17] = MatMul(x, w) @ "matmul"
-  })", {{2, 5, 33}, {2, 33, 17}}}, {}, "g++", "gemm");
-  check({"attention", R"(graph "g" (q: f32[2,3,S,16], k: f32[2,3,T,16], v: f32[2,3,T,16]) -> (y) {
+  })",
+         {{2, 5, 33}, {2, 33, 17}}},
+        {}, "g++", "gemm");
+  check({"attention",
+         R"(graph "g" (q: f32[2,3,S,16], k: f32[2,3,T,16], v: f32[2,3,T,16]) -> (y) {
     y: f32[2,3,S,16] = Attention(q, k, v) @ "attention"
-  })", {{2, 3, 6, 16}, {2, 3, 9, 16}, {2, 3, 9, 16}}}, {}, "g++", "attention");
+  })",
+         {{2, 3, 6, 16}, {2, 3, 9, 16}, {2, 3, 9, 16}}},
+        {}, "g++", "attention");
+}
+
+// Storage in 16 bits: the bundle against the f32 Program.
+void check_precision(const Case &c, ElementType precision) {
+  SCOPED_TRACE(c.name);
+  Diagnostics diagnostics;
+  Result<Program> plain = program_of(c.text, diagnostics), lowered = program_of(c.text, diagnostics);
+  ASSERT_TRUE(plain.ok() && lowered.ok()) << messages(diagnostics);
+  LoweringOptions lowering;
+  lowering.precision = precision;
+  LoweringReport report;
+  ASSERT_TRUE(lower_program(*lowered, lowering, report, diagnostics).ok()) << messages(diagnostics);
+  EXPECT_GT(report.precision.temporaries + report.precision.constants, 0);
+  std::vector<Constant> inputs;
+  std::vector<RuntimeValue> values;
+  for (size_t i = 0; i < plain->inputs.size(); ++i) {
+    inputs.push_back(random_tensor(plain->buffer(plain->inputs[i]).element(), c.dims[i], static_cast<uint32_t>(i + 1)));
+    values.push_back(RuntimeValue::of(inputs.back()));
+  }
+  Result<std::vector<RuntimeValue>> expected = evaluate(*plain, values, {}, diagnostics);
+  ASSERT_TRUE(expected.ok()) << messages(diagnostics);
+  BuiltBundle bundle;
+  const std::string made = bundle.make(*lowered, {}, "g++");
+  ASSERT_TRUE(made.empty()) << made;
+  std::vector<Constant> outputs;
+  const std::string ran = bundle.run(inputs, outputs);
+  ASSERT_TRUE(ran.empty()) << ran;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    EXPECT_EQ(outputs[i].type(), (*expected)[i].tensor.type());
+    EXPECT_LE(difference(outputs[i], (*expected)[i].tensor), c.tolerance) << "output " << i;
+  }
+}
+
+TEST(EmitCpp, StorageIn16Bits) {
+  const Case rows = {"rows",
+                     R"(graph "g" (x: f32[N,37], z: f32[N,37]) -> (y) {
+    const table: f32[200,37] = hash "t"
+    const zero: i64[1] = [0]
+    a: f32[N,37] = Add(x, z) @ "add"
+    s: f32[N,37] = Softmax(a) {axis = -1} @ "first"
+    t: f32[N,37] = Softmax(s) {axis = 0} @ "second"
+    m: f32[200,37] = Softmax(table) {axis = 0} @ "table"
+    u: f32[N,37] = Mul(t, x) @ "mul"
+    v: f32[1,37] = ReduceMean(m, zero) {keepdims = 1} @ "mean"
+    y: f32[N,37] = Add(u, v) @ "end"
+  })",
+                     {{5, 37}, {5, 37}},
+                     5e-3};
+  Case wide = rows;
+  wide.tolerance = 4e-2;
+  check_precision(rows, ElementType::kFloat16);
+  check_precision(wide, ElementType::kBFloat16);
 }
 
 }  // namespace

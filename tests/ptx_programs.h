@@ -16,6 +16,9 @@ class NestProgram {
     program.dims = std::make_shared<DimTable>();
     program.name = "test";
   }
+  // A product's first operand, attention's keys and values lie in f32 and are rounded to the products' type as they are
+  // read.
+  bool given_in_f32 = false;
   ScalarPool &pool() { return program.scalars; }
   BufferId buffer(const std::string &name, BufferKind kind, ElementType type, Shape shape) {
     Buffer b;
@@ -44,6 +47,11 @@ class NestProgram {
     const ElementType t = program.buffer(b).element();
     return t == ElementType::kFloat16 || t == ElementType::kBFloat16 ? pool().cast(id, ElementType::kFloat32) : id;
   }
+  // The same, rounded to `type` first.
+  ScalarId load_as(ElementType type, BufferId b, std::vector<Dim> index) {
+    const ScalarId id = load(b, std::move(index));
+    return given_in_f32 ? pool().cast(pool().cast(id, type), ElementType::kFloat32) : id;
+  }
   StageOutput store(BufferId b, std::vector<Dim> index, ScalarId value) {
     StageOutput o;
     o.buffer = b;
@@ -70,7 +78,7 @@ class NestProgram {
   }
   // y[b, m, n] = sum over k of a[b, m, k] * w[b?, k, n] + bias[n], relu; w as [K, N] or, transposed, [N, K].
   void matmul(ElementType type, int64_t batch, int64_t m, int64_t n, int64_t k, bool transposed_b, bool batched_b) {
-    BufferId a = input("a", type, {batch, m, k});
+    BufferId a = input("a", given_in_f32 ? ElementType::kFloat32 : type, {batch, m, k});
     Shape ws = transposed_b ? Shape{n, k} : Shape{k, n};
     if (batched_b) ws.insert(ws.begin(), batch);
     BufferId w = input("w", type, ws), bias = input("bias", ElementType::kFloat32, {n}),
@@ -83,7 +91,7 @@ class NestProgram {
     std::vector<Dim> wi = transposed_b ? std::vector<Dim>{in, ik} : std::vector<Dim>{ik, in};
     if (batched_b) wi.insert(wi.begin(), ib);
     Contraction c;
-    c.lhs = load(a, {ib, im, ik});
+    c.lhs = load_as(type, a, {ib, im, ik});
     c.rhs = load(w, wi);
     c.batch = {single_symbol(ib)};
     c.m = {single_symbol(im)};
@@ -190,8 +198,9 @@ class NestProgram {
   // whose keys are all excluded give 0.
   void attention(ElementType type, int64_t batch, int64_t heads, int64_t queries, int64_t keys, int64_t inner,
                  int64_t width) {
-    BufferId q = input("q", type, {batch, heads, queries, inner}), key = input("k", type, {batch, heads, keys, inner}),
-             value = input("v", type, {batch, heads, keys, width}),
+    const ElementType given = given_in_f32 ? ElementType::kFloat32 : type;
+    BufferId q = input("q", type, {batch, heads, queries, inner}), key = input("k", given, {batch, heads, keys, inner}),
+             value = input("v", given, {batch, heads, keys, width}),
              mask = input("mask", ElementType::kFloat32, {queries, keys}),
              y = output("y", type, {batch, heads, queries, width});
     const ElementType f = ElementType::kFloat32;
@@ -217,8 +226,8 @@ class NestProgram {
     Contraction c;
     c.kind = ContractionKind::kAttention;
     c.query = load(q, {b, h, i, d});
-    c.key = load(key, {b, h, j0, d});
-    c.value = load(value, {b, h, j5, e5});
+    c.key = load_as(type, key, {b, h, j0, d});
+    c.value = load_as(type, value, {b, h, j5, e5});
     s[0].outputs = {keep(product, j0, op(ScalarOp::kMul, c.query, c.key), Combine::kSum)};
     s[1].outputs = {keep(
         scores, j1,

@@ -139,7 +139,8 @@ std::optional<AttentionPlan> attention_plan(const Program &program, const LoopNe
   plan.key = peel(program, key);
   plan.value = peel(program, value);
   for (const Operand *o : {&plan.query, &plan.key, &plan.value})
-    if (!o->load.valid() || !o->conditions.empty() || o->stored != plan.query.stored) return std::nullopt;
+    if ((!o->load.valid() && !o->wide.valid()) || !o->conditions.empty() || o->stored != plan.query.stored)
+      return std::nullopt;
   switch (plan.query.stored) {
     case ElementType::kFloat32:
       plan.type = GemmType::kThreeTF32;
@@ -154,15 +155,19 @@ std::optional<AttentionPlan> attention_plan(const Program &program, const LoopNe
       return std::nullopt;
   }
   const unsigned size = element_bytes(plan.type);
-  auto bytes = [&](const Operand &o, const Loop &along) {
+  // 0: f32 that is rounded as it is read, eight at a time; nullopt: neither way.
+  auto bytes = [&](const Operand &o, const Loop &along) -> std::optional<unsigned> {
+    if (!o.load.valid()) return wide_together(program, o, along) ? std::optional<unsigned>(0) : std::nullopt;
     const unsigned n = static_cast<unsigned>(together(program, o, along, size)) * size;
-    return n >= 4 ? n : size == 4 ? 4 : 0;
+    if (n >= 4) return n;
+    return size == 4 ? std::optional<unsigned>(4) : std::nullopt;
   };
-  Loop value_width = plan.width;
-  plan.query_bytes = bytes(plan.query, plan.inner);
-  plan.key_bytes = bytes(plan.key, plan.inner);
-  plan.value_bytes = bytes(plan.value, value_width);
-  if (!plan.query_bytes || !plan.key_bytes || !plan.value_bytes) return std::nullopt;
+  const auto query_bytes = bytes(plan.query, plan.inner), key_bytes = bytes(plan.key, plan.inner),
+             value_bytes = bytes(plan.value, plan.width);
+  if (!query_bytes || !key_bytes || !value_bytes) return std::nullopt;
+  plan.query_bytes = *query_bytes;
+  plan.key_bytes = *key_bytes;
+  plan.value_bytes = *value_bytes;
   plan.padded_inner = padded(plan.inner.extent.value());
   plan.padded_width = padded(plan.width.extent.value());
   plan.tile = size == 4 ? 32 : 64;
@@ -187,11 +192,20 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
   by_inner.type = by_keys.type = plan.type;
   by_inner.tile = by_keys.tile = GemmTile{kRows, 16, plan.padded_inner, kWarps, 1, 1, 2};
   by_keys.tile.k = plan.tile;
-  auto operand = [&](const Operand &o, unsigned bytes, bool k_contiguous,
+  auto operand = [&](const Operand &o, unsigned bytes, bool k_contiguous, const DimSymbol *along,
                      const std::function<void(Scope &, Value, Value)> &place) {
     GemmOperand out;
     out.k_contiguous = k_contiguous;
     out.chunk_bytes = bytes;
+    if (bytes == 0) {
+      out.group = 8;
+      out.element = [&base, &o, &plan, place, along](Value outer, Value in, Value inside) {
+        Scope scope = base;
+        place(scope, outer, in);
+        return narrow_elements(scope, o, plan.type, along, 8, inside);
+      };
+      return out;
+    }
     const Scalar *load = &k.program.scalars.at(o.load);
     out.chunk = [&base, load, place](Value outer, Value in) {
       Scope scope = base;
@@ -200,18 +214,20 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
     };
     return out;
   };
-  const GemmOperand q = operand(plan.query, plan.query_bytes, true, [&](Scope &s, Value row, Value d) {
-    delinearize(s, plan.rows, row);
-    s.set(plan.inner.index, d);
-  });
-  const GemmOperand key = operand(plan.key, plan.key_bytes, true, [&](Scope &s, Value j, Value d) {
+  const GemmOperand q =
+      operand(plan.query, plan.query_bytes, true, plan.inner.index, [&](Scope &s, Value row, Value d) {
+        delinearize(s, plan.rows, row);
+        s.set(plan.inner.index, d);
+      });
+  const GemmOperand key = operand(plan.key, plan.key_bytes, true, plan.inner.index, [&](Scope &s, Value j, Value d) {
     s.set(plan.keys.index, j);
     s.set(plan.inner.index, d);
   });
-  const GemmOperand value = operand(plan.value, plan.value_bytes, false, [&](Scope &s, Value j, Value e) {
-    s.set(plan.value_key, j);
-    s.set(plan.width.index, e);
-  });
+  const GemmOperand value =
+      operand(plan.value, plan.value_bytes, false, plan.width.index, [&](Scope &s, Value j, Value e) {
+        s.set(plan.value_key, j);
+        s.set(plan.width.index, e);
+      });
   const unsigned size = element_bytes(plan.type);
   const unsigned q_bytes = static_cast<unsigned>(kRows * plan.padded_inner) * size;
   const unsigned k_bytes = static_cast<unsigned>(plan.tile * plan.padded_inner) * size;
@@ -221,11 +237,17 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
       v_tile(b, by_keys, value, plan.padded_width, at_kv + k_bytes);
   auto fetch_keys = [&](Value slot, Value first) {
     Value stage = b.mul(slot, static_cast<int64_t>(k_bytes + v_bytes));
-    k_tile.fetch(stage, first, b.i32(0), inner, keys);
-    v_tile.fetch(stage, b.i32(0), first, keys, width);
+    Values k_values = k_tile.fetch(stage, first, b.i32(0), inner, keys);
+    Values v_values = v_tile.fetch(stage, b.i32(0), first, keys, width);
+    return std::make_pair(k_values, v_values);
   };
-  q_tile.fetch(b.i32(0), row0, b.i32(0), inner, rows);
-  fetch_keys(b.i32(0), b.i32(0));
+  auto write_keys = [&](Value slot, const std::pair<Values, Values> &computed) {
+    Value stage = b.mul(slot, static_cast<int64_t>(k_bytes + v_bytes));
+    k_tile.write(stage, computed.first);
+    v_tile.write(stage, computed.second);
+  };
+  q_tile.write(b.i32(0), q_tile.fetch(b.i32(0), row0, b.i32(0), inner, rows));
+  write_keys(b.i32(0), fetch_keys(b.i32(0), b.i32(0)));
   b.copy_commit();
 
   // This thread's two rows.
@@ -250,7 +272,7 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
     b.copy_wait(0);
     b.barrier();
     Value other = b.xor_(slot, b.i32(1));
-    fetch_keys(other, b.add(first, plan.tile));
+    const auto computed = fetch_keys(other, b.add(first, plan.tile));
     b.copy_commit();
     // S = Q K^T
     std::vector<Values> s(static_cast<size_t>(score_blocks), Values(4, b.f32(0)));
@@ -356,6 +378,7 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
         }
       }
     }
+    write_keys(other, computed);  // nobody reads that half before the next barrier
     for (const Values &block : o) out.insert(out.end(), block.begin(), block.end());
     out.insert(out.end(), {top[0], top[1], total[0], total[1], other});
     return out;

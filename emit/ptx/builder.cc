@@ -45,10 +45,9 @@ void Builder::finish() { ir.CreateRetVoid(); }
 void Builder::wait_for_kernels_before() {
   if (!chained_) return;
   auto *type = llvm::FunctionType::get(ir.getVoidTy(), false);
-  // The next kernel may take its place as soon as all blocks of this one have theirs; it waits for their end like this
-  // one does.
-  for (const char *text : {"griddepcontrol.launch_dependents;", "griddepcontrol.wait;"})
-    ir.CreateCall(type, llvm::InlineAsm::get(type, text, "~{memory}", true));
+  auto emit = [&](const char *text) { ir.CreateCall(type, llvm::InlineAsm::get(type, text, "~{memory}", true)); };
+  if (early_) emit("griddepcontrol.launch_dependents;");
+  emit("griddepcontrol.wait;");
   // A block of its own: what follows is not scheduled before it.
   auto *after = llvm::BasicBlock::Create(ir.getContext(), "after", function_);
   ir.CreateBr(after);

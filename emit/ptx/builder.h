@@ -28,6 +28,9 @@ class Builder {
   void finish();  // returns from the kernel
 
   bool chained() const { return chained_; }
+  // The next kernel's blocks may take their places as soon as this one's have theirs, instead of at its end. Good where
+  // both are small: they share the multiprocessors while they wait, and lie unevenly on them after.
+  void let_next_start_early() { early_ = true; }
   // In a chained kernel: until here nothing may be read that another kernel writes, and nothing written; all that the
   // kernels before did is visible from here on. Once in a kernel, where all threads pass. Elsewhere nothing.
   void wait_for_kernels_before();
@@ -121,7 +124,7 @@ class Builder {
   llvm::Module &module_;
   llvm::Function *function_ = nullptr;
   llvm::GlobalVariable *shared_memory_ = nullptr;
-  bool chained_ = false;
+  bool chained_ = false, early_ = false;
   unsigned threads_ = 0, shared_used_ = 0, shared_high_ = 0;
   Value tid_ = nullptr, lane_ = nullptr, warp_ = nullptr, block_[3] = {};
 };

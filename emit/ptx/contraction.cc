@@ -38,6 +38,10 @@ Operand peel(const Program &program, ScalarId id) {
       const ElementType from = program.scalars.at(s.args[0]).type;
       if (from == ElementType::kFloat16 || from == ElementType::kBFloat16) {
         id = s.args[0];
+        const Scalar &narrow = program.scalars.at(id);
+        if (narrow.op == ScalarOp::kCast && program.scalars.at(narrow.args[0]).op == ScalarOp::kLoad &&
+            program.scalars.at(narrow.args[0]).type == ElementType::kFloat32)
+          operand.wide = narrow.args[0];
         if (program.scalars.at(id).op != ScalarOp::kLoad && program.scalars.at(id).op != ScalarOp::kSelect)
           operand.stored = from;
         continue;
@@ -94,6 +98,34 @@ int together(const Program &program, const Operand &operand, const Loop &loop, u
   return 1;
 }
 
+bool wide_together(const Program &program, const Operand &operand, const Loop &loop) {
+  if (!operand.wide.valid()) return false;
+  const Scalar &s = program.scalars.at(operand.wide);
+  auto part = affine_in(root_offset(program, s.buffer, s.index), loop.index);
+  if (!part || !part->coefficient.is(1) || !divisible_by(part->rest, 8) || !divisible_by(loop.extent, 8)) return false;
+  for (ScalarId c : operand.conditions)
+    if (uses_loop(program, c, loop.index)) return false;
+  return true;
+}
+
+Value narrow_elements(Scope scope, const Operand &operand, GemmType type, const DimSymbol *along, int group,
+                      Value inside) {
+  Builder &b = scope.context().b;
+  if (group > 1) scope.vectorize(along, group);
+  scope.only_where(inside);
+  llvm::Type *element = type == GemmType::kF16 ? static_cast<llvm::Type *>(b.ir.getHalfTy()) : b.ir.getInt16Ty();
+  auto one = [&](int lane) -> Value {
+    Value v = scope.scalar(operand.whole, lane);
+    if (type == GemmType::kF16) return b.ir.CreateFPTrunc(v, element);  // exact
+    return b.ir.CreateTrunc(b.ir.CreateLShr(b.ir.CreateBitCast(v, b.t_i32()), b.i32(16)), element);
+  };
+  auto or_zero = [&](Value v) { return b.ir.CreateSelect(inside, v, llvm::Constant::getNullValue(v->getType())); };
+  if (group == 1) return or_zero(one(0));
+  Value all = llvm::PoisonValue::get(llvm::FixedVectorType::get(element, static_cast<unsigned>(group)));
+  for (int lane = 0; lane < group; ++lane) all = b.ir.CreateInsertElement(all, one(lane), static_cast<uint64_t>(lane));
+  return or_zero(b.ir.CreateBitCast(all, llvm::FixedVectorType::get(b.t_i32(), static_cast<unsigned>(group) / 2)));
+}
+
 namespace {
 
 struct Side {
@@ -101,6 +133,7 @@ struct Side {
   std::vector<Loop> outer;  // m or n loops
   bool k_contiguous = true;
   unsigned chunk_bytes = 0;
+  int group = 1;          // elements computed at once
   bool constant = false;  // a weight at an address that depends on no data
 };
 
@@ -109,6 +142,11 @@ void choose_access(const Program &program, Side &side, const Loop &k_inner, unsi
   side.chunk_bytes = size == 4 ? 4 : 0;
   if (!side.operand.load.valid()) {
     side.chunk_bytes = 0;
+    if (size != 2) return;
+    const bool along_k = wide_together(program, side.operand, k_inner);
+    if (!along_k && (side.outer.empty() || !wide_together(program, side.operand, side.outer.back()))) return;
+    side.k_contiguous = along_k;
+    side.group = 8;
     return;
   }
   const Scalar &load = program.scalars.at(side.operand.load);
@@ -129,10 +167,11 @@ void choose_access(const Program &program, Side &side, const Loop &k_inner, unsi
 
 std::vector<GemmTile> tiles_for(GemmType type) {
   if (element_bytes(type) == 2)
-    return {{128, 128, 32, 2, 2, 1, 4}, {128, 64, 32, 2, 2, 1, 4}, {64, 128, 32, 2, 2, 1, 4},
-            {64, 64, 32, 2, 2, 1, 4},   {64, 64, 64, 2, 2, 1, 3},  {64, 32, 64, 2, 1, 2, 4},
-            {32, 64, 64, 1, 2, 2, 4},   {32, 32, 128, 1, 1, 4, 3}, {16, 64, 128, 1, 2, 2, 3},
-            {16, 32, 128, 1, 1, 4, 4},  {16, 32, 256, 1, 1, 8, 4}, {16, 16, 256, 1, 1, 8, 6}};
+    return {{128, 128, 32, 2, 2, 1, 4}, {128, 64, 32, 2, 2, 1, 4}, {64, 128, 32, 2, 2, 1, 4}, {128, 64, 64, 4, 2, 1, 4},
+            {64, 64, 64, 2, 2, 2, 4},   {64, 64, 128, 2, 2, 2, 3}, {64, 64, 32, 2, 2, 1, 4},  {64, 64, 64, 2, 2, 1, 3},
+            {64, 32, 64, 2, 1, 2, 4},   {64, 32, 128, 2, 1, 4, 4}, {32, 64, 64, 1, 2, 2, 4},  {32, 64, 128, 1, 2, 4, 4},
+            {32, 32, 128, 1, 1, 4, 3},  {32, 32, 256, 1, 1, 8, 3}, {16, 64, 128, 1, 2, 2, 3}, {16, 32, 128, 1, 1, 4, 4},
+            {16, 32, 256, 1, 1, 8, 4},  {16, 16, 256, 1, 1, 8, 6}};
   return {{128, 64, 32, 4, 2, 1, 3}, {64, 128, 32, 2, 4, 1, 3}, {64, 64, 32, 2, 2, 1, 4}, {64, 32, 64, 2, 1, 2, 3},
           {32, 64, 64, 1, 2, 2, 3},  {32, 32, 64, 1, 1, 4, 4},  {16, 64, 64, 1, 2, 2, 3}, {16, 32, 64, 1, 1, 4, 4}};
 }
@@ -157,10 +196,11 @@ double modelled_cycles(GemmType type, const GemmTile &tile, double m, double n, 
   // A multiprocessor gets 40 bytes a cycle, and no more than what is in flight in the 900 cycles that memory takes.
   const double speed = std::min(40.0, resident * bytes * (tile.stages - 1) / 900.0);
   const double step = std::max({220.0 + per_warp * 0.5, resident * products, resident * bytes / speed});
-  const double memory = (m * k + k * n) * batch * element_bytes(type) / 1700;
+  // Memory gives 1700 bytes a cycle to all of them, the cache before it 3000.
+  const double memory = std::max((m * k + k * n) * batch * element_bytes(type) / 1700, blocks * steps * bytes / 3000);
   const double loop = rounds * steps * step;
   return std::max(loop, memory) + 0.2 * std::min(loop, memory) +
-         rounds * (1200 + static_cast<double>(tile.m) * tile.n / tile.threads() * 4);
+         rounds * (1200 + static_cast<double>(tile.m) * tile.n / tile.threads() * 12);
 }
 
 // Sizes known at run time only count as small and as large ones.
@@ -324,7 +364,10 @@ oriented:
   for (size_t i = 0; i < plan.k.size(); ++i) {
     int score = 0;
     for (const Side *side : {&plan.a, &plan.b})
-      if (side->operand.load.valid()) score += together(program, side->operand, plan.k[i], size);
+      if (side->operand.load.valid())
+        score += together(program, side->operand, plan.k[i], size);
+      else if (size == 2 && wide_together(program, side->operand, plan.k[i]))
+        score += 8;
     if (score > best || (score == best && i == plan.k.size() - 1)) {
       best = score;
       inner = i;
@@ -361,17 +404,17 @@ GemmOperand operand_of(KernelContext &k, const Scope &base, const Plan &plan, co
     chunk.pointer = scope.address(load.buffer, load.index);
     return chunk;
   };
-  out.element = [&k, &base, &plan, &side, place](Value outer, Value inner) -> Value {
+  out.group = side.group;
+  out.element = [&k, &base, &plan, &side, place](Value outer, Value inner, Value inside) -> Value {
     Scope scope = base;
     place(scope, outer, inner);
-    if (element_bytes(plan.type) == 4) return scope.scalar(side.operand.whole);
-    // the value that is rounded to 16 bits, before the cast to f32 that the sum is written with
-    ScalarId id = side.operand.whole;
-    Value v = scope.scalar(id);
-    llvm::Type *type = plan.type == GemmType::kF16 ? static_cast<llvm::Type *>(k.b.ir.getHalfTy()) : k.b.t_f32();
-    if (plan.type == GemmType::kF16) return k.b.ir.CreateFPTrunc(v, type);  // exact
-    return k.b.ir.CreateTrunc(k.b.ir.CreateLShr(k.b.ir.CreateBitCast(v, k.b.t_i32()), k.b.i32(16)),
-                              k.b.ir.getInt16Ty());
+    if (element_bytes(plan.type) == 2) {
+      const Loop &along = side.k_contiguous || side.outer.empty() ? plan.k.back() : side.outer.back();
+      return narrow_elements(scope, side.operand, plan.type, along.index, side.group, inside);
+    }
+    scope.only_where(inside);
+    Value v = scope.scalar(side.operand.whole);
+    return k.b.ir.CreateSelect(inside, v, k.b.f32(0));
   };
   return out;
 }
@@ -431,13 +474,15 @@ std::vector<Draft> draft_contraction(const Program &program, const Kernel &kerne
   draft.form = "gemm." + std::string(kNames[static_cast<int>(plan->type)]) + " " + std::to_string(tile.m) + "x" +
                std::to_string(tile.n) + "x" + std::to_string(tile.k) +
                (tile.warps_k > 1 ? " k/" + std::to_string(tile.warps_k) : "") + " fetch " +
-               std::to_string(plan->a.chunk_bytes) + (plan->a.k_contiguous ? "k" : "m") + " " +
-               std::to_string(plan->b.chunk_bytes) + (plan->b.k_contiguous ? "k" : "n");
+               std::to_string(plan->a.chunk_bytes) + (plan->a.group > 1 ? "x8" : "") +
+               (plan->a.k_contiguous ? "k" : "m") + " " + std::to_string(plan->b.chunk_bytes) +
+               (plan->b.group > 1 ? "x8" : "") + (plan->b.k_contiguous ? "k" : "n");
   draft.threads = static_cast<unsigned>(tile.threads());
   draft.grid[0] = ceil_div(product(plan->b.outer), tile.n);
   draft.grid[1] = ceil_div(product(plan->a.outer), tile.m);
   draft.grid[2] = product(plan->batch);
   draft.waits = true;
+  draft.early_next = upper_bound(product(plan->a.outer)) <= 16;  // weights through once: bound by memory
   draft.body = [plan = *plan](KernelContext &k) {
     Builder &b = k.b;
     Scope base(k);

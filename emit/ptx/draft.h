@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "emit/ptx/gemm.h"
 #include "emit/ptx/scalars.h"
 
 namespace optc::ptx {
@@ -16,6 +17,7 @@ struct Draft {
   unsigned threads = 128;
   unsigned min_blocks = 1;  // blocks a multiprocessor should hold: bounds the registers a thread
   bool waits = false;  // the body calls Builder::wait_for_kernels_before itself, having fetched what no kernel writes
+  bool early_next = false;  // Builder::let_next_start_early
   std::function<void(KernelContext &)> body;
 };
 
@@ -34,6 +36,8 @@ struct Operand {
   ScalarId load;                     // invalid: not of this form
   std::vector<ScalarId> conditions;  // all must hold
   ElementType stored = ElementType::kUndefined;
+  // A load of f32 that is rounded to `stored`, a 16-bit type, as it is read; `load` is invalid then.
+  ScalarId wide;
 };
 Operand peel(const Program &program, ScalarId id);
 // The type whose products are exact for the operand: what it is stored or rounded as.
@@ -43,6 +47,13 @@ bool uses_loop(const Program &program, ScalarId id, const DimSymbol *symbol);
 // How many elements from `loop`'s counter on lie together, aligned to their size: 16, 8 or 4 bytes' worth, 1 when only
 // the stride is 1, 0 when it is not.
 int together(const Program &program, const Operand &operand, const Loop &loop, unsigned size);
+
+// Whether the f32 elements of `operand.wide` from `loop`'s counter on can be read eight at a time.
+bool wide_together(const Program &program, const Operand &operand, const Loop &loop);
+// Elements of an operand of 16 bits as they lie in shared memory: one, or the eight from the counter of `along` on as
+// <4 x i32>. `scope` has the counters; `inside` says where they are in range: elsewhere the result is 0.
+Value narrow_elements(Scope scope, const Operand &operand, GemmType type, const DimSymbol *along, int group,
+                      Value inside);
 
 // Sets loop counters from a flat index, the last loop fastest; returns the value of `wanted` (null when not among
 // them).

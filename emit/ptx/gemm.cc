@@ -13,7 +13,7 @@ unsigned element_bytes(GemmType type) { return type == GemmType::kF16 || type ==
 
 unsigned gemm_shared_bytes(GemmType type, const GemmTile &tile) {
   const unsigned ring = static_cast<unsigned>(tile.stages * (tile.m + tile.n) * tile.k) * element_bytes(type);
-  const unsigned exchange = tile.warps_k > 1 ? static_cast<unsigned>((tile.warps_k - 1) * tile.m * tile.n) * 4 : 0;
+  const unsigned exchange = tile.warps_k > 1 ? static_cast<unsigned>(tile.warps_k * tile.m * tile.n) * 4 : 0;
   return std::max(ring, exchange);
 }
 
@@ -54,7 +54,7 @@ void emit_gemm(Builder &b, const Gemm &g) {
   auto write = [&](Value slot, const Values &values) {
     if (values.empty()) return;
     Value stage = b.mul(slot, stage_bytes);
-    const size_t na = g.a.chunk_bytes == 0 ? static_cast<size_t>(t.m * t.k / t.threads()) : 0;
+    const size_t na = static_cast<size_t>(a.computed_count());
     a.write(stage, Values(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(na)));
     bt.write(stage, Values(values.begin() + static_cast<std::ptrdiff_t>(na), values.end()));
   };
@@ -165,40 +165,58 @@ void emit_gemm(Builder &b, const Gemm &g) {
     for (size_t i = 0; i < count; ++i) acc[i] = b.ir.CreateFAdd(result[count + i], acc[i]);
   b.copy_wait(0);
 
-  // Warps that split k add up, in the order of their parts, in the first one.
-  Value owner = b.ir.getTrue();
-  if (t.warps_k > 1) {
-    b.barrier();
-    const int per_part = t.m * t.n * 4;
-    Value mine = b.add(b.mul(in_tile, wm * wn * 4), b.shl(b.lane(), 2));
-    b.when(b.ir.CreateICmpNE(warp_k, b.i32(0)), [&] {
-      Value at = b.add(b.add(mine, b.mul(b.add(warp_k, -1), per_part)), start);
-      for (size_t i = 0; i < count; ++i) b.store(acc[i], b.shared(b.add(at, static_cast<int64_t>(i) * 128)), 4);
-    });
-    b.barrier();
-    owner = b.ir.CreateICmpEQ(warp_k, b.i32(0));
-    for (int part = 1; part < t.warps_k; ++part)
-      for (size_t i = 0; i < count; ++i) {
-        Value at = b.add(mine, static_cast<int64_t>(start) + (part - 1) * per_part + static_cast<int64_t>(i) * 128);
-        acc[i] = b.ir.CreateFAdd(acc[i], b.load(b.t_f32(), b.shared(at), 4));
-      }
-  }
-
-  b.when(owner, [&] {
-    Value lane_row = b.shr(b.lane(), 2), lane_column = b.shl(b.and_(b.lane(), 3), 1);
+  Value lane_row = b.shr(b.lane(), 2), lane_column = b.shl(b.and_(b.lane(), 3), 1);
+  auto store_pair = [&](Value row, Value column, Value first, Value second) {
+    b.when(b.lt(column, g.n), [&] { g.epilogue(row, column, first, second, b.lt(b.add(column, 1), g.n)); });
+  };
+  if (t.warps_k == 1) {
     for (int i = 0; i < blocks_m; ++i)
       for (int r = 0; r < 2; ++r) {
         Value row = b.add(b.add(b.add(g.row0, warp_row), lane_row), 16 * i + 8 * r);
         b.when(b.lt(row, g.m), [&] {
           for (int j = 0; j < 2 * blocks_n; ++j) {
-            Value column = b.add(b.add(b.add(g.column0, warp_column), lane_column), 8 * j);
             const size_t at = static_cast<size_t>((i * 2 * blocks_n + j) * 4 + 2 * r);
-            b.when(b.lt(column, g.n),
-                   [&] { g.epilogue(row, column, acc[at], acc[at + 1], b.lt(b.add(column, 1), g.n)); });
+            store_pair(row, b.add(b.add(b.add(g.column0, warp_column), lane_column), 8 * j), acc[at], acc[at + 1]);
           }
         });
       }
-  });
+    return;
+  }
+
+  // Warps that split k exchange their sums; each adds up, in the order of the parts, and finishes every warps_k-th
+  // fragment of 16 x 8.
+  b.barrier();
+  const int per_part = t.m * t.n * 4, fragments = blocks_m * 2 * blocks_n;
+  Value mine = b.add(b.add(b.mul(in_tile, wm * wn * 4), b.shl(b.lane(), 2)), static_cast<int64_t>(start));
+  Value to = b.add(mine, b.mul(warp_k, per_part));
+  for (size_t i = 0; i < count; ++i) b.store(acc[i], b.shared(b.add(to, static_cast<int64_t>(i) * 128)), 4);
+  b.barrier();
+  for (int turn = 0; turn * t.warps_k < fragments; ++turn) {
+    Value fragment = b.add(warp_k, turn * t.warps_k);
+    auto finish = [&] {
+      Value from = b.add(mine, b.shl(fragment, 9));
+      Values sums;
+      for (int i = 0; i < 4; ++i)
+        for (int part = 0; part < t.warps_k; ++part) {
+          Value v = b.load(b.t_f32(), b.shared(b.add(from, part * per_part + i * 128)), 4);
+          if (part == 0)
+            sums.push_back(v);
+          else
+            sums.back() = b.ir.CreateFAdd(sums.back(), v);
+        }
+      Value row = b.add(b.add(b.add(g.row0, warp_row), lane_row), b.shl(b.div(fragment, 2 * blocks_n), 4));
+      Value column = b.add(b.add(b.add(g.column0, warp_column), lane_column), b.shl(b.rem(fragment, 2 * blocks_n), 3));
+      for (int r = 0; r < 2; ++r) {
+        const size_t at = static_cast<size_t>(2 * r);
+        Value here = b.add(row, 8 * r);
+        b.when(b.lt(here, g.m), [&] { store_pair(here, column, sums[at], sums[at + 1]); });
+      }
+    };
+    if ((turn + 1) * t.warps_k > fragments)
+      b.when(b.lt(fragment, b.i32(fragments)), finish);
+    else
+      finish();
+  }
 }
 
 }  // namespace optc::ptx

@@ -25,8 +25,10 @@ struct GemmOperand {
     Value pointer, valid;
   };
   std::function<Chunk(Value outer, Value inner)> chunk;
-  // chunk_bytes == 0: the element as it lies in shared memory (half or i16 for 16-bit types, float for f32).
-  std::function<Value(Value outer, Value inner)> element;
+  // chunk_bytes == 0: `group` elements as they lie in shared memory: one (half or i16 for 16-bit types, float for f32)
+  // or eight of 16 bits (<4 x i32>). 0 where `inside` (i1) does not hold: the indices may be out of range there.
+  int group = 1;
+  std::function<Value(Value outer, Value inner, Value inside)> element;
   // No kernel writes it: a chained kernel fetches it before it waits for those before it.
   bool constant = false;
 };

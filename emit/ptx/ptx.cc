@@ -166,6 +166,8 @@ class Emitter : public PtxEmitter {
     ptx::KernelContext k{program, builder, {}, {}, invariant};
     for (size_t i = 0; i < roots.size(); ++i) k.pointers.emplace_back(roots[i], builder.param(i));
     for (size_t i = 0; i < symbols.size(); ++i) k.symbols.emplace_back(symbols[i], builder.param(roots.size() + i));
+    const Dim blocks = draft.grid[0] * draft.grid[1] * draft.grid[2];
+    if (draft.early_next || (blocks.is_constant() && blocks.value() <= 16)) builder.let_next_start_early();
     if (!draft.waits) builder.wait_for_kernels_before();
     draft.body(k);
     builder.finish();

@@ -76,6 +76,8 @@ class Scope {
   Value condition(ScalarId id, int lane = 0);           // i1; true when id is invalid
   // The value of `id` where `taken` (i1) holds, anything elsewhere; loads stay in range where it does not hold.
   Value guarded(ScalarId id, ScalarId condition, Value taken, int lane = 0);
+  // From here on only loads where `taken` (i1) holds are in range.
+  void only_where(Value taken) { guard_ = taken; }
   // The address of an element, and whether the Dim's lane 0 .. lanes-1 are contiguous and aligned there.
   Value address(BufferId buffer, const std::vector<Dim> &index, int lane = 0);
   bool contiguous(BufferId buffer, const std::vector<Dim> &index) const;

@@ -50,16 +50,15 @@ class TileStore {
     const int threads = gemm_.tile.threads();
     Values pending;
     if (operand_.chunk_bytes == 0) {
-      const int per_thread = rows_ * columns_ / threads;
-      for (int i = 0; i < per_thread; ++i) {
+      // No branches: the loads of all elements are in flight together.
+      for (int i = 0; i < computed_count(); ++i) {
         auto [row, column] = element_place(i);
         Value outer = b_.add(row, operand_.k_contiguous ? first : k0),
               inner = b_.add(column, operand_.k_contiguous ? k0 : first);
         Value inside = b_.both(b_.lt(operand_.k_contiguous ? inner : outer, k_limit),
                                b_.lt(operand_.k_contiguous ? outer : inner, extent_limit));
-        Values v = b_.either(
-            inside, [&] { return Values{operand_.element(outer, inner)}; }, [&] { return Values{zero()}; });
-        pending.push_back(v[0]);
+        if (!whole(i)) inside = b_.both(inside, b_.lt(row, b_.i32(rows_)));
+        pending.push_back(operand_.element(outer, inner, inside));
       }
       return pending;
     }
@@ -88,12 +87,24 @@ class TileStore {
     }
     return pending;
   }
+  // How many values `fetch` returns and `write` takes.
+  int computed_count() const {
+    if (operand_.chunk_bytes != 0) return 0;
+    const int at_once = operand_.group * gemm_.tile.threads();
+    return (rows_ * columns_ + at_once - 1) / at_once;
+  }
   void write(Value stage, const Values &values) {
     for (size_t i = 0; i < values.size(); ++i) {
       auto [row, column] = element_place(static_cast<int>(i));
       const int per_chunk = 16 / size_;
-      Value to = b_.add(at(stage, row, b_.div(column, per_chunk)), b_.mul(b_.rem(column, per_chunk), size_));
-      b_.store(values[i], b_.shared(to), static_cast<unsigned>(size_));
+      auto put = [&, row = row, column = column] {
+        Value to = b_.add(at(stage, row, b_.div(column, per_chunk)), b_.mul(b_.rem(column, per_chunk), size_));
+        b_.store(values[i], b_.shared(to), static_cast<unsigned>(size_ * operand_.group));
+      };
+      if (whole(static_cast<int>(i)))
+        put();
+      else
+        b_.when(b_.lt(row, b_.i32(rows_)), put);
     }
   }
 
@@ -138,14 +149,11 @@ class TileStore {
 
  private:
   std::pair<Value, Value> element_place(int i) {
-    Value index = b_.add(b_.tid(), i * gemm_.tile.threads());
+    Value index = b_.mul(b_.add(b_.tid(), i * gemm_.tile.threads()), operand_.group);
     return {b_.div(index, columns_), b_.rem(index, columns_)};
   }
-  Value zero() {
-    if (size_ == 4) return b_.f32(0);
-    return gemm_.type == GemmType::kF16 ? llvm::ConstantFP::get(b_.ir.getHalfTy(), 0)
-                                        : static_cast<Value>(b_.ir.getInt16(0));
-  }
+  // Whether all threads have an i-th element.
+  bool whole(int i) const { return (i + 1) * gemm_.tile.threads() * operand_.group <= rows_ * columns_; }
 
   Builder &b_;
   const Gemm &gemm_;

@@ -9,10 +9,10 @@ namespace optc {
 namespace {
 
 struct Body {
-  int operations = 0;      // arithmetic, casts that only move aside
+  int operations = 0;  // arithmetic, casts that only move aside
   int transcendental = 0;
   int loads = 0;
-  bool gathers = false;    // an index computed from data
+  bool gathers = false;  // an index computed from data
   int nodes = 0;
 };
 
@@ -90,7 +90,7 @@ class Inliner {
     for (size_t at = 0; at < order.size(); ++at) {
       const KernelId p = order[at];
       if (!program_.kernel(p).alive || !is_map(program_.kernel(p))) continue;
-      if (inline_kernel(p, members)) {
+      if (inline_kernel(p, order, at, members)) {
         program_.kernel(p).alive = false;
         ++count_;
       }
@@ -99,8 +99,9 @@ class Inliner {
   }
 
   // All outputs of p into all their readers, or none of it.
-  bool inline_kernel(KernelId p, const std::unordered_set<uint32_t> &members) {
-    if (!reads_stable_values(program_, program_.kernel(p), uses_)) return false;
+  bool inline_kernel(KernelId p, const std::vector<KernelId> &order, size_t at,
+                     const std::unordered_set<uint32_t> &members) {
+    if (!reads_stable_values(program_, program_.kernel(p), uses_) && !reads_finished_values(p, order, at)) return false;
     const LoopNest nest = *program_.kernel(p).nest();
     const Stage &stage = nest.stages[0];
     const std::vector<Loop> loops = all_loops(nest, stage);
@@ -116,8 +117,8 @@ class Inliner {
     };
     for (const StageOutput &o : stage.outputs) {
       const Buffer &buffer = program_.buffer(o.buffer);
-      if (buffer.kind != BufferKind::kTemporary || uses_.is_model_output(o.buffer) ||
-          buffer.alias.valid() || uses_.writers[o.buffer.index].size() != 1)
+      if (buffer.kind != BufferKind::kTemporary || uses_.is_model_output(o.buffer) || buffer.alias.valid() ||
+          uses_.writers[o.buffer.index].size() != 1)
         return false;
       // The result under all its names: views of it are read as it.
       std::vector<BufferId> names;
@@ -130,8 +131,8 @@ class Inliner {
       const bool no_traffic = body.loads == 0 && body.transcendental == 0;
       if (body.nodes > 160 || body.loads > 10) return false;
       if (!view && !no_traffic && readers.size() > 1) return false;
-      // A map behind a contraction belongs into its epilogue; if it were inlined into a second contraction's side or a multi-use
-      // place, the sum would have to be stored unfinished. Views are read through either way.
+      // A map behind a contraction belongs into its epilogue; if it were inlined into a second contraction's side or a
+      // multi-use place, the sum would have to be stored unfinished. Views are read through either way.
       for (KernelId r : readers) {
         if (!members.count(r.index) || !program_.kernel(r).nest()) return false;
         LoopNest changed = current(r);
@@ -157,6 +158,26 @@ class Inliner {
       update_readers(c.reader);
     }
     for (auto &list : uses_.readers) std::erase(list, p);
+    return true;
+  }
+
+  // Whether all writers of what p reads, p being at order[at], stand before it: a concatenation's parts, say. Its value
+  // is the same at every later place then.
+  bool reads_finished_values(KernelId p, const std::vector<KernelId> &order, size_t at) const {
+    auto root_of = [&](BufferId b) {
+      while (program_.buffer(b).alias.valid()) b = program_.buffer(b).alias;
+      return b;
+    };
+    for (BufferId b : reads(program_, program_.kernel(p))) {
+      const BufferId root = root_of(b);
+      for (size_t i = 0; i < program_.buffers.size(); ++i) {
+        if (uses_.writers[i].empty() || root_of(BufferId(i)) != root) continue;
+        for (KernelId w : uses_.writers[i])
+          if (std::find(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(at), w) ==
+              order.begin() + static_cast<std::ptrdiff_t>(at))
+            return false;
+      }
+    }
     return true;
   }
 
@@ -204,7 +225,8 @@ class Inliner {
     const int quotients_before = quotient_loads(nest, names);
     int stages_that_load = 0;
     for (const Stage &stage : nest.stages) {
-      if (std::none_of(names.begin(), names.end(), [&](BufferId b) { return stage_loads(program_, stage, b); })) continue;
+      if (std::none_of(names.begin(), names.end(), [&](BufferId b) { return stage_loads(program_, stage, b); }))
+        continue;
       ++stages_that_load;
       if (body.gathers && reduces(stage)) return false;
       if (view || no_traffic) continue;
@@ -248,7 +270,8 @@ class Inliner {
     if (options_.target != LoweringOptions::Target::kGpu || nest.contraction || nest.sequential) return false;
     if (body.transcendental > 0 || body.operations > 6 || body.loads > 3 || body.gathers) return false;
     for (const Stage &stage : nest.stages) {
-      if (std::none_of(names.begin(), names.end(), [&](BufferId b) { return stage_loads(program_, stage, b); })) continue;
+      if (std::none_of(names.begin(), names.end(), [&](BufferId b) { return stage_loads(program_, stage, b); }))
+        continue;
       if (stage.loops.size() != 1 || !stage.loops[0].extent.is_constant() ||
           stage.loops[0].extent.value() > kLongestRow)
         return false;

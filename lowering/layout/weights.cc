@@ -37,6 +37,9 @@ void order_weights(Program &program) {
     if (!kernel.alive) continue;
     const auto view = convolution_view(program, kernel);
     if (!view) continue;
+    // Beside an input whose channels lie innermost.
+    const Buffer &input = program.buffer(view->input);
+    if (input.order.empty() || input.order.back() != 1) continue;
     Buffer &weight = program.buffer(view->weight);
     if (weight.kind != BufferKind::kConstant || !weight.constant.valid() || weight.alias.valid() ||
         viewed[view->weight.index] || !weight.order.empty() || bit_width(weight.element()) < 8 ||

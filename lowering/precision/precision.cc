@@ -196,13 +196,17 @@ class Storage {
     const Contraction &c = *kernel.nest()->contraction;
     const auto wide = [&](BufferId b) { return !narrow(b) && p_.buffer(b).element() == ElementType::kFloat32; };
     if (std::none_of(all.begin(), all.end(), wide)) return;
-    // One that cannot be rounded as it is read (its values may not fit) takes the others with it, and so does
-    // attention's.
-    if (c.kind == ContractionKind::kAttention ||
-        std::any_of(all.begin(), all.end(), [&](BufferId b) { return wide(b) && !roundable(b); }))
+    // One that cannot be rounded as it is read takes the others with it.
+    const bool attention = c.kind == ContractionKind::kAttention;
+    if (std::any_of(all.begin(), all.end(), [&](BufferId b) { return wide(b) && !roundable(b, attention); }))
       for (BufferId b : all) keep(b, "multiplied with an operand that stays f32");
   }
-  bool roundable(BufferId b) const { return why_[groups_[b.index]] == "the caller's memory"; }
+  // Only the caller's tensors are rounded: others stayed f32 because of their values. Attention reads eight at a time.
+  bool roundable(BufferId b, bool eight) const {
+    if (why_[groups_[b.index]] != "the caller's memory") return false;
+    const Buffer &buffer = p_.buffer(b);
+    return !eight || (buffer.order.empty() && !buffer.shape().empty() && divisible_by(buffer.shape().back(), 8));
+  }
 
   // --- The change
 
@@ -246,9 +250,7 @@ class Storage {
     for (Stage &stage : nest.stages)
       for (StageOutput &o : stage.outputs)
         if (o.buffer.valid() && converted_.count(o.buffer.index)) o.value = p_.scalars.cast(o.value, narrow_);
-    if (options_.target == LoweringOptions::Target::kGpu && nest.contraction &&
-        nest.contraction->kind != ContractionKind::kAttention)
-      round_operands(nest, operands(kernel));
+    if (options_.target == LoweringOptions::Target::kGpu && nest.contraction) round_operands(nest, operands(kernel));
     kernel.body = std::move(nest);
   }
 
@@ -258,14 +260,18 @@ class Storage {
     if (!any) return;
     ScalarSubstitution round;
     round.on_load = [&](const Scalar &load) -> ScalarId {
-      if (load.type != ElementType::kFloat32 || converted_.count(load.buffer.index)) return ScalarId();
+      if (load.type != ElementType::kFloat32 || std::find(all.begin(), all.end(), load.buffer) == all.end())
+        return ScalarId();
       const ScalarId same = p_.scalars.load(load.buffer, load.type, load.index);
       return p_.scalars.cast(p_.scalars.cast(same, narrow_), ElementType::kFloat32);
     };
     Contraction &c = *nest.contraction;
-    for (StageOutput &o : nest.stages[c.stage].outputs) o.value = substitute(p_, o.value, round);
-    c.lhs = substitute(p_, c.lhs, round);
-    c.rhs = substitute(p_, c.rhs, round);
+    const bool attention = c.kind == ContractionKind::kAttention;
+    for (size_t i = 0; i < nest.stages.size(); ++i)
+      if (attention || i == c.stage)  // not the epilogue: a residual stays as it is
+        for (StageOutput &o : nest.stages[i].outputs) o.value = substitute(p_, o.value, round);
+    for (ScalarId *id : {&c.lhs, &c.rhs, &c.query, &c.key, &c.value})
+      if (id->valid()) *id = substitute(p_, *id, round);
   }
 
   Constant converted(const Constant &wide) {

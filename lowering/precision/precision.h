@@ -9,8 +9,8 @@
 //   as floats;
 //   * it is a constant beyond f16's range or all in its subnormals, or a small one that no contraction multiplies;
 //   * on a CPU, a contraction multiplies it: those strategies read f32 panels;
-//   * attention reads it beside an operand that must stay f32.
-// On a GPU, a product's f32 operand beside a 16-bit one is rounded as it is read, so that the product runs on 16-bit
+//   * a contraction multiplies it with one that stays f32 for its values.
+// On a GPU, the caller's f32 operand beside a 16-bit one is rounded as it is read, so that the product runs on 16-bit
 // tensor cores.
 //
 // Attention masks stay f32 by the range rule, so a softmax sees the fills that the model states.

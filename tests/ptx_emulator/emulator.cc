@@ -515,8 +515,10 @@ class PtxBlock {
       }
       case PtxOp::kBfe: {
         const uint64_t at = y & 0xFF, length = z & 0xFF;
-        if (s) fail(i, t, "signed bit field");
-        return at >= width ? 0 : (ux >> at) & (length >= 64 ? ~uint64_t{0} : (uint64_t{1} << length) - 1);
+        const uint64_t ones = length >= 64 ? ~uint64_t{0} : (uint64_t{1} << length) - 1;
+        if (s && (length == 0 || at + length > width)) fail(i, t, "a signed bit field beyond its register");
+        const uint64_t field = at >= width ? 0 : (ux >> at) & ones;
+        return s && (field >> (length - 1) & 1) ? field | ~ones : field;
       }
       case PtxOp::kPrmt: {
         const uint64_t both = (y << 32) | (x & 0xFFFFFFFF);

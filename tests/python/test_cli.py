@@ -220,3 +220,19 @@ def test_a_terminal_shows_the_running_step(optc, model):
     stays = [line.split("\x1b[K")[-1] for line in drawn.decode().split("\n")]
     lines = [" ".join(line.split()[:3]) for line in stays if line.strip()]
     assert len(lines) == len(set(lines)) and any(line.startswith("evaluate") for line in lines)
+
+
+def test_precision_is_checked_recorded_and_verified(optc, model, tmp_path):
+    refused = run(optc, "compile", model, "-o", tmp_path / "no", "--precision", "f8", code=2).stderr
+    assert "error[usage]" in refused and all(known in refused for known in ("f32", "f16", "bf16"))
+    for precision in ("f32", "f16", "bf16"):
+        out = tmp_path / precision
+        run(optc, "compile", model, "-o", out, "--precision", precision)
+        manifest = json.loads((out / "manifest.json").read_text())
+        assert manifest["precision"] == precision
+        assert all(b["type"] in ("f32", precision) for b in manifest["buffers"])
+        # The caller's tensors keep their types.
+        assert [t["type"] for t in manifest["inputs"] + manifest["outputs"]] == ["float"] * 2
+        assert ("Storage in " + precision in (out / "report.html").read_text()) == (precision != "f32")
+    done = run(optc, "verify", model, "--precision", "f16", "--engine", "evaluate", "--against", "evaluate", "--format", "json")
+    assert json.loads(done.stdout)["ok"]
