@@ -141,7 +141,7 @@ class BundleWriter {
       table += fmt::format("  void (*{})({});\n", k.name, parameters);
     }
     table += "};\n\nconst Kernels &kernels();\n";
-    for (size_t f = 0; f < files; ++f) table += fmt::format("void kernels_{}(Kernels *table);\n", f);
+    for (size_t f = 0; f < files; ++f) table += fmt::format("void kernels_{}(Kernels *optc_table);\n", f);
     table += fmt::format("\n}}  // namespace {}_code\n", name);
     OPTC_TRY(put("src/" + prefix + "kernels.h", table));
     size_t next = 0, done = 0;
@@ -153,7 +153,7 @@ class BundleWriter {
         const KernelText &k = model.kernels[next++];
         done += k.text.size();
         text += k.text + "\n";
-        fill += fmt::format("  table->{0} = {0};\n", k.name);
+        fill += fmt::format("  optc_table->{0} = {0};\n", k.name);
         headers.insert(k.headers.begin(), k.headers.end());
       }
       std::string inc = fmt::format(
@@ -162,12 +162,12 @@ class BundleWriter {
           name, prefix, f);
       for (const std::string &h : headers) inc += "#include \"" + h + "\"\n";
       inc += "\nusing namespace optc;\n\n" + text +
-             fmt::format("static void fill([[maybe_unused]] {}_code::Kernels *table) {{\n{}}}\n", name, fill);
+             fmt::format("static void fill([[maybe_unused]] {}_code::Kernels *optc_table) {{\n{}}}\n", name, fill);
       OPTC_TRY(put(fmt::format("src/{}kernels_{}.inc", prefix, f), inc));
       std::string cpp = fmt::format(
           "// Compiles {2}kernels_{0}.inc for each instruction set.\n#include \"{2}kernels.h\"\n\n#define OPTC_KERNELS "
           "\"{2}kernels_{0}.inc\"\n#include \"runtime/cpu/foreach_isa.h\"\n\nnamespace {1}_code {{\n\nvoid "
-          "kernels_{0}(Kernels *table) {{ OPTC_PICK(fill)(table); }}\n",
+          "kernels_{0}(Kernels *optc_table) {{ OPTC_PICK(fill)(optc_table); }}\n",
           f, name, prefix);
       if (f == 0) {
         cpp += "\nconst Kernels &kernels() {\n  static const Kernels table = [] {\n    Kernels filled{};\n";
