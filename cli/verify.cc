@@ -1,6 +1,7 @@
 // optc verify MODEL: does the compiled model compute what ONNX Runtime (or another reference) computes?
 
 #include <fmt/format.h>
+#include <cstdlib>
 
 #include <nlohmann/json.hpp>
 
@@ -194,11 +195,19 @@ void add_verify(CLI::App &app, int &code) {
                    "ort (ONNX Runtime, its optimizations off), evaluate (no rewrites), a folder with output_0.pb ..., "
                    "or another model")
       ->type_name("WHAT");
+  const auto tolerance = CLI::Validator(
+      [](std::string &text) {
+        char *end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        return *end == 0 && end != text.c_str() && value >= 0 && value < 1e300 ? "" : "expected a number from 0 on";
+      },
+      "");
   verb->add_option("--rtol", o->rtol,
                    "allowed difference relative to max |expected| (default by type: f32 1e-4, f16 2e-2; with "
                    "--precision=f16 or bf16 2e-2)")
+      ->check(tolerance)
       ->type_name("X");
-  verb->add_option("--atol", o->atol, "differences up to this are equal")->type_name("X");
+  verb->add_option("--atol", o->atol, "differences up to this are equal")->check(tolerance)->type_name("X");
   verb->add_option("--sets", o->sets, "sets of random inputs, of alternating sizes (default 2)")
       ->check(CLI::Range(1, 100))
       ->type_name("N");

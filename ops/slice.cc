@@ -48,10 +48,12 @@ std::optional<std::vector<SliceAxis>> resolve_slice(const Shape &in, const Dims 
       slice.start = *start;
       slice.count = max(ceil_div(*end - *start, slice.step), 0);
     } else {
-      auto start = bound((*starts)[j], extent, -1, -1), end = bound((*ends)[j], extent, -1, -1);
+      // The start is clamped to [0, extent - 1], the end to [-1, extent - 1].
+      auto start = bound((*starts)[j], extent, 0, -1), end = bound((*ends)[j], extent, -1, -1);
       if (!start || !end) return std::nullopt;
       slice.start = *start;
       slice.count = max(ceil_div(*start - *end, -slice.step), 0);
+      if (lower_bound(extent) < 1) slice.count = min(slice.count, extent);
     }
   }
   return result;

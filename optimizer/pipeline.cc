@@ -40,6 +40,31 @@ bool disabled(const OptimizeOptions &options, std::string_view pass, std::string
   return std::any_of(options.disabled.begin(), options.disabled.end(), hits);
 }
 
+// A pass that is no list of rules records its rewrites as PASS.something: leaving out one of these leaves out the pass.
+bool pass_disabled(const OptimizeOptions &options, std::string_view pass) {
+  return disabled(options, pass, pass) ||
+         std::any_of(options.disabled.begin(), options.disabled.end(), [&](const std::string &name) {
+           return name.size() > pass.size() && name[pass.size()] == '.' && name.compare(0, pass.size(), pass) == 0;
+         });
+}
+
+// A name that means nothing would leave out nothing, silently.
+Status check_names(const OptimizeOptions &options, Diagnostics &diagnostics) {
+  const std::vector<RuleInfo> rules = list_rules();
+  for (const auto *list : {&options.disabled, &options.only})
+    for (const std::string &name : *list) {
+      const bool known =
+          std::any_of(std::begin(kPasses), std::end(kPasses), [&](const PassRow &pass) { return pass.name == name; }) ||
+          std::any_of(rules.begin(), rules.end(), [&](const RuleInfo &rule) {
+            return rule.name == name || rule.name.compare(0, name.size() + 1, name + ".") == 0;
+          });
+      if (!known)
+        return diagnostics.error(ErrorKind::kUsage, "no pass and no rule is named '" + name + "'", {},
+                                 "`optc explain` lists the rules");
+    }
+  return {};
+}
+
 bool anchors_on(const Rule &rule, std::string_view op) {
   if (rule.ops == "*") return true;
   for (size_t at = 0; (at = rule.ops.find(op, at)) != std::string_view::npos; at += op.size()) {
@@ -69,6 +94,7 @@ Status run_rules(const PassRow &pass, RuleContext &context, bool &changed) {
 }  // namespace
 
 Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Diagnostics &diagnostics) {
+  OPTC_TRY(check_names(options, diagnostics));
   OpInference inference;
   Rewriter rewriter(graph, inference, diagnostics);
   rewriter.set_gate([&](size_t count, std::string_view) { return static_cast<int64_t>(count) < options.max_rewrites; });
@@ -81,7 +107,7 @@ Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &re
       bool pass_changed = false;
       if (pass.rules)
         OPTC_TRY(run_rules(pass, context, pass_changed));
-      else if (!disabled(options, pass.name, pass.name))
+      else if (!pass_disabled(options, pass.name))
         OPTC_TRY(pass.run(context, pass_changed));
       if (pass_changed && options.verify_each) OPTC_TRY(verify(graph, diagnostics));
       changed |= pass_changed;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #define XXH_INLINE_ALL
@@ -140,7 +141,8 @@ Result<std::unique_ptr<StagedDirectory>> StagedDirectory::create(const std::stri
   if (!parent.empty()) fs::create_directories(parent, error);
   if (!error) fs::remove_all(staging, error);  // left by a process of the same id that was killed
   if (!error) fs::create_directory(staging, error);
-  if (error) return diagnostics.error(ErrorKind::kIo, "cannot create the folder " + final_path + ": " + error.message());
+  if (error)
+    return diagnostics.error(ErrorKind::kIo, "cannot create the folder " + final_path + ": " + error.message());
   directory->staging_ = staging;
   return directory;
 }
@@ -161,6 +163,19 @@ Status StagedDirectory::write(const std::string &relative_path, std::string_view
   return write_plain(path.string(), text, diagnostics);
 }
 
+namespace {
+
+// Whether a folder is a bundle that optc wrote: many programs call a file manifest.json.
+bool is_bundle(const std::string &folder) {
+  std::ifstream file(fs::path(folder) / "manifest.json", std::ios::binary);
+  std::string head(4096, 0);
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(file.gcount()));
+  return head.find("\"compiler\": \"optc ") != std::string::npos;
+}
+
+}  // namespace
+
 Status StagedDirectory::commit(Diagnostics &diagnostics) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(final_, error);
@@ -168,11 +183,11 @@ Status StagedDirectory::commit(Diagnostics &diagnostics) {
     if (!fs::is_directory(status)) {
       return diagnostics.error(ErrorKind::kIo, "cannot write " + final_ + ": it exists and is not a folder");
     }
-    const bool empty = fs::is_empty(final_, error);
-    if (!empty && !fs::exists(fs::path(final_) / "manifest.json", error)) {
+    if (!fs::is_empty(final_, error) && !is_bundle(final_)) {
       return diagnostics.error(
-          ErrorKind::kIo, "will not replace the folder " + final_ + ": it holds no manifest.json, so it is no bundle",
-          {}, "give another folder, or remove this one");
+          ErrorKind::kIo,
+          "will not replace the folder " + final_ + ": it holds no manifest.json of optc, so it is no bundle", {},
+          "give another folder, or remove this one");
     }
     // The old folder steps aside first and is removed last, so that a failure leaves one of the two whole.
     const std::string old = staging_name(final_) + ".old";

@@ -71,16 +71,18 @@ TEST_F(Files, StagedDirectoryAppearsWhole) {
   for (int round = 0; round < 2; ++round) {  // the second replaces the first
     auto staged = StagedDirectory::create(path("bundle"), diagnostics_);
     ASSERT_TRUE(staged.ok());
-    ASSERT_TRUE((*staged)->write("manifest.json", std::to_string(round), diagnostics_).ok());
+    const std::string manifest = "{\"compiler\": \"optc 0.1.0\", \"round\": " + std::to_string(round) + "}";
+    ASSERT_TRUE((*staged)->write("manifest.json", manifest, diagnostics_).ok());
     ASSERT_TRUE((*staged)->commit(diagnostics_).ok());
   }
-  EXPECT_EQ(*read_file(path("bundle/manifest.json"), diagnostics_), "1");
+  EXPECT_NE(read_file(path("bundle/manifest.json"), diagnostics_)->find("\"round\": 1"), std::string::npos);
   EXPECT_EQ(entries(), 1u);
 }
 
 TEST_F(Files, StagedDirectoryKeepsForeignFolders) {
   fs::create_directories(path("home"));
   ASSERT_TRUE(write_file(path("home/letter"), "dear", diagnostics_).ok());
+  ASSERT_TRUE(write_file(path("home/manifest.json"), "{\"name\": \"a web page\"}", diagnostics_).ok());
   {
     auto staged = StagedDirectory::create(path("home"), diagnostics_);
     ASSERT_TRUE(staged.ok());

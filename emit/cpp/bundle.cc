@@ -34,6 +34,8 @@ std::vector<std::string> quoted_includes(const std::string &text) {
   return found;
 }
 
+constexpr size_t kMaxRank = 8;  // OPTC_MAX_RANK of runtime/optc.h
+
 class BundleWriter {
  public:
   BundleWriter(const Program &program, const BundleOptions &options, StagedDirectory &directory,
@@ -358,6 +360,15 @@ __asm__(".section .rodata\n.balign 64\n.globl {0}_weights_data\n.hidden {0}_weig
 
 Result<BundleReport> emit_bundle(const Program &program, const BundleOptions &options, StagedDirectory &directory,
                                  Diagnostics &diagnostics) {
+  for (const auto *list : {&program.inputs, &program.outputs})
+    for (BufferId id : *list) {
+      const Buffer &b = program.buffer(id);
+      if (b.type.is_tensor() && b.shape().size() > kMaxRank)
+        return diagnostics.error(ErrorKind::kUnsupported,
+                                 fmt::format("'{}' has rank {}: a bundle takes and gives tensors up to rank {}", b.name,
+                                             b.shape().size(), kMaxRank),
+                                 {}, "reshape it in the model");
+    }
   return BundleWriter(program, options, directory, diagnostics).write();
 }
 

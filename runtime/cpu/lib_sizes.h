@@ -120,7 +120,7 @@ static inline int optc_lib_slice_sizes(OptcLibCall *call) {
     int64_t start = optc_lib_int_at(&call->inputs[1], j), end = optc_lib_int_at(&call->inputs[2], j);
     if (start < 0) start += d;
     if (end < 0) end += d;
-    start = start < low ? (by > 0 ? 0 : -1) : start > high ? high : start;
+    start = start < 0 ? (by > 0 || d > 0 ? 0 : -1) : start > high ? high : start;  // never before the first element
     end = end < low ? low : end > high ? high : end;
     const int64_t span = by > 0 ? end - start : start - end, size = by > 0 ? by : -(by + 1) + 1;
     first[axis] = start < 0 ? 0 : start;

@@ -236,3 +236,50 @@ def test_precision_is_checked_recorded_and_verified(optc, model, tmp_path):
         assert ("Storage in " + precision in (out / "report.html").read_text()) == (precision != "f32")
     done = run(optc, "verify", model, "--precision", "f16", "--engine", "evaluate", "--against", "evaluate", "--format", "json")
     assert json.loads(done.stdout)["ok"]
+
+
+def small_graph(path, nodes, inputs, outputs, constants):
+    graph = helper.make_graph(nodes, "edge", inputs, outputs, [numpy_helper.from_array(v, k) for k, v in constants.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def evaluated(optc, path, folder):
+    run(optc, "run", path, "--engine", "evaluate", "--outputs", folder)
+    return [numpy_helper.to_array(onnx.load_tensor(f)) for f in sorted(folder.glob("*.pb"))]
+
+
+def test_the_lowest_integer_wraps_where_it_has_no_opposite(optc, tmp_path):
+    lowest = np.array([-2**63], np.int64)
+    path = small_graph(tmp_path / "m.onnx", [helper.make_node("Div", ["a", "b"], ["y"])], [],
+                       [helper.make_tensor_value_info("y", TensorProto.INT64, None)], {"a": lowest, "b": np.array([-1], np.int64)})
+    assert evaluated(optc, path, tmp_path / "out")[0].tolist() == lowest.tolist()
+
+
+def test_a_slice_backwards_starts_at_the_first_element_at_the_earliest(optc, tmp_path):
+    numbers = {"x": np.array([1, 2], np.float32), "s": np.array([-3], np.int64), "e": np.array([-2**62], np.int64),
+               "a": np.array([0], np.int64), "t": np.array([-2], np.int64)}
+    path = small_graph(tmp_path / "m.onnx", [helper.make_node("Slice", list("xseat"), ["y"])], [],
+                       [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], numbers)
+    assert evaluated(optc, path, tmp_path / "out")[0].tolist() == [1]
+
+
+def test_ranks_that_the_interface_lacks_are_refused(optc, tmp_path):
+    value = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1] * 9) for n in "xy"]
+    path = small_graph(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], value[:1], value[1:], {})
+    assert "rank 9" in run(optc, path, "-o", tmp_path / "bundle", code=4).stderr
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_options_that_would_do_nothing_are_refused(optc, model, tmp_path):
+    assert "nosuch" in run(optc, "opt", model, "-o", tmp_path / "o.onnx", "--disable-pass", "nosuch", code=2).stderr
+    for tolerance in ("-1", "nan", "x"):
+        run(optc, "verify", model, "--rtol", tolerance, code=2)
+    run(optc, "opt", model, "-o", tmp_path / "o.onnx", "--disable-pass", "cse.node", "--disable-pass", "fold")
+
+
+def test_folders_of_others_are_left_alone(optc, model, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years")
+    (tmp_path / "manifest.json").write_text('{"name": "a web page"}')
+    run(optc, model, "-o", tmp_path, code=2)
+    assert (tmp_path / "thesis.tex").read_text() == "years"
