@@ -28,21 +28,13 @@ bool fits_half(const Magnitude &m) {
 }
 
 double largest_magnitude(const Constant &constant) {
-  double largest = 0;
-  auto take = [&](double v) {
-    if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
-  };
-  if (constant.type() == ElementType::kFloat32) {
-    const float *data = constant.as<float>();
-    float top = 0;
-    for (int64_t i = 0; i < constant.count(); ++i) {
-      const float v = std::fabs(data[i]);
-      if (v > top && v <= std::numeric_limits<float>::max()) top = v;
-    }
-    return top;
+  const float *data = constant.as<float>();
+  float top = 0;
+  for (int64_t i = 0; i < constant.count(); ++i) {
+    const float v = std::fabs(data[i]);
+    if (v > top && v <= std::numeric_limits<float>::max()) top = v;
   }
-  for (int64_t i = 0; i < constant.count(); ++i) take(constant.as_double(i));
-  return largest;
+  return top;
 }
 
 std::unordered_map<uint32_t, Magnitude> RangeAnalysis::stores(const Kernel &kernel) {

@@ -36,7 +36,7 @@ class RangeAnalysis {
   std::unordered_map<uint32_t, Magnitude> known_;
 };
 
-// max |x| of a float constant; infinities aside, NaN aside.
+// max |x| of an f32 constant; infinities aside, NaN aside.
 double largest_magnitude(const Constant &constant);
 
 }  // namespace optc

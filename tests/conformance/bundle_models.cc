@@ -25,6 +25,7 @@
 #include "driver/toolchain.h"
 #include "runtime/cpu/isa.h"
 #include "support/file.h"
+#include "tests/conformance/answers.h"
 #include "tests/proto_io.h"
 
 namespace optc {
@@ -51,19 +52,6 @@ class Silent : public Listener {
   void progress(int64_t, int64_t) override {}
   void end(std::string_view, const std::string &, double) override {}
 };
-
-std::string one_line(const Diagnostics &diagnostics) {
-  std::string text;
-  for (const Diagnostic &d : diagnostics.all()) {
-    if (d.severity != Severity::kError) continue;
-    text += (text.empty() ? "" : "; ") + d.message;
-    if (!d.node.empty()) text += " [" + d.node + "]";
-    for (const std::string &p : d.places) text += " [" + p + "]";
-  }
-  for (char &c : text)
-    if (c == '\n' || c == '\t' || c == '\r') c = ' ';
-  return text;
-}
 
 Answer answer_of(const Status &status, const Diagnostics &diagnostics) {
   if (status.ok()) return {"ok", ""};

@@ -24,6 +24,7 @@
 #include "onnx/onnx_pb.h"
 #include "ops/build.h"
 #include "support/file.h"
+#include "tests/conformance/answers.h"
 #include "tests/proto_io.h"
 
 namespace optc {
@@ -63,19 +64,6 @@ Status run_model(const std::string &model, const std::string &inputs_dir, const 
   OPTC_ASSIGN(const Program program, build_program(graph, diagnostics));
   OPTC_TRY(verify(program, diagnostics));
   return run_data_set(program, inputs_dir, outputs_dir, settings, diagnostics);
-}
-
-std::string one_line(const Diagnostics &diagnostics) {
-  std::string text;
-  for (const Diagnostic &d : diagnostics.all()) {
-    if (d.severity != Severity::kError) continue;
-    text += (text.empty() ? "" : "; ") + d.message;
-    if (!d.node.empty()) text += " [" + d.node + "]";
-    for (const std::string &p : d.places) text += " [" + p + "]";
-  }
-  for (char &c : text)
-    if (c == '\n' || c == '\t' || c == '\r') c = ' ';
-  return text;
 }
 
 // Runs the job in this process and says its answer.
