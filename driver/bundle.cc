@@ -102,7 +102,8 @@ struct Bundle::Impl {
       items.emplace_back(from.items.size() + (map ? 1 : 0));
       std::vector<optc_value> &list = items.back();
       if (map) OPTC_TRY(give(RuntimeValue::of(from.tensor), list[0], diagnostics));
-      for (size_t i = 0; i < from.items.size(); ++i) OPTC_TRY(give(from.items[i], list[i + (map ? 1 : 0)], diagnostics));
+      for (size_t i = 0; i < from.items.size(); ++i)
+        OPTC_TRY(give(from.items[i], list[i + (map ? 1 : 0)], diagnostics));
       objects.push_back({from.kind == RuntimeValue::Kind::kSequence ? 1 : map ? 3 : 2, list.size(), list.data()});
       value.object = &objects.back();
       return {};
@@ -141,7 +142,9 @@ struct Bundle::Impl {
         first = 1;
       }
       for (size_t i = first; i < object->count; ++i) result.items.push_back(take(object->items[i]));
-      if (!result.items.empty()) result.element = result.items[0].kind == RuntimeValue::Kind::kTensor ? result.items[0].tensor.type() : result.items[0].element;
+      if (!result.items.empty())
+        result.element = result.items[0].kind == RuntimeValue::Kind::kTensor ? result.items[0].tensor.type()
+                                                                             : result.items[0].element;
       return result;
     }
     const optc_tensor &t = value.tensor;

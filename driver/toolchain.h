@@ -29,14 +29,14 @@ class Listener {
 
 struct CompileOptions {
   ImportOptions import;
-  int level = 2;                               // 0: no rewrites and no fusion; 1 and more: all
-  std::vector<std::string> disabled;           // passes and rules that are left out
-  std::vector<std::string> targets = {"cpu"};  // "cpu", "sm_80", "sm_90a", ...
-  std::string name;                            // of the bundle; empty: the model's stem as a C identifier
-  std::string f32 = "3xtf32";                  // f32 products on a GPU: "3xtf32", "tf32", "ieee"
+  int level = 2;                                  // 0: no rewrites and no fusion; 1 and more: all
+  std::vector<std::string> disabled;              // passes and rules that are left out
+  std::vector<std::string> targets = {"cpu"};     // "cpu", "sm_80", "sm_90a", ...
+  std::string name;                               // of the bundle; empty: the model's stem as a C identifier
+  std::string f32 = "3xtf32";                     // f32 products on a GPU: "3xtf32", "tf32", "ieee"
   ElementType precision = ElementType::kFloat32;  // storage of f32 tensors: kFloat32, kFloat16 or kBFloat16
-  bool embed_weights = false;                  // in the library, instead of a file beside it
-  int64_t stop_after_rewrites = -1;            // for bisection: only so many rewrites are allowed; negative: all
+  bool embed_weights = false;                     // in the library, instead of a file beside it
+  int64_t stop_after_rewrites = -1;               // for bisection: only so many rewrites are allowed; negative: all
 };
 
 // Counts that describe a Graph to a reader.
@@ -65,7 +65,8 @@ Result<Graph> load_model(const std::string &path, const CompileOptions &options,
                          Diagnostics &diagnostics);
 Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Listener &listener,
                                  Diagnostics &diagnostics);
-// gpu: the Program for GPU targets. `kept`, when given, gets the names of the tensors that stay f32 with 16-bit storage, and why.
+// gpu: the Program for GPU targets. `kept`, when given, gets the names of the tensors that stay f32 with 16-bit
+// storage, and why.
 Result<Program> lower_model(const Graph &graph, const CompileOptions &options, Listener &listener,
                             Diagnostics &diagnostics, bool gpu = false,
                             std::vector<std::pair<std::string, std::string>> *kept = nullptr);

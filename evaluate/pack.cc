@@ -12,7 +12,8 @@ namespace {
 OptcConvShape runtime_shape(const ConvolutionShape &s) {
   OptcConvShape r{};
   r.n = 1, r.h = s.height, r.w = s.width, r.c = s.channels, r.oc = s.filters;
-  r.kh = s.kernel[0], r.kw = s.kernel[1], r.sh = s.strides[0], r.sw = s.strides[1], r.dh = s.dilations[0], r.dw = s.dilations[1];
+  r.kh = s.kernel[0], r.kw = s.kernel[1], r.sh = s.strides[0], r.sw = s.strides[1], r.dh = s.dilations[0],
+  r.dw = s.dilations[1];
   r.pad_top = s.pads_begin[0], r.pad_left = s.pads_begin[1], r.pad_bottom = s.pads_end[0], r.pad_right = s.pads_end[1];
   r.groups = s.groups;
   return r;
@@ -34,11 +35,16 @@ Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int6
 
 ConvolutionAlgorithm convolution_algorithm(const ConvolutionShape &shape, bool strict) {
   switch (optc_conv_algorithm(runtime_shape(shape), strict)) {
-    case OPTC_CONV_GEMM: return ConvolutionAlgorithm::kGemm;
-    case OPTC_CONV_DIRECT: return ConvolutionAlgorithm::kDirect;
-    case OPTC_CONV_DEPTHWISE: return ConvolutionAlgorithm::kDepthwise;
-    case OPTC_CONV_WINOGRAD2: return ConvolutionAlgorithm::kWinograd2;
-    case OPTC_CONV_WINOGRAD4: return ConvolutionAlgorithm::kWinograd4;
+    case OPTC_CONV_GEMM:
+      return ConvolutionAlgorithm::kGemm;
+    case OPTC_CONV_DIRECT:
+      return ConvolutionAlgorithm::kDirect;
+    case OPTC_CONV_DEPTHWISE:
+      return ConvolutionAlgorithm::kDepthwise;
+    case OPTC_CONV_WINOGRAD2:
+      return ConvolutionAlgorithm::kWinograd2;
+    case OPTC_CONV_WINOGRAD4:
+      return ConvolutionAlgorithm::kWinograd4;
   }
   return ConvolutionAlgorithm::kDirect;
 }
@@ -55,15 +61,24 @@ Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape,
     case ConvolutionAlgorithm::kGemm:
       optc_pack_b(floats(optc_gemm_packed_floats(s.oc, s.c)), w, s.c, s.oc, 1, s.c);
       break;
-    case ConvolutionAlgorithm::kDirect: optc_direct_pack(s, w, floats(optc_direct_packed_floats(s))); break;
-    case ConvolutionAlgorithm::kDepthwise: optc_depthwise_pack(s, w, floats(s.c * s.kh * s.kw)); break;
-    case ConvolutionAlgorithm::kWinograd2: optc_winograd_pack(s, 2, w, floats(optc_winograd_packed_floats(s, 2))); break;
-    case ConvolutionAlgorithm::kWinograd4: optc_winograd_pack(s, 4, w, floats(optc_winograd_packed_floats(s, 4))); break;
+    case ConvolutionAlgorithm::kDirect:
+      optc_direct_pack(s, w, floats(optc_direct_packed_floats(s)));
+      break;
+    case ConvolutionAlgorithm::kDepthwise:
+      optc_depthwise_pack(s, w, floats(s.c * s.kh * s.kw));
+      break;
+    case ConvolutionAlgorithm::kWinograd2:
+      optc_winograd_pack(s, 2, w, floats(optc_winograd_packed_floats(s, 2)));
+      break;
+    case ConvolutionAlgorithm::kWinograd4:
+      optc_winograd_pack(s, 4, w, floats(optc_winograd_packed_floats(s, 4)));
+      break;
   }
   return owned_floats(std::move(bytes));
 }
 
-PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, const Constant &w, const Constant &r, const Constant *bias) {
+PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, const Constant &w, const Constant &r,
+                               const Constant *bias) {
   OptcRnn layer{};
   layer.kind = shape.gates == 4 ? OPTC_LSTM : shape.gates == 3 ? OPTC_GRU : OPTC_RNN;
   layer.input = shape.input;

@@ -7,10 +7,12 @@
 
 namespace optc {
 
-// B[k][n] at element offset + k * row_stride + n * column_stride of an f32 constant, in the panels of runtime/cpu/gemm_plan.h.
+// B[k][n] at element offset + k * row_stride + n * column_stride of an f32 constant, in the panels of
+// runtime/cpu/gemm_plan.h.
 Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride);
 
-// Weights [M, C/g, kh, kw] of a convolution (a 1-D one has kh = 1), for one of the algorithms of runtime/cpu/conv_plan.h.
+// Weights [M, C/g, kh, kw] of a convolution (a 1-D one has kh = 1), for one of the algorithms of
+// runtime/cpu/conv_plan.h.
 struct ConvolutionShape {
   int64_t height = 0, width = 0;  // of the input; 0: not known
   int64_t channels = 0, filters = 0, groups = 1;
@@ -21,7 +23,8 @@ enum class ConvolutionAlgorithm : uint8_t { kGemm, kDirect, kDepthwise, kWinogra
 ConvolutionAlgorithm convolution_algorithm(const ConvolutionShape &shape, bool strict);
 Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape, ConvolutionAlgorithm algorithm);
 
-// One direction of a recurrent layer (runtime/cpu/rnn_plan.h): W, R and the biases of direction `direction` of ONNX's operands.
+// One direction of a recurrent layer (runtime/cpu/rnn_plan.h): W, R and the biases of direction `direction` of ONNX's
+// operands.
 struct RecurrentShape {
   int64_t gates = 4, input = 0, hidden = 0;  // 4: LSTM, 3: GRU, 1: RNN
   bool linear_before_reset = false;
@@ -29,6 +32,7 @@ struct RecurrentShape {
 struct PackedRecurrent {
   Constant w, r, bias;
 };
-PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, const Constant &w, const Constant &r, const Constant *bias);
+PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, const Constant &w, const Constant &r,
+                               const Constant *bias);
 
 }  // namespace optc

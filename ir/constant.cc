@@ -71,23 +71,53 @@ Constant Constant::strings(std::vector<int64_t> dims, std::vector<std::string> v
 Constant Constant::scalar(ElementType type, double value) {
   std::vector<uint8_t> bytes;
   switch (type) {
-    case ElementType::kFloat32: append(bytes, static_cast<float>(value)); break;
-    case ElementType::kFloat64: append(bytes, value); break;
-    case ElementType::kFloat16: append(bytes, float_to_half(static_cast<float>(value))); break;
-    case ElementType::kBFloat16: append(bytes, float_to_bfloat16(static_cast<float>(value))); break;
-    case ElementType::kInt64: append(bytes, static_cast<int64_t>(value)); break;
-    case ElementType::kUInt64: append(bytes, static_cast<uint64_t>(value)); break;
-    case ElementType::kInt32: append(bytes, static_cast<int32_t>(value)); break;
-    case ElementType::kUInt32: append(bytes, static_cast<uint32_t>(value)); break;
-    case ElementType::kInt16: append(bytes, static_cast<int16_t>(value)); break;
-    case ElementType::kUInt16: append(bytes, static_cast<uint16_t>(value)); break;
-    case ElementType::kInt8: append(bytes, static_cast<int8_t>(value)); break;
-    case ElementType::kUInt8: append(bytes, static_cast<uint8_t>(value)); break;
-    case ElementType::kBool: append(bytes, static_cast<uint8_t>(value != 0)); break;
+    case ElementType::kFloat32:
+      append(bytes, static_cast<float>(value));
+      break;
+    case ElementType::kFloat64:
+      append(bytes, value);
+      break;
+    case ElementType::kFloat16:
+      append(bytes, float_to_half(static_cast<float>(value)));
+      break;
+    case ElementType::kBFloat16:
+      append(bytes, float_to_bfloat16(static_cast<float>(value)));
+      break;
+    case ElementType::kInt64:
+      append(bytes, static_cast<int64_t>(value));
+      break;
+    case ElementType::kUInt64:
+      append(bytes, static_cast<uint64_t>(value));
+      break;
+    case ElementType::kInt32:
+      append(bytes, static_cast<int32_t>(value));
+      break;
+    case ElementType::kUInt32:
+      append(bytes, static_cast<uint32_t>(value));
+      break;
+    case ElementType::kInt16:
+      append(bytes, static_cast<int16_t>(value));
+      break;
+    case ElementType::kUInt16:
+      append(bytes, static_cast<uint16_t>(value));
+      break;
+    case ElementType::kInt8:
+      append(bytes, static_cast<int8_t>(value));
+      break;
+    case ElementType::kUInt8:
+      append(bytes, static_cast<uint8_t>(value));
+      break;
+    case ElementType::kBool:
+      append(bytes, static_cast<uint8_t>(value != 0));
+      break;
     case ElementType::kInt4:
-    case ElementType::kUInt4: append(bytes, static_cast<uint8_t>(static_cast<int>(value) & 15)); break;
+    case ElementType::kUInt4:
+      append(bytes, static_cast<uint8_t>(static_cast<int>(value) & 15));
+      break;
     case ElementType::kInt2:
-    case ElementType::kUInt2: append(bytes, static_cast<uint8_t>(static_cast<int>(value) & 3)); break;
+    case ElementType::kUInt2:
+      append(bytes, static_cast<uint8_t>(static_cast<int>(value) & 3));
+      break;
     case ElementType::kComplex64:
       append(bytes, static_cast<float>(value));
       append(bytes, 0.0f);
@@ -96,7 +126,9 @@ Constant Constant::scalar(ElementType type, double value) {
       append(bytes, value);
       append(bytes, 0.0);
       break;
-    default: append(bytes, float_to_small_float(type, static_cast<float>(value), true)); break;
+    default:
+      append(bytes, float_to_small_float(type, static_cast<float>(value), true));
+      break;
   }
   return owned(type, {}, std::move(bytes));
 }
@@ -122,41 +154,65 @@ Constant Constant::floats(const std::vector<float> &values) {
 double Constant::as_double(int64_t i) const {
   const uint8_t *d = data();
   switch (type()) {
-    case ElementType::kFloat32: return read<float>(d, i);
-    case ElementType::kFloat64: return read<double>(d, i);
-    case ElementType::kFloat16: return half_to_float(read<uint16_t>(d, i));
-    case ElementType::kBFloat16: return bfloat16_to_float(read<uint16_t>(d, i));
-    case ElementType::kUInt64: return static_cast<double>(read<uint64_t>(d, i));
+    case ElementType::kFloat32:
+      return read<float>(d, i);
+    case ElementType::kFloat64:
+      return read<double>(d, i);
+    case ElementType::kFloat16:
+      return half_to_float(read<uint16_t>(d, i));
+    case ElementType::kBFloat16:
+      return bfloat16_to_float(read<uint16_t>(d, i));
+    case ElementType::kUInt64:
+      return static_cast<double>(read<uint64_t>(d, i));
     case ElementType::kFloat8E4M3FN:
     case ElementType::kFloat8E4M3FNUZ:
     case ElementType::kFloat8E5M2:
     case ElementType::kFloat8E5M2FNUZ:
-    case ElementType::kFloat8E8M0: return small_float_to_float(type(), d[i]);
-    case ElementType::kFloat4E2M1: return small_float_to_float(type(), (d[i / 2] >> (i % 2 * 4)) & 15);
-    case ElementType::kComplex64: return read<float>(d, 2 * i);
-    case ElementType::kComplex128: return read<double>(d, 2 * i);
-    default: return static_cast<double>(as_int64(i));
+    case ElementType::kFloat8E8M0:
+      return small_float_to_float(type(), d[i]);
+    case ElementType::kFloat4E2M1:
+      return small_float_to_float(type(), (d[i / 2] >> (i % 2 * 4)) & 15);
+    case ElementType::kComplex64:
+      return read<float>(d, 2 * i);
+    case ElementType::kComplex128:
+      return read<double>(d, 2 * i);
+    default:
+      return static_cast<double>(as_int64(i));
   }
 }
 
 int64_t Constant::as_int64(int64_t i) const {
   const uint8_t *d = data();
   switch (type()) {
-    case ElementType::kInt64: return read<int64_t>(d, i);
-    case ElementType::kUInt64: return static_cast<int64_t>(read<uint64_t>(d, i));
-    case ElementType::kInt32: return read<int32_t>(d, i);
-    case ElementType::kUInt32: return read<uint32_t>(d, i);
-    case ElementType::kInt16: return read<int16_t>(d, i);
-    case ElementType::kUInt16: return read<uint16_t>(d, i);
-    case ElementType::kInt8: return read<int8_t>(d, i);
-    case ElementType::kUInt8: return d[i];
-    case ElementType::kBool: return d[i] != 0;
-    case ElementType::kUInt4: return (d[i / 2] >> (i % 2 * 4)) & 15;
-    case ElementType::kInt4: return (((d[i / 2] >> (i % 2 * 4)) & 15) ^ 8) - 8;
-    case ElementType::kUInt2: return (d[i / 4] >> (i % 4 * 2)) & 3;
-    case ElementType::kInt2: return (((d[i / 4] >> (i % 4 * 2)) & 3) ^ 2) - 2;
+    case ElementType::kInt64:
+      return read<int64_t>(d, i);
+    case ElementType::kUInt64:
+      return static_cast<int64_t>(read<uint64_t>(d, i));
+    case ElementType::kInt32:
+      return read<int32_t>(d, i);
+    case ElementType::kUInt32:
+      return read<uint32_t>(d, i);
+    case ElementType::kInt16:
+      return read<int16_t>(d, i);
+    case ElementType::kUInt16:
+      return read<uint16_t>(d, i);
+    case ElementType::kInt8:
+      return read<int8_t>(d, i);
+    case ElementType::kUInt8:
+      return d[i];
+    case ElementType::kBool:
+      return d[i] != 0;
+    case ElementType::kUInt4:
+      return (d[i / 2] >> (i % 2 * 4)) & 15;
+    case ElementType::kInt4:
+      return (((d[i / 2] >> (i % 2 * 4)) & 15) ^ 8) - 8;
+    case ElementType::kUInt2:
+      return (d[i / 4] >> (i % 4 * 2)) & 3;
+    case ElementType::kInt2:
+      return (((d[i / 4] >> (i % 4 * 2)) & 3) ^ 2) - 2;
     case ElementType::kString:
-    case ElementType::kUndefined: return 0;
+    case ElementType::kUndefined:
+      return 0;
     default: {
       const double v = as_double(i);
       return std::isfinite(v) && std::fabs(v) < 0x1p63 ? static_cast<int64_t>(v) : 0;
@@ -181,7 +237,8 @@ bool Constant::equals(const Constant &other) const {
   if (body_ == other.body_) return true;
   if (!body_ || !other.body_ || type() != other.type() || dims() != other.dims()) return false;
   if (type() == ElementType::kString) return string_values() == other.string_values();
-  return size() == other.size() && (data() == other.data() || size() == 0 || std::memcmp(data(), other.data(), size()) == 0);
+  return size() == other.size() &&
+         (data() == other.data() || size() == 0 || std::memcmp(data(), other.data(), size()) == 0);
 }
 
 Constant Constant::reshaped(std::vector<int64_t> dims) const {

@@ -1,6 +1,6 @@
 #pragma once
-// Constant: the immutable value of a tensor known at compile time. A handle: copies share the bytes, which lie in a mapped
-// file or are owned. Nothing copies a weight that no rule changes.
+// Constant: the immutable value of a tensor known at compile time. A handle: copies share the bytes, which lie in a
+// mapped file or are owned. Nothing copies a weight that no rule changes.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ class Constant {
                        std::shared_ptr<const void> owner);
   static Constant owned(ElementType type, std::vector<int64_t> dims, std::vector<uint8_t> bytes);
   static Constant strings(std::vector<int64_t> dims, std::vector<std::string> values);
-  static Constant scalar(ElementType type, double value);  // rank 0; value converted (integers exactly up to 2^53)
+  static Constant scalar(ElementType type, double value);      // rank 0; value converted (integers exactly up to 2^53)
   static Constant int64s(const std::vector<int64_t> &values);  // rank 1
   static Constant scalar_int64(int64_t value);
   static Constant floats(const std::vector<float> &values);  // rank 1, f32
@@ -44,7 +44,7 @@ class Constant {
   int64_t as_int64(int64_t i) const;
   // XXH3-128 over type, dims and bytes, computed at the first call.
   const std::string &hash() const;
-  bool equals(const Constant &other) const;       // same type, dims and bytes
+  bool equals(const Constant &other) const;            // same type, dims and bytes
   Constant reshaped(std::vector<int64_t> dims) const;  // same bytes, other dims of the same count
   Shape shape() const;
 

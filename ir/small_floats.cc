@@ -1,5 +1,6 @@
 // Conversions of the 16-, 8- and 4-bit floating-point formats.
-// Formats: IEEE 754 binary16; bfloat16; OCP 8-bit E4M3 and E5M2 and the FNUZ forms of arXiv 2206.02915; OCP MX E2M1 and E8M0.
+// Formats: IEEE 754 binary16; bfloat16; OCP 8-bit E4M3 and E5M2 and the FNUZ forms of arXiv 2206.02915; OCP MX E2M1 and
+// E8M0.
 #include <cmath>
 #include <cstring>
 
@@ -21,19 +22,25 @@ float float_of(uint32_t u) {
 
 struct Format {
   int exponent_bits, mantissa_bits, bias;
-  bool has_infinity;  // E5M2
+  bool has_infinity;          // E5M2
   bool negative_zero_is_nan;  // FNUZ forms: one NaN, 0x80, no -0
   bool has_nan;
 };
 
 Format format_of(ElementType type) {
   switch (type) {
-    case ElementType::kFloat8E4M3FN: return {4, 3, 7, false, false, true};
-    case ElementType::kFloat8E4M3FNUZ: return {4, 3, 8, false, true, true};
-    case ElementType::kFloat8E5M2: return {5, 2, 15, true, false, true};
-    case ElementType::kFloat8E5M2FNUZ: return {5, 2, 16, false, true, true};
-    case ElementType::kFloat4E2M1: return {2, 1, 1, false, false, false};
-    default: return {4, 3, 7, false, false, true};
+    case ElementType::kFloat8E4M3FN:
+      return {4, 3, 7, false, false, true};
+    case ElementType::kFloat8E4M3FNUZ:
+      return {4, 3, 8, false, true, true};
+    case ElementType::kFloat8E5M2:
+      return {5, 2, 15, true, false, true};
+    case ElementType::kFloat8E5M2FNUZ:
+      return {5, 2, 16, false, true, true};
+    case ElementType::kFloat4E2M1:
+      return {2, 1, 1, false, false, false};
+    default:
+      return {4, 3, 7, false, false, true};
   }
 }
 
@@ -54,7 +61,7 @@ uint16_t float_to_half(float value) {
   const uint32_t u = bits_of(value), sign = (u >> 16) & 0x8000, magnitude = u & 0x7FFFFFFF;
   if (magnitude > 0x7F800000) return static_cast<uint16_t>(sign | 0x7E00 | ((magnitude >> 13) & 0x1FF));
   if (magnitude >= 0x477FF000) return static_cast<uint16_t>(sign | 0x7C00);  // rounds to 65536 or more
-  if (magnitude < 0x38800000) {                                             // below the smallest normal
+  if (magnitude < 0x38800000) {                                              // below the smallest normal
     const float scaled = float_of(magnitude) * 0x1p24f;
     return static_cast<uint16_t>(sign | static_cast<uint32_t>(std::nearbyint(scaled)));
   }
@@ -116,10 +123,15 @@ uint8_t float_to_small_float(ElementType type, float value, bool saturate) {
   const uint8_t nan = f.negative_zero_is_nan ? 0x80 : !f.has_nan ? 0 : static_cast<uint8_t>(sign | all_ones);
   const uint8_t infinity = static_cast<uint8_t>(sign | (top << f.mantissa_bits));
   uint8_t largest = all_ones;  // FNUZ and E2M1: all codes are finite
-  if (f.has_infinity) largest = static_cast<uint8_t>(((top - 1) << f.mantissa_bits) | ((1 << f.mantissa_bits) - 1));
-  else if (!f.negative_zero_is_nan && f.has_nan) largest = static_cast<uint8_t>(all_ones - 1);
+  if (f.has_infinity)
+    largest = static_cast<uint8_t>(((top - 1) << f.mantissa_bits) | ((1 << f.mantissa_bits) - 1));
+  else if (!f.negative_zero_is_nan && f.has_nan)
+    largest = static_cast<uint8_t>(all_ones - 1);
   // E2M1 has no NaN: negative zero stands for it, as in ONNX's reference.
-  if (std::isnan(value)) return !f.has_nan ? static_cast<uint8_t>(1u << (width - 1)) : f.has_infinity ? static_cast<uint8_t>(sign | all_ones) : nan;
+  if (std::isnan(value))
+    return !f.has_nan       ? static_cast<uint8_t>(1u << (width - 1))
+           : f.has_infinity ? static_cast<uint8_t>(sign | all_ones)
+                            : nan;
   if (std::isinf(value)) {
     if (saturate || !f.has_nan) return static_cast<uint8_t>(sign | largest);
     return f.has_infinity ? infinity : nan;
@@ -142,7 +154,8 @@ uint8_t float_to_small_float(ElementType type, float value, bool saturate) {
   if (steps < mantissa_limit)
     code = static_cast<uint32_t>(steps);
   else
-    code = (static_cast<uint32_t>(exponent + f.bias) << f.mantissa_bits) + (static_cast<uint32_t>(steps) - mantissa_limit);
+    code =
+        (static_cast<uint32_t>(exponent + f.bias) << f.mantissa_bits) + (static_cast<uint32_t>(steps) - mantissa_limit);
   if (code > largest) {
     if (saturate || !f.has_nan) return static_cast<uint8_t>(sign | largest);
     return f.has_infinity ? infinity : nan;

@@ -59,8 +59,10 @@ bool is_float(ElementType type) {
     case ElementType::kFloat8E5M2:
     case ElementType::kFloat8E5M2FNUZ:
     case ElementType::kFloat4E2M1:
-    case ElementType::kFloat8E8M0: return true;
-    default: return false;
+    case ElementType::kFloat8E8M0:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -87,7 +89,8 @@ ElementType element_type_from_string(std::string_view text) {
 std::optional<int64_t> storage_bytes(ElementType type, int64_t count) {
   const int bits = bit_width(type);
   int64_t total = 0;
-  if (bits == 0 || count < 0 || __builtin_mul_overflow(count, static_cast<int64_t>(bits), &total) || total > INT64_MAX - 7)
+  if (bits == 0 || count < 0 || __builtin_mul_overflow(count, static_cast<int64_t>(bits), &total) ||
+      total > INT64_MAX - 7)
     return std::nullopt;
   return (total + 7) / 8;
 }
@@ -109,12 +112,16 @@ std::string to_string(const Shape &shape) {
 
 std::string to_string(const Type &type) {
   switch (type.kind) {
-    case Type::Kind::kNone: return "none";
+    case Type::Kind::kNone:
+      return "none";
     case Type::Kind::kTensor:
       return std::string(to_string(type.element)) + (type.shape ? to_string(*type.shape) : std::string("[?]"));
-    case Type::Kind::kSequence: return "seq(" + to_string(*type.inner) + ")";
-    case Type::Kind::kOptional: return "opt(" + to_string(*type.inner) + ")";
-    case Type::Kind::kMap: return "map(" + std::string(to_string(type.element)) + "," + to_string(*type.inner) + ")";
+    case Type::Kind::kSequence:
+      return "seq(" + to_string(*type.inner) + ")";
+    case Type::Kind::kOptional:
+      return "opt(" + to_string(*type.inner) + ")";
+    case Type::Kind::kMap:
+      return "map(" + std::string(to_string(type.element)) + "," + to_string(*type.inner) + ")";
   }
   return "none";
 }

@@ -42,16 +42,17 @@ enum class ElementType : uint8_t {
   kInt2 = 26,
 };
 
-int bit_width(ElementType type);            // 2, 4, 8, 16, 32, 64, 128; 0 for strings and undefined
-bool is_float(ElementType type);            // every floating-point type, float8 and float4 included
-bool is_integer(ElementType type);          // signed or unsigned, without bool
+int bit_width(ElementType type);    // 2, 4, 8, 16, 32, 64, 128; 0 for strings and undefined
+bool is_float(ElementType type);    // every floating-point type, float8 and float4 included
+bool is_integer(ElementType type);  // signed or unsigned, without bool
 bool is_signed_integer(ElementType type);
 bool is_unsigned_integer(ElementType type);
 bool is_complex(ElementType type);
-std::string_view to_string(ElementType type);                // "f32", "i64", "bool", "f8e4m3fn", "string", ...
-std::string_view onnx_name(ElementType type);                // "float", "int64", ... as ONNX's schemas and errors spell them
+std::string_view to_string(ElementType type);  // "f32", "i64", "bool", "f8e4m3fn", "string", ...
+std::string_view onnx_name(ElementType type);  // "float", "int64", ... as ONNX's schemas and errors spell them
 ElementType element_type_from_string(std::string_view text);  // kUndefined when unknown; accepts to_string's spelling
-// Bytes of `count` elements; sub-byte types are packed as ONNX packs them. nullopt: overflow or no fixed size (strings).
+// Bytes of `count` elements; sub-byte types are packed as ONNX packs them. nullopt: overflow or no fixed size
+// (strings).
 std::optional<int64_t> storage_bytes(ElementType type, int64_t count);
 
 using Shape = std::vector<Dim>;
@@ -92,7 +93,8 @@ struct Type {
   }
 };
 
-std::string to_string(const Type &type);    // "f32[N,3,224,224]", "f32[?]" for unknown rank, "seq(f32[N])", "opt(...)", "map(i64,...)"
+std::string to_string(
+    const Type &type);  // "f32[N,3,224,224]", "f32[?]" for unknown rank, "seq(f32[N])", "opt(...)", "map(i64,...)"
 std::string to_string(const Shape &shape);  // "[N,3,224,224]"
 Dim element_count(const Shape &shape);
 

@@ -9,20 +9,22 @@
 
 namespace optc {
 
-Result<Program> lower(const Graph &graph, const LoweringOptions &options, LoweringReport &report, Diagnostics &diagnostics) {
+Result<Program> lower(const Graph &graph, const LoweringOptions &options, LoweringReport &report,
+                      Diagnostics &diagnostics) {
   OPTC_ASSIGN(Program program, build_program(graph, diagnostics));
   OPTC_TRY(lower_program(program, options, report, diagnostics));
   return program;
 }
 
-Status lower_program(Program &program, const LoweringOptions &options, LoweringReport &report, Diagnostics &diagnostics) {
+Status lower_program(Program &program, const LoweringOptions &options, LoweringReport &report,
+                     Diagnostics &diagnostics) {
   report.kernels_before = static_cast<int64_t>(program.order.size());
   tidy(program);
   // Before fusion: whether a chain fits behind a convolution depends on how its tensors lie.
   if (options.channels_last) choose_layout(program);
   if (options.fuse) {
-    // Epilogues first: a bias that went into the transpose behind it could not join the product any more. Each round can open the
-    // way for the next; every merge removes a kernel, so this ends.
+    // Epilogues first: a bias that went into the transpose behind it could not join the product any more. Each round
+    // can open the way for the next; every merge removes a kernel, so this ends.
     for (;;) {
       const int64_t merged = fuse_epilogues(program, options), inlined = inline_producers(program, options);
       report.inlined += inlined;

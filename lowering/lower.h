@@ -29,7 +29,7 @@ struct LoweringOptions {
 };
 
 struct PrecisionReport {
-  int64_t temporaries = 0, constants = 0;  // stored in 16 bits
+  int64_t temporaries = 0, constants = 0;                 // stored in 16 bits
   std::vector<std::pair<std::string, std::string>> kept;  // buffers that stayed f32, and why
 };
 
@@ -39,8 +39,10 @@ struct LoweringReport {
   PrecisionReport precision;
 };
 
-Result<Program> lower(const Graph &graph, const LoweringOptions &options, LoweringReport &report, Diagnostics &diagnostics);
+Result<Program> lower(const Graph &graph, const LoweringOptions &options, LoweringReport &report,
+                      Diagnostics &diagnostics);
 // The stages after ops/build, on a Program made elsewhere (tests, goldens).
-Status lower_program(Program &program, const LoweringOptions &options, LoweringReport &report, Diagnostics &diagnostics);
+Status lower_program(Program &program, const LoweringOptions &options, LoweringReport &report,
+                     Diagnostics &diagnostics);
 
 }  // namespace optc

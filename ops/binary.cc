@@ -33,7 +33,7 @@ std::optional<Dim> add(Dim a, Dim b) { return a + b; }
 std::optional<Dim> subtract(Dim a, Dim b) { return a - b; }
 std::optional<Dim> multiply(Dim a, Dim b) { return a * b; }
 std::optional<Dim> divide(Dim a, Dim b) {  // ONNX truncates; for a >= 0 and b > 0 that is the floor
-  if (b.is(-1)) return std::nullopt;  // the lowest number has no opposite: the evaluator wraps it
+  if (b.is(-1)) return std::nullopt;       // the lowest number has no opposite: the evaluator wraps it
   if (a.is_constant() && b.is_constant() && !b.is(0)) return Dim(a.value() / b.value());
   if (lower_bound(b) < 1) return std::nullopt;
   if (const auto exact = exact_div(a, b)) return exact;

@@ -90,7 +90,9 @@ class ProgramBuilder {
   bool is_object(const Type &type) const { return !type.is_tensor() || type.element == ElementType::kString; }
   Result<std::pair<std::vector<KernelId>, std::vector<BufferId>>> body(RegionId region,
                                                                        const std::vector<BufferId> &inputs);
-  void splice(const std::vector<KernelId> &kernels) { sequence_->insert(sequence_->end(), kernels.begin(), kernels.end()); }
+  void splice(const std::vector<KernelId> &kernels) {
+    sequence_->insert(sequence_->end(), kernels.begin(), kernels.end());
+  }
   std::vector<KernelId> detached(const std::function<void()> &f) {
     std::vector<KernelId> kernels, *outside = sequence_;
     sequence_ = &kernels;
@@ -282,7 +284,8 @@ BufferId ProgramBuilder::store_elements(ValueId v) {
     if (value.type.rank() == 1) dims.push_back(static_cast<int64_t>(elements.size()));
     if (value.type.rank() > 1)
       for (Dim d : *value.type.shape) dims.push_back(d.value());
-    if (value.type.rank() <= 1) buffer.type.shape = value.type.rank() == 1 ? Shape{Dim(static_cast<int64_t>(elements.size()))} : Shape{};
+    if (value.type.rank() <= 1)
+      buffer.type.shape = value.type.rank() == 1 ? Shape{Dim(static_cast<int64_t>(elements.size()))} : Shape{};
     buffer.constant = integers(value.type.element, std::move(dims), elements);
     buffers_[v.index] = program_.add_buffer(std::move(buffer));
     return buffers_.at(v.index);
@@ -438,7 +441,8 @@ Status ProgramBuilder::collect_constraints(const std::vector<NodeId> &nodes) {
     for (DimConstraint &c : found) {
       bool again = false;
       for (const std::vector<DimConstraint> *known : {&std::as_const(program_.constraints), &std::as_const(target)})
-        for (const DimConstraint &d : *known) again |= c.left == d.left && c.right == d.right && (!d.or_one || c.or_one);
+        for (const DimConstraint &d : *known)
+          again |= c.left == d.left && c.right == d.right && (!d.or_one || c.or_one);
       if (!again) target.push_back(std::move(c));
     }
   }

@@ -1,11 +1,12 @@
 // If, Loop, Scan.
 //
-// Types. A body is inferred here, since only its owner knows the types of its inputs. A dim that differs between the branches of an If, or
-// that a loop changes, becomes a run-time size; ranks and element types may not differ. Symbols that a body defines are unknown outside:
-// the results that use them get sizes of their own.
+// Types. A body is inferred here, since only its owner knows the types of its inputs. A dim that differs between the
+// branches of an If, or that a loop changes, becomes a run-time size; ranks and element types may not differ. Symbols
+// that a body defines are unknown outside: the results that use them get sizes of their own.
 //
-// A branch of an If that its operands' types forbid (exporters guard a Squeeze by an If on the dim, and the other branch then has a
-// wrong rank) is no fault of the model while the condition is open: it becomes optc.Fail, which ends the run when it is taken.
+// A branch of an If that its operands' types forbid (exporters guard a Squeeze by an If on the dim, and the other
+// branch then has a wrong rank) is no fault of the model while the condition is open: it becomes optc.Fail, which ends
+// the run when it is taken.
 
 #include <algorithm>
 #include <unordered_set>
@@ -45,18 +46,22 @@ std::optional<bool> known_condition(const std::vector<Dim> *elements, const Cons
   return std::nullopt;
 }
 
-// --- If -------------------------------------------------------------------------------------------------------------------------
+// --- If
+// -------------------------------------------------------------------------------------------------------------------------
 
 // Puts optc.Fail in the place of the nodes of a branch. The caller sets its outputs' types.
 void fail_branch(InferContext &c, RegionId branch, const Diagnostics &why) {
   Graph &graph = c.graph();
   std::string message = "a branch was taken that cannot run";
   for (const Diagnostic &d : why.all())
-    if (d.severity == Severity::kError) message = "a branch was taken that cannot run: " + d.message + (d.node.empty() ? "" : " (" + d.node + ")");
+    if (d.severity == Severity::kError)
+      message = "a branch was taken that cannot run: " + d.message + (d.node.empty() ? "" : " (" + d.node + ")");
   std::vector<std::pair<std::string, Type>> outputs;
-  for (ValueId v : graph.region(branch).outputs) outputs.emplace_back(graph.unique_name(graph.value(v).name), graph.value(v).type);
+  for (ValueId v : graph.region(branch).outputs)
+    outputs.emplace_back(graph.unique_name(graph.value(v).name), graph.value(v).type);
   const std::vector<NodeId> nodes = graph.nodes(branch);
-  const NodeId fail = graph.add_node(branch, "optc.Fail", "", {}, std::move(outputs), {{"message", std::move(message)}});
+  const NodeId fail =
+      graph.add_node(branch, "optc.Fail", "", {}, std::move(outputs), {{"message", std::move(message)}});
   graph.set_origin(fail, c.node().origin);
   graph.set_outputs(branch, graph.node(fail).outputs);
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) graph.erase_node(*node);
@@ -73,7 +78,8 @@ Status build_fail(BuildContext &c) {
     std::vector<const DimSymbol *> symbols;
     for (Dim d : c.output_shape(i)) collect_symbols(d, symbols);
     for (const DimSymbol *s : symbols)
-      if (s->kind == SymbolKind::kData && std::find(defines.begin(), defines.end(), s) == defines.end()) defines.push_back(s);
+      if (s->kind == SymbolKind::kData && std::find(defines.begin(), defines.end(), s) == defines.end())
+        defines.push_back(s);
   }
   c.library("fail", {}, outputs, {{"message", std::string(c.node().string_or("message", ""))}}, defines);
   return {};
@@ -106,7 +112,8 @@ Status infer_if(InferContext &c) {
     const Status status = c.infer_region(branches[b], scratch);
     possible[b] = status.ok();
     // What optc lacks is said; what the model forbids is an error only when no branch is left.
-    if (!possible[b] && (status.failure().kind != ErrorKind::kInvalid || (b == 1 && !possible[0]))) return c.infer_region(branches[b]);
+    if (!possible[b] && (status.failure().kind != ErrorKind::kInvalid || (b == 1 && !possible[0])))
+      return c.infer_region(branches[b]);
     if (!possible[b]) fail_branch(c, branches[b], scratch);
   }
   for (size_t b = 0; b < 2; ++b) {
@@ -121,12 +128,14 @@ Status infer_if(InferContext &c) {
     }
   }
   for (size_t i = 0; i < c.output_count(); ++i) {
-    const Value &a = graph.value(graph.region(branches[0]).outputs[i]), &b = graph.value(graph.region(branches[1]).outputs[i]);
+    const Value &a = graph.value(graph.region(branches[0]).outputs[i]),
+                &b = graph.value(graph.region(branches[1]).outputs[i]);
     if (!a.type.is_tensor() || !b.type.is_tensor()) {
       c.set(i, merge_items(c.dims(), a.type, b.type));
       continue;
     }
-    if (a.type.element != b.type.element) return c.invalid("the branches give different element types for output " + std::to_string(i));
+    if (a.type.element != b.type.element)
+      return c.invalid("the branches give different element types for output " + std::to_string(i));
     if (!a.type.shape || !b.type.shape || a.type.rank() != b.type.rank()) {
       c.set(i, Type::tensor(a.type.element, std::nullopt));
       continue;
@@ -172,7 +181,8 @@ Status build_if(BuildContext &c) {
   ControlFlow flow;
   flow.kind = ControlFlow::Kind::kIf;
   flow.condition = c.input(0);
-  for (size_t i = 0; i < c.node().outputs.size(); ++i) flow.outputs.push_back(c.has_output(i) ? c.output(i) : BufferId());
+  for (size_t i = 0; i < c.node().outputs.size(); ++i)
+    flow.outputs.push_back(c.has_output(i) ? c.output(i) : BufferId());
   for (RegionId branch : branches) {
     OPTC_ASSIGN(auto body, c.body(branch, {}));
     flow.bodies.push_back(std::move(body.first));
@@ -193,21 +203,25 @@ Status build_if(BuildContext &c) {
   return {};
 }
 
-// --- Loop and Scan ----------------------------------------------------------------------------------------------------------------
+// --- Loop and Scan
+// ----------------------------------------------------------------------------------------------------------------
 
-// Infers a body with loop-carried values until their types hold: carried[i] is region input first_input + i and region output
-// first_output + i, and starts with the type of node input first_operand + i. Sets the outputs' types of carried values.
-Status infer_carried(InferContext &c, RegionId body, size_t count, size_t first_operand, size_t first_input, size_t first_output,
-                     Symbols &outer) {
+// Infers a body with loop-carried values until their types hold: carried[i] is region input first_input + i and region
+// output first_output + i, and starts with the type of node input first_operand + i. Sets the outputs' types of carried
+// values.
+Status infer_carried(InferContext &c, RegionId body, size_t count, size_t first_operand, size_t first_input,
+                     size_t first_output, Symbols &outer) {
   Graph &graph = c.graph();
   std::vector<Type> types;
   for (size_t i = 0; i < count; ++i) {
     Type type = c.input(first_operand + i);
     add_symbols(graph, c.node().input(first_operand + i), outer);
     const Type &before = graph.value(graph.region(body).inputs[first_input + i]).type;
-    if (type.has_shape() && before.has_shape() && before.rank() == type.rank())  // sizes found to change by an earlier inference
+    if (type.has_shape() && before.has_shape() &&
+        before.rank() == type.rank())  // sizes found to change by an earlier inference
       for (size_t k = 0; k < type.shape->size(); ++k)
-        if (is_run_time_size((*before.shape)[k]) && !((*before.shape)[k] == (*type.shape)[k])) (*type.shape)[k] = (*before.shape)[k];
+        if (is_run_time_size((*before.shape)[k]) && !((*before.shape)[k] == (*type.shape)[k]))
+          (*type.shape)[k] = (*before.shape)[k];
     types.push_back(std::move(type));
   }
   for (ValueId value : graph.captures(body)) add_symbols(graph, value, outer);
@@ -229,15 +243,18 @@ Status infer_carried(InferContext &c, RegionId body, size_t count, size_t first_
         if (!(merged == type)) type = std::move(merged), changed = true;
         continue;
       }
-      if (after.element != type.element) return c.invalid("loop-carried value " + std::to_string(i) + " changes its element type");
+      if (after.element != type.element)
+        return c.invalid("loop-carried value " + std::to_string(i) + " changes its element type");
       if (!type.shape) continue;
       if (!after.shape || after.rank() != type.rank())
-        return c.unsupported("loop-carried value " + std::to_string(i) + " changes its rank", "reshape it to one rank before the loop");
+        return c.unsupported("loop-carried value " + std::to_string(i) + " changes its rank",
+                             "reshape it to one rank before the loop");
       for (size_t k = 0; k < type.shape->size(); ++k) {
         Dim &d = (*type.shape)[k];
         if (d == (*after.shape)[k]) continue;
         if (is_run_time_size(d) && !outer.count(single_symbol(d))) continue;
-        d = c.dims().new_symbol(SymbolKind::kData, graph.value(graph.region(body).inputs[first_input + i]).name + "." + std::to_string(k));
+        d = c.dims().new_symbol(SymbolKind::kData,
+                                graph.value(graph.region(body).inputs[first_input + i]).name + "." + std::to_string(k));
         changed = true;
       }
     }
@@ -271,7 +288,9 @@ Status infer_loop(InferContext &c) {
   if (!body.valid()) return c.invalid("Loop needs a body");
   const size_t carried = c.input_count() > 2 ? c.input_count() - 2 : 0;
   const size_t in = graph.region(body).inputs.size(), out = graph.region(body).outputs.size();
-  if (in != carried + 2 || out < carried + 1) return c.invalid("the body has " + std::to_string(in) + " inputs and " + std::to_string(out) + " outputs, which do not fit " + std::to_string(carried) + " carried values");
+  if (in != carried + 2 || out < carried + 1)
+    return c.invalid("the body has " + std::to_string(in) + " inputs and " + std::to_string(out) +
+                     " outputs, which do not fit " + std::to_string(carried) + " carried values");
   if (c.output_count() > out - 1) return c.invalid("Loop has more outputs than its body gives");
   graph.set_type(graph.region(body).inputs[0], Type::tensor(ElementType::kInt64, Shape{}));
   graph.set_type(graph.region(body).inputs[1], Type::tensor(ElementType::kBool, Shape{}));
@@ -282,7 +301,9 @@ Status infer_loop(InferContext &c) {
   std::optional<Dim> trips;
   const Dims *limit = c.has_input(0) ? c.elements(0) : nullptr;
   const bool starts = !c.has_input(1) || known_condition(c.elements(1), c.constant(1)) == true;
-  if (limit && limit->size() == 1 && starts && stays_true(graph, graph.region(body).outputs[0], graph.region(body).inputs[1])) trips = max((*limit)[0], 0);
+  if (limit && limit->size() == 1 && starts &&
+      stays_true(graph, graph.region(body).outputs[0], graph.region(body).inputs[1]))
+    trips = max((*limit)[0], 0);
   for (size_t i = carried; i + 1 < out && i < c.output_count(); ++i) {
     const Type &slice = graph.value(graph.region(body).outputs[i + 1]).type;
     if (!c.has_output(i)) continue;
@@ -306,11 +327,13 @@ BufferId body_buffer(BuildContext &c, ValueId value) {
   Buffer buffer;
   buffer.name = v.name;
   buffer.type = v.type;
-  buffer.kind = v.type.is_tensor() && v.type.element != ElementType::kString ? BufferKind::kTemporary : BufferKind::kObject;
+  buffer.kind =
+      v.type.is_tensor() && v.type.element != ElementType::kString ? BufferKind::kTemporary : BufferKind::kObject;
   return c.program().add_buffer(std::move(buffer));
 }
 
-// The symbols that the loop sets: sizes of carried values that change, and of the outputs, which nothing outside defines.
+// The symbols that the loop sets: sizes of carried values that change, and of the outputs, which nothing outside
+// defines.
 void loop_symbols(BuildContext &c, RegionId body, size_t first_input, ControlFlow &flow) {
   const Graph &graph = c.graph();
   Symbols outer;
@@ -345,7 +368,8 @@ Status build_loop(BuildContext &c) {
   OPTC_ASSIGN(auto built, c.body(body, inputs));
   flow.bodies.push_back(std::move(built.first));
   flow.results.push_back(std::move(built.second));
-  for (size_t i = 0; i + 1 < flow.results[0].size(); ++i) flow.outputs.push_back(c.has_output(i) ? c.output(i) : BufferId());
+  for (size_t i = 0; i + 1 < flow.results[0].size(); ++i)
+    flow.outputs.push_back(c.has_output(i) ? c.output(i) : BufferId());
   for (size_t i = flow.carried; i < flow.outputs.size(); ++i) {
     flow.scan_axes.push_back(0);
     flow.scan_reverse.push_back(false);
@@ -390,10 +414,12 @@ Status infer_scan(InferContext &c) {
   const RegionId body = c.node().region_named("body");
   if (!body.valid()) return c.invalid("Scan needs a body");
   for (const auto &import : graph.info().opset_imports)
-    if (import.first.empty() && import.second < 9) return c.unsupported("Scan of opset 8 (with a batch axis)", "convert the model to opset 9 or later");
+    if (import.first.empty() && import.second < 9)
+      return c.unsupported("Scan of opset 8 (with a batch axis)", "convert the model to opset 9 or later");
   const ScanShape scan = scan_shape(graph, c.node());
   if (scan.scans < 1 || scan.scans > c.input_count()) return c.invalid("num_scan_inputs does not fit the inputs");
-  if (graph.region(body).inputs.size() != c.input_count() || graph.region(body).outputs.size() < scan.states) return c.invalid("the body's inputs and outputs do not fit");
+  if (graph.region(body).inputs.size() != c.input_count() || graph.region(body).outputs.size() < scan.states)
+    return c.invalid("the body's inputs and outputs do not fit");
   if (c.output_count() > scan.states + scan.outputs) return c.invalid("Scan has more outputs than its body gives");
   Symbols outer;
   std::optional<Dim> trips;
@@ -477,7 +503,8 @@ Status build_scan(BuildContext &c) {
   std::vector<BufferId> results = {c.constant_buffer("true", Constant::scalar(ElementType::kBool, 1))};
   results.insert(results.end(), built.second.begin(), built.second.end());
   flow.results.push_back(std::move(results));
-  for (size_t i = 0; i < scan.states + scan.outputs; ++i) flow.outputs.push_back(c.has_output(i) ? c.output(i) : BufferId());
+  for (size_t i = 0; i < scan.states + scan.outputs; ++i)
+    flow.outputs.push_back(c.has_output(i) ? c.output(i) : BufferId());
   for (size_t i = 0; i < scan.outputs; ++i) {
     const Type &slice = graph.value(graph.region(body).outputs[scan.states + i]).type;
     flow.scan_axes.push_back(scan.out_axes[i] < 0 ? scan.out_axes[i] + slice.rank() + 1 : scan.out_axes[i]);

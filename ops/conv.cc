@@ -13,7 +13,8 @@ Dims spatial(const Shape &shape) { return Dims(shape.begin() + 2, shape.end()); 
 
 // kernel_shape where given, else the weight's own dims (which must agree).
 Dims kernel_dims(const Node &node, const Shape &weight) {
-  if (const auto *given = node.ints("kernel_shape"); given && !given->empty()) return Dims(given->begin(), given->end());
+  if (const auto *given = node.ints("kernel_shape"); given && !given->empty())
+    return Dims(given->begin(), given->end());
   return spatial(weight);
 }
 
@@ -22,10 +23,13 @@ Result<Window> conv_window(InferContext &c, size_t x, size_t w) {
   OPTC_TRY(c.require_shape(x));
   OPTC_TRY(c.require_shape(w));
   if (c.rank(x) < 3) return c.invalid("the input must have rank 3 or more, but has rank " + std::to_string(c.rank(x)));
-  if (c.rank(w) != c.rank(x)) return c.invalid("the weight has rank " + std::to_string(c.rank(w)) + ", the input rank " + std::to_string(c.rank(x)));
+  if (c.rank(w) != c.rank(x))
+    return c.invalid("the weight has rank " + std::to_string(c.rank(w)) + ", the input rank " +
+                     std::to_string(c.rank(x)));
   const Dims kernel = kernel_dims(c.node(), c.shape(w)), stored = spatial(c.shape(w));
   if (kernel.size() != stored.size()) return c.invalid("kernel_shape must have one entry a spatial dimension");
-  for (size_t i = 0; i < kernel.size(); ++i) OPTC_TRY(c.same(kernel[i], stored[i], "kernel_shape and the weight's dimension"));
+  for (size_t i = 0; i < kernel.size(); ++i)
+    OPTC_TRY(c.same(kernel[i], stored[i], "kernel_shape and the weight's dimension"));
   if (c.node().int_or("group", 1) < 1) return c.invalid("group must be positive");
   std::string error;
   auto window = resolve_window(c.node(), spatial(c.shape(x)), kernel, false, error);
@@ -36,9 +40,11 @@ Result<Window> conv_window(InferContext &c, size_t x, size_t w) {
 Status infer_conv_like(InferContext &c, size_t x, size_t w, std::optional<size_t> bias, ElementType type) {
   OPTC_ASSIGN(Window window, conv_window(c, x, w));
   const int64_t group = c.node().int_or("group", 1);
-  OPTC_TRY(c.same(c.shape(x)[1], c.shape(w)[1] * group, "the channel count of the input and of the weight times group"));
+  OPTC_TRY(
+      c.same(c.shape(x)[1], c.shape(w)[1] * group, "the channel count of the input and of the weight times group"));
   const Dim channels = c.shape(w)[0];
-  if (channels.is_constant() && channels.value() % group != 0) return c.invalid("the number of filters is no multiple of group");
+  if (channels.is_constant() && channels.value() % group != 0)
+    return c.invalid("the number of filters is no multiple of group");
   if (bias && c.has_input(*bias)) {
     OPTC_TRY(c.require_shape(*bias));
     if (c.rank(*bias) != 1) return c.invalid("the bias must be a vector");
@@ -53,8 +59,8 @@ Status infer_conv(InferContext &c) { return infer_conv_like(c, 0, 1, 2, c.elemen
 Status infer_conv_integer(InferContext &c) { return infer_conv_like(c, 0, 1, std::nullopt, ElementType::kInt32); }
 Status infer_qlinear_conv(InferContext &c) { return infer_conv_like(c, 0, 3, 8, c.element(7)); }
 
-// A convolution's sum as one reduction. `x_shift`, `w_shift`: zero points that are subtracted from what is loaded (invalid: none).
-// The result is the accumulator; `channel` and `index` say where it belongs.
+// A convolution's sum as one reduction. `x_shift`, `w_shift`: zero points that are subtracted from what is loaded
+// (invalid: none). The result is the accumulator; `channel` and `index` say where it belongs.
 struct ConvSum {
   Expr sum;
   Dim channel;
@@ -62,8 +68,8 @@ struct ConvSum {
 };
 using Shift = std::function<Expr(NestBuilder &, Dim channel)>;
 
-Result<ConvSum> emit_conv(BuildContext &c, NestBuilder &nest, size_t x, size_t w, ElementType accumulator, const Shift &x_shift,
-                          const Shift &w_shift) {
+Result<ConvSum> emit_conv(BuildContext &c, NestBuilder &nest, size_t x, size_t w, ElementType accumulator,
+                          const Shift &x_shift, const Shift &w_shift) {
   const Shape in = c.shape(x), weight = c.shape(w), out = c.output_shape(0);
   const int64_t group = c.node().int_or("group", 1);
   std::string error;
@@ -116,7 +122,8 @@ Result<ConvSum> emit_conv(BuildContext &c, NestBuilder &nest, size_t x, size_t w
   roles.stage = nest.stage_index();
   bool is_plain = !x_shift && !w_shift;
   for (size_t i = 0; i < k.size(); ++i) {
-    is_plain = is_plain && window.kernel[i].is_constant() && window.pads_begin[i].is_constant() && window.pads_end[i].is_constant();
+    is_plain = is_plain && window.kernel[i].is_constant() && window.pads_begin[i].is_constant() &&
+               window.pads_end[i].is_constant();
     if (!is_plain) break;
     roles.kernel.push_back(window.kernel[i].value());
     roles.strides.push_back(window.strides[i]);
@@ -151,7 +158,9 @@ Expr per_channel(BuildContext &c, NestBuilder &nest, size_t input, Dim channel) 
 
 Shift zero_point(BuildContext &c, size_t input) {
   if (!c.has_input(input)) return nullptr;
-  return [&c, input](NestBuilder &nest, Dim channel) { return cast(per_channel(c, nest, input, channel), ElementType::kInt32); };
+  return [&c, input](NestBuilder &nest, Dim channel) {
+    return cast(per_channel(c, nest, input, channel), ElementType::kInt32);
+  };
 }
 
 Status build_conv_integer(BuildContext &c) {
@@ -167,7 +176,8 @@ Status build_qlinear_conv(BuildContext &c) {
   OPTC_ASSIGN(ConvSum conv, emit_conv(c, nest, 0, 3, ElementType::kInt32, zero_point(c, 2), zero_point(c, 5)));
   Expr sum = conv.sum;
   if (c.has_input(8)) sum = sum + nest.load(c.input(8), {conv.channel});
-  Expr scale = per_channel(c, nest, 1, conv.channel) * per_channel(c, nest, 4, conv.channel) / per_channel(c, nest, 6, conv.channel);
+  Expr scale = per_channel(c, nest, 1, conv.channel) * per_channel(c, nest, 4, conv.channel) /
+               per_channel(c, nest, 6, conv.channel);
   const ElementType type = c.output_type(0).element;
   const bool is_signed = is_signed_integer(type);
   const double low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
@@ -179,7 +189,8 @@ Status build_qlinear_conv(BuildContext &c) {
   return {};
 }
 
-// --- ConvTranspose --------------------------------------------------------------------------------------------------------------
+// --- ConvTranspose
+// --------------------------------------------------------------------------------------------------------------
 
 struct TransposeWindow {
   Dims kernel, begin, out;
@@ -204,7 +215,8 @@ Result<TransposeWindow> transpose_window(const Node &node, const Shape &x, const
   if (window.dilations.size() != n) return fail("dilations must have one entry a spatial dimension");
   if (pads.size() != 2 * n) return fail("pads must have two entries a spatial dimension");
   if (extra.size() < n) return fail("output_padding must have one entry a spatial dimension");
-  if (wanted && wanted->size() != n && wanted->size() != n + 2) return fail("output_shape must have one entry a spatial dimension");
+  if (wanted && wanted->size() != n && wanted->size() != n + 2)
+    return fail("output_shape must have one entry a spatial dimension");
   const std::string_view auto_pad = node.string_or("auto_pad", "NOTSET");
   const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
   for (size_t i = 0; i < n; ++i) {
@@ -221,7 +233,8 @@ Result<TransposeWindow> transpose_window(const Node &node, const Shape &x, const
       window.begin.push_back(valid ? 0 : pads[i]);
       window.out.push_back(valid ? full : full - pads[i] - pads[n + i]);
     }
-    if (window.out[i].is_constant() && window.out[i].value() < 0) return fail("the output would have a negative dimension");
+    if (window.out[i].is_constant() && window.out[i].value() < 0)
+      return fail("the output would have a negative dimension");
   }
   return window;
 }
@@ -237,7 +250,8 @@ Status infer_conv_transpose(InferContext &c) {
   if (!window) return c.invalid(error);
   OPTC_TRY(c.same(c.shape(0)[1], c.shape(1)[0], "the channel count of the input and of the weight"));
   const Dims stored = spatial(c.shape(1));
-  for (size_t i = 0; i < stored.size(); ++i) OPTC_TRY(c.same(window->kernel[i], stored[i], "kernel_shape and the weight's dimension"));
+  for (size_t i = 0; i < stored.size(); ++i)
+    OPTC_TRY(c.same(window->kernel[i], stored[i], "kernel_shape and the weight's dimension"));
   Shape out = {c.shape(0)[0], c.shape(1)[1] * group};
   if (c.has_input(2)) {
     OPTC_TRY(c.require_shape(2));

@@ -1,9 +1,10 @@
 // optc.Attention: what the rule attention.scaled_mask makes of the exporters' chains.
 //
-//   Y = softmax(scale * Q K^T + mask, keys) V     Q [B,H,S,D]  K [B,H,T,D]  V [B,H,T,E]  mask broadcasts to [B,H,S,T]  Y [B,H,S,E]
+//   Y = softmax(scale * Q K^T + mask, keys) V     Q [B,H,S,D]  K [B,H,T,D]  V [B,H,T,E]  mask broadcasts to [B,H,S,T]
+//   Y [B,H,S,E]
 //
-// attributes: scale (float), zero_masked_rows (1: a row whose probabilities are NaN gives 0, as Where(IsNaN(p), 0, p) does).
-// The mask is additive (float) or bool (false excludes). Scores and sums are f32 (f64 for f64).
+// attributes: scale (float), zero_masked_rows (1: a row whose probabilities are NaN gives 0, as Where(IsNaN(p), 0, p)
+// does). The mask is additive (float) or bool (false excludes). Scores and sums are f32 (f64 for f64).
 #include <limits>
 
 #include "ops/build.h"

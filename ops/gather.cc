@@ -26,7 +26,8 @@ Status infer_gather(InferContext &c) {
   Dims picked;
   for (int64_t i : *at) {
     const int64_t n = static_cast<int64_t>(elements->size());
-    if (i < -n || i >= n) return c.invalid("index " + std::to_string(i) + " is out of range for " + std::to_string(n) + " elements");
+    if (i < -n || i >= n)
+      return c.invalid("index " + std::to_string(i) + " is out of range for " + std::to_string(n) + " elements");
     picked.push_back((*elements)[static_cast<size_t>(i < 0 ? i + n : i)]);
   }
   c.set_elements(0, std::move(picked));
@@ -75,7 +76,8 @@ Status build_gather_elements(BuildContext &c) {
   if (axis < 0) axis += static_cast<int64_t>(c.shape(0).size());
   NestBuilder nest(c, "gather elements");
   Dims i = nest.outer(c.output_shape(0)), from = i;
-  from[static_cast<size_t>(axis)] = wrapped_index(nest, nest.load(c.input(1), i), c.shape(0)[static_cast<size_t>(axis)]);
+  from[static_cast<size_t>(axis)] =
+      wrapped_index(nest, nest.load(c.input(1), i), c.shape(0)[static_cast<size_t>(axis)]);
   nest.store(c.output(0), i, nest.load_raw(c.input(0), from));
   nest.finish();
   return {};
@@ -87,9 +89,11 @@ Status infer_gather_nd(InferContext &c) {
   const Shape data = c.shape(0), indices = c.shape(1);
   const int64_t batch = c.node().int_or("batch_dims", 0);
   if (indices.empty()) return c.invalid("indices must have rank 1 or more");
-  if (!indices.back().is_constant()) return c.unsupported("the rank of the result depends on the last dimension of indices, which only the run decides");
+  if (!indices.back().is_constant())
+    return c.unsupported("the rank of the result depends on the last dimension of indices, which only the run decides");
   const int64_t depth = indices.back().value();
-  if (batch < 0 || batch >= c.rank(1) || batch + depth > c.rank(0) || depth < 0) return c.invalid("batch_dims and the depth of indices do not fit the data's rank");
+  if (batch < 0 || batch >= c.rank(1) || batch + depth > c.rank(0) || depth < 0)
+    return c.invalid("batch_dims and the depth of indices do not fit the data's rank");
   Shape out(indices.begin(), indices.end() - 1);
   for (size_t k = 0; k < static_cast<size_t>(batch); ++k) {
     OPTC_ASSIGN(out[k], c.same(data[k], indices[k], "a batch dimension"));
@@ -101,7 +105,8 @@ Status infer_gather_nd(InferContext &c) {
 
 Status build_gather_nd(BuildContext &c) {
   const Shape data = c.shape(0), indices = c.shape(1);
-  const size_t batch = static_cast<size_t>(c.node().int_or("batch_dims", 0)), depth = static_cast<size_t>(indices.back().value());
+  const size_t batch = static_cast<size_t>(c.node().int_or("batch_dims", 0)),
+               depth = static_cast<size_t>(indices.back().value());
   NestBuilder nest(c, "gather nd");
   Dims i = nest.outer(c.output_shape(0));
   const int64_t prefix = static_cast<int64_t>(indices.size()) - 1;
@@ -144,9 +149,11 @@ Status scatter(BuildContext &c, NestBuilder &nest, const Dims &to, BufferId upda
 
 Status infer_scatter_elements(InferContext &c) {
   for (size_t i = 0; i < 3; ++i) OPTC_TRY(c.require_shape(i));
-  if (c.rank(0) != c.rank(1) || c.rank(1) != c.rank(2)) return c.invalid("data, indices and updates must have one rank");
+  if (c.rank(0) != c.rank(1) || c.rank(1) != c.rank(2))
+    return c.invalid("data, indices and updates must have one rank");
   OPTC_TRY(c.axis(c.node().int_or("axis", 0), c.rank(0)));
-  for (size_t k = 0; k < c.shape(1).size(); ++k) OPTC_TRY(c.same(c.shape(1)[k], c.shape(2)[k], "a dimension of indices and updates"));
+  for (size_t k = 0; k < c.shape(1).size(); ++k)
+    OPTC_TRY(c.same(c.shape(1)[k], c.shape(2)[k], "a dimension of indices and updates"));
   c.set_tensor(0, c.element(0), c.shape(0));
   return {};
 }
@@ -167,16 +174,19 @@ Status infer_scatter_nd(InferContext &c) {
   if (indices.empty()) return c.invalid("indices must have rank 1 or more");
   const int64_t depth = c.rank(1) - 1 + c.rank(0) - c.rank(2);  // as the ranks say
   if (depth >= 0) OPTC_TRY(c.same(indices.back(), depth, "the last dimension of indices"));
-  if (depth < 0 || depth > c.rank(0) || c.rank(2) != c.rank(1) - 1 + c.rank(0) - depth) return c.invalid("the ranks of data, indices and updates do not fit");
+  if (depth < 0 || depth > c.rank(0) || c.rank(2) != c.rank(1) - 1 + c.rank(0) - depth)
+    return c.invalid("the ranks of data, indices and updates do not fit");
   for (size_t k = 0; k < updates.size(); ++k) {
     const size_t prefix = indices.size() - 1;
-    OPTC_TRY(c.same(updates[k], k < prefix ? indices[k] : data[k - prefix + static_cast<size_t>(depth)], "a dimension of updates"));
+    OPTC_TRY(c.same(updates[k], k < prefix ? indices[k] : data[k - prefix + static_cast<size_t>(depth)],
+                    "a dimension of updates"));
   }
   c.set_tensor(0, c.element(0), data);
   // Shape arithmetic that replaces entries of a shape.
   const Dims *elements = c.elements(0), *values = c.elements(2);
   const Constant *at = c.constant(1);
-  if (elements && values && at && depth == 1 && c.node().string_or("reduction", "none") == "none" && static_cast<int64_t>(values->size()) == at->count()) {
+  if (elements && values && at && depth == 1 && c.node().string_or("reduction", "none") == "none" &&
+      static_cast<int64_t>(values->size()) == at->count()) {
     Dims changed = *elements;
     const int64_t n = static_cast<int64_t>(changed.size());
     for (int64_t i = 0; i < at->count(); ++i) {
@@ -213,7 +223,8 @@ Status infer_tensor_scatter(InferContext &c) {
   OPTC_ASSIGN(int64_t axis, c.axis(c.node().int_or("axis", -2), c.rank(0)));
   if (axis == 0) return c.invalid("axis cannot be the batch");
   for (size_t k = 0; k < c.shape(0).size(); ++k)
-    if (static_cast<int64_t>(k) != axis) OPTC_TRY(c.same(c.shape(0)[k], c.shape(1)[k], "a dimension of past_cache and update"));
+    if (static_cast<int64_t>(k) != axis)
+      OPTC_TRY(c.same(c.shape(0)[k], c.shape(1)[k], "a dimension of past_cache and update"));
   c.set_tensor(0, c.element(0), c.shape(0));
   return {};
 }
@@ -282,7 +293,8 @@ Status build_one_hot(BuildContext &c) {
 }
 
 Status no_reduction_16(Graph &graph, NodeId node, Diagnostics &diagnostics) {
-  if (graph.node(node).string_or("reduction", "none") != "none") return cannot_lower(graph, node, "a reduction in a scatter", 16, diagnostics);
+  if (graph.node(node).string_or("reduction", "none") != "none")
+    return cannot_lower(graph, node, "a reduction in a scatter", 16, diagnostics);
   graph.remove_attribute(node, "reduction");
   return {};
 }

@@ -1,5 +1,5 @@
-// GridSample, AffineGrid, RoiAlign, MaxRoiPool, DeformConv, Col2Im: sampling at computed positions. AffineGrid is loops, the others
-// library functions (runtime/cpu/lib_image.h).
+// GridSample, AffineGrid, RoiAlign, MaxRoiPool, DeformConv, Col2Im: sampling at computed positions. AffineGrid is
+// loops, the others library functions (runtime/cpu/lib_image.h).
 
 #include "ops/build.h"
 #include "ops/registry.h"
@@ -37,13 +37,15 @@ Status infer_affine_grid(InferContext &c) {
   if (length != 4 && length != 5) return c.invalid("size must have 4 or 5 entries");
   const Dims *size = c.elements(1);
   Shape out = {c.shape(0)[0]};
-  for (int64_t k = 2; k < length; ++k) out.push_back(size ? (*size)[static_cast<size_t>(k)] : c.run_time_size(0, static_cast<size_t>(k) - 1));
+  for (int64_t k = 2; k < length; ++k)
+    out.push_back(size ? (*size)[static_cast<size_t>(k)] : c.run_time_size(0, static_cast<size_t>(k) - 1));
   out.push_back(length - 2);
   c.set_tensor(0, c.element(0), std::move(out));
   return {};
 }
 
-// grid[n, d.., i] = sum over j of theta[n, i, j] * p_j + theta[n, i, last], p_j the coordinate in [-1, 1] of the j-th axis from the end.
+// grid[n, d.., i] = sum over j of theta[n, i, j] * p_j + theta[n, i, last], p_j the coordinate in [-1, 1] of the j-th
+// axis from the end.
 Status build_affine_grid(BuildContext &c) {
   const Shape out = c.output_shape(0);
   const size_t axes = out.size() - 2;
@@ -75,7 +77,8 @@ Status build_affine_grid(BuildContext &c) {
 
 Status infer_roi_align(InferContext &c) {
   for (size_t i = 0; i < 3; ++i) OPTC_TRY(c.require_shape(i));
-  if (c.rank(0) != 4 || c.rank(1) != 2 || c.rank(2) != 1) return c.invalid("X must have rank 4, rois 2 and batch_indices 1");
+  if (c.rank(0) != 4 || c.rank(1) != 2 || c.rank(2) != 1)
+    return c.invalid("X must have rank 4, rois 2 and batch_indices 1");
   OPTC_TRY(c.same(c.shape(1)[1], 4, "the length of a region"));
   OPTC_TRY(c.same(c.shape(1)[0], c.shape(2)[0], "the number of regions"));
   const int64_t h = c.node().int_or("output_height", 1), w = c.node().int_or("output_width", 1);
@@ -85,7 +88,8 @@ Status infer_roi_align(InferContext &c) {
 }
 Status build_roi_align(BuildContext &c) {
   auto attributes = c.node().attributes;
-  attributes.push_back({"half_pixel", int64_t{c.node().string_or("coordinate_transformation_mode", "half_pixel") == "half_pixel"}});
+  attributes.push_back(
+      {"half_pixel", int64_t{c.node().string_or("coordinate_transformation_mode", "half_pixel") == "half_pixel"}});
   c.library("roi_align", {c.input(0), c.input(1), c.input(2)}, {c.output(0)}, attributes);
   return {};
 }
@@ -96,7 +100,9 @@ Status roi_align_16(Graph &graph, NodeId node, Diagnostics &) {
 }
 Status roi_align_10(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   if (graph.node(node).string_or("coordinate_transformation_mode", "half_pixel") != "output_half_pixel")
-    return diagnostics.error(ErrorKind::kUnsupported, "RoiAlign with half_pixel coordinates cannot be said in opsets below 16", graph.describe(node));
+    return diagnostics.error(ErrorKind::kUnsupported,
+                             "RoiAlign with half_pixel coordinates cannot be said in opsets below 16",
+                             graph.describe(node));
   graph.remove_attribute(node, "coordinate_transformation_mode");
   return {};
 }
@@ -105,7 +111,8 @@ Status infer_max_roi_pool(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   OPTC_TRY(c.require_shape(1));
   const auto *pooled = c.node().ints("pooled_shape");
-  if (c.rank(0) != 4 || c.rank(1) != 2 || !pooled || pooled->size() != 2 || (*pooled)[0] < 1 || (*pooled)[1] < 1) return c.invalid("X must have rank 4, rois rank 2, pooled_shape two entries");
+  if (c.rank(0) != 4 || c.rank(1) != 2 || !pooled || pooled->size() != 2 || (*pooled)[0] < 1 || (*pooled)[1] < 1)
+    return c.invalid("X must have rank 4, rois rank 2, pooled_shape two entries");
   OPTC_TRY(c.same(c.shape(1)[1], 5, "the length of a region"));
   c.set_tensor(0, c.element(0), {c.shape(1)[0], c.shape(0)[1], (*pooled)[0], (*pooled)[1]});
   return {};
@@ -114,7 +121,8 @@ Status build_max_roi_pool(BuildContext &c) { return build_call(c, "max_roi_pool"
 
 Status infer_deform_conv(InferContext &c) {
   for (size_t i = 0; i < 3; ++i) OPTC_TRY(c.require_shape(i));
-  if (c.rank(0) != 4 || c.rank(1) != 4 || c.rank(2) != 4) return c.unsupported("DeformConv of other than two spatial dimensions");
+  if (c.rank(0) != 4 || c.rank(1) != 4 || c.rank(2) != 4)
+    return c.unsupported("DeformConv of other than two spatial dimensions");
   const Shape x = c.shape(0), w = c.shape(1), offset = c.shape(2);
   const int64_t group = c.node().int_or("group", 1), offset_group = c.node().int_or("offset_group", 1);
   if (group < 1 || offset_group < 1) return c.invalid("group and offset_group must be positive");
@@ -136,14 +144,17 @@ Status infer_col2im(InferContext &c) {
   if (c.rank(0) != 3) return c.invalid("the input must have rank 3");
   OPTC_ASSIGN(int64_t axes, input_length(c, 1));
   for (const char *name : {"dilations", "strides"})
-    if (const auto *list = c.node().ints(name); list && static_cast<int64_t>(list->size()) != axes) return c.invalid(std::string(name) + " must have one entry an axis");
-  if (const auto *pads = c.node().ints("pads"); pads && static_cast<int64_t>(pads->size()) != 2 * axes) return c.invalid("pads must have two entries an axis");
+    if (const auto *list = c.node().ints(name); list && static_cast<int64_t>(list->size()) != axes)
+      return c.invalid(std::string(name) + " must have one entry an axis");
+  if (const auto *pads = c.node().ints("pads"); pads && static_cast<int64_t>(pads->size()) != 2 * axes)
+    return c.invalid("pads must have two entries an axis");
   const Dims *image = c.elements(1), *block = c.elements(2);
   Shape out = {c.shape(0)[0]};
   std::optional<Dim> channels;
   if (block) channels = exact_div(c.shape(0)[1], product(*block, 0, block->size()));
   out.push_back(channels ? *channels : c.run_time_size(0, 1));
-  for (int64_t k = 0; k < axes; ++k) out.push_back(image ? (*image)[static_cast<size_t>(k)] : c.run_time_size(0, static_cast<size_t>(k) + 2));
+  for (int64_t k = 0; k < axes; ++k)
+    out.push_back(image ? (*image)[static_cast<size_t>(k)] : c.run_time_size(0, static_cast<size_t>(k) + 2));
   c.set_tensor(0, c.element(0), std::move(out));
   return {};
 }

@@ -1,5 +1,5 @@
-// Operators that only move elements by an index map: Transpose, Concat, Split, Expand, Tile, DepthToSpace, SpaceToDepth, ReverseSequence,
-// Trilu, CenterCropPad.
+// Operators that only move elements by an index map: Transpose, Concat, Split, Expand, Tile, DepthToSpace,
+// SpaceToDepth, ReverseSequence, Trilu, CenterCropPad.
 
 #include "ops/build.h"
 #include "ops/registry.h"
@@ -11,7 +11,8 @@ namespace {
 
 using Dims = std::vector<Dim>;
 
-// --- Transpose ------------------------------------------------------------------------------------------------------------------
+// --- Transpose
+// ------------------------------------------------------------------------------------------------------------------
 
 std::vector<int64_t> permutation(const Node &node, size_t rank) {
   std::vector<int64_t> perm;
@@ -30,10 +31,12 @@ Status infer_transpose(InferContext &c) {
   const Shape &in = c.shape(0);
   const std::vector<int64_t> perm = permutation(c.node(), in.size());
   std::vector<bool> seen(in.size(), false);
-  if (perm.size() != in.size()) return c.invalid("perm has " + std::to_string(perm.size()) + " entries for rank " + std::to_string(in.size()));
+  if (perm.size() != in.size())
+    return c.invalid("perm has " + std::to_string(perm.size()) + " entries for rank " + std::to_string(in.size()));
   Shape out;
   for (int64_t p : perm) {
-    if (p < 0 || p >= static_cast<int64_t>(in.size()) || seen[static_cast<size_t>(p)]) return c.invalid("perm is no permutation of the axes");
+    if (p < 0 || p >= static_cast<int64_t>(in.size()) || seen[static_cast<size_t>(p)])
+      return c.invalid("perm is no permutation of the axes");
     seen[static_cast<size_t>(p)] = true;
     out.push_back(in[static_cast<size_t>(p)]);
   }
@@ -65,7 +68,8 @@ Status build_transpose(BuildContext &c) {
   });
 }
 
-// --- Concat, Split --------------------------------------------------------------------------------------------------------------
+// --- Concat, Split
+// --------------------------------------------------------------------------------------------------------------
 
 Status infer_concat(InferContext &c) {
   if (c.input_count() == 0) return c.invalid("Concat needs an input");
@@ -78,7 +82,8 @@ Status infer_concat(InferContext &c) {
   for (size_t i = 1; i < c.input_count(); ++i) {
     const Shape in = c.shape(i);
     if (in.size() != out.size())
-      return c.invalid("input " + std::to_string(i) + " has rank " + std::to_string(in.size()) + ", input 0 has rank " + std::to_string(out.size()));
+      return c.invalid("input " + std::to_string(i) + " has rank " + std::to_string(in.size()) + ", input 0 has rank " +
+                       std::to_string(out.size()));
     if (c.element(i) != c.element(0)) return c.invalid("the inputs have different element types");
     for (size_t k = 0; k < in.size(); ++k) {
       if (static_cast<int64_t>(k) == axis) {
@@ -124,7 +129,9 @@ Status infer_split(InferContext &c) {
   if (c.has_input(1)) {
     if (const Dims *given = c.elements(1)) {
       parts = *given;
-      if (parts.size() != n) return c.invalid("split has " + std::to_string(parts.size()) + " entries for " + std::to_string(n) + " outputs");
+      if (parts.size() != n)
+        return c.invalid("split has " + std::to_string(parts.size()) + " entries for " + std::to_string(n) +
+                         " outputs");
       Dim sum = 0;
       for (Dim d : parts) {
         if (d.is_constant() && d.value() < 0) return c.invalid("split has a negative entry");
@@ -136,7 +143,8 @@ Status infer_split(InferContext &c) {
     }
   } else {
     const int64_t count = c.node().int_or("num_outputs", static_cast<int64_t>(n));
-    if (count < 1 || static_cast<size_t>(count) != n) return c.invalid("num_outputs is " + std::to_string(count) + " for " + std::to_string(n) + " outputs");
+    if (count < 1 || static_cast<size_t>(count) != n)
+      return c.invalid("num_outputs is " + std::to_string(count) + " for " + std::to_string(n) + " outputs");
     Dim chunk = ceil_div(in[at], count);
     if (auto exact = exact_div(in[at], count)) chunk = *exact;
     for (size_t i = 0; i < n; ++i) {
@@ -152,7 +160,8 @@ Status infer_split(InferContext &c) {
     c.set_tensor(i, c.element(0), std::move(out));
     if (elements && offset.is_constant() && parts[i].is_constant() &&
         offset.value() + parts[i].value() <= static_cast<int64_t>(elements->size()))
-      c.set_elements(i, Dims(elements->begin() + offset.value(), elements->begin() + offset.value() + parts[i].value()));
+      c.set_elements(i,
+                     Dims(elements->begin() + offset.value(), elements->begin() + offset.value() + parts[i].value()));
     offset = offset + parts[i];
   }
   return {};
@@ -186,8 +195,9 @@ Status build_split(BuildContext &c) {
     } else if (c.has_input(1)) {
       offset = offset + c.output_shape(i)[at];
     } else {
-      offset = divisible_by(whole, static_cast<int64_t>(n)) ? *exact_div(whole, static_cast<int64_t>(n)) * static_cast<int64_t>(i + 1)
-                                                            : min(chunk * static_cast<int64_t>(i + 1), whole);
+      offset = divisible_by(whole, static_cast<int64_t>(n))
+                   ? *exact_div(whole, static_cast<int64_t>(n)) * static_cast<int64_t>(i + 1)
+                   : min(chunk * static_cast<int64_t>(i + 1), whole);
     }
   }
   return {};
@@ -200,7 +210,8 @@ Status split_to_attribute(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   return input_to_attribute(graph, node, 1, "split", diagnostics);
 }
 Status num_outputs(Graph &graph, NodeId node, Diagnostics &) {
-  if (!graph.node(node).input(1).valid()) graph.set_attribute(node, "num_outputs", static_cast<int64_t>(graph.node(node).outputs.size()));
+  if (!graph.node(node).input(1).valid())
+    graph.set_attribute(node, "num_outputs", static_cast<int64_t>(graph.node(node).outputs.size()));
   return {};
 }
 // Below 18 the parts must be equal; uneven ones become explicit.
@@ -215,12 +226,14 @@ Status no_num_outputs(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   if (!d.is_constant()) return cannot_lower(graph, node, "an uneven Split of a symbolic dimension", 18, diagnostics);
   std::vector<int64_t> parts;
   const int64_t chunk = (d.value() + count - 1) / count;
-  for (int64_t i = 0, left = d.value(); i < count; ++i, left -= parts.back()) parts.push_back(left < chunk ? left : chunk);
+  for (int64_t i = 0, left = d.value(); i < count; ++i, left -= parts.back())
+    parts.push_back(left < chunk ? left : chunk);
   graph.set_input(node, 1, graph.add_constant(graph.unique_name(n.name + "_split"), Constant::int64s(parts)));
   return {};
 }
 
-// --- Expand, Tile ---------------------------------------------------------------------------------------------------------------
+// --- Expand, Tile
+// ---------------------------------------------------------------------------------------------------------------
 
 Status infer_expand(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
@@ -266,13 +279,17 @@ Status infer_tile(InferContext &c) {
   if (!repeats) {
     for (size_t k = 0; k < in.size(); ++k) out.push_back(c.run_time_size(0, k));
   } else {
-    if (repeats->size() != in.size()) return c.invalid("repeats has " + std::to_string(repeats->size()) + " entries for rank " + std::to_string(in.size()));
+    if (repeats->size() != in.size())
+      return c.invalid("repeats has " + std::to_string(repeats->size()) + " entries for rank " +
+                       std::to_string(in.size()));
     for (size_t k = 0; k < in.size(); ++k) {
       if ((*repeats)[k].is_constant() && (*repeats)[k].value() < 0) return c.invalid("repeats has a negative entry");
       out.push_back(in[k] * (*repeats)[k]);
     }
-    if (const Dims *elements = c.elements(0); elements && out.size() == 1 && out[0].is_constant() && out[0].value() <= 64) {
-      while (!elements->empty() && static_cast<int64_t>(tiled.size()) < out[0].value()) tiled.insert(tiled.end(), elements->begin(), elements->end());
+    if (const Dims *elements = c.elements(0);
+        elements && out.size() == 1 && out[0].is_constant() && out[0].value() <= 64) {
+      while (!elements->empty() && static_cast<int64_t>(tiled.size()) < out[0].value())
+        tiled.insert(tiled.end(), elements->begin(), elements->end());
     }
   }
   c.set_tensor(0, c.element(0), std::move(out));
@@ -302,7 +319,8 @@ Status tile_repeats(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   const Constant *tiles = graph.constant(n.input(1)), *axis = graph.constant(n.input(2));
   if (!n.input(2).valid()) return {};
   if (!tiles || !axis || !graph.value(n.input(0)).type.has_shape())
-    return diagnostics.error(ErrorKind::kUnsupported, "Tile of opset 1 needs constant tiles and axis and a known rank", graph.describe(node));
+    return diagnostics.error(ErrorKind::kUnsupported, "Tile of opset 1 needs constant tiles and axis and a known rank",
+                             graph.describe(node));
   std::vector<int64_t> repeats(graph.value(n.input(0)).type.shape->size(), 1);
   const int64_t at = axis->as_int64(0);
   if (at < 0 || at >= static_cast<int64_t>(repeats.size()))
@@ -314,7 +332,8 @@ Status tile_repeats(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   return {};
 }
 
-// --- DepthToSpace, SpaceToDepth -------------------------------------------------------------------------------------------------
+// --- DepthToSpace, SpaceToDepth
+// -------------------------------------------------------------------------------------------------
 
 Status infer_depth(InferContext &c, bool to_space) {
   OPTC_TRY(c.require_shape(0));
@@ -324,7 +343,8 @@ Status infer_depth(InferContext &c, bool to_space) {
   if (b <= 0) return c.invalid("blocksize must be positive");
   const auto divide = [&](Dim d, int64_t by, const char *what) -> Result<Dim> {
     if (auto exact = exact_div(d, by)) return *exact;
-    if (d.is_constant()) return c.invalid(std::string(what) + " " + d.str() + " is no multiple of " + std::to_string(by));
+    if (d.is_constant())
+      return c.invalid(std::string(what) + " " + d.str() + " is no multiple of " + std::to_string(by));
     OPTC_TRY(c.same(d, floor_div(d, by) * by, what));
     return floor_div(d, by);
   };
@@ -366,13 +386,15 @@ Status build_space_to_depth(BuildContext &c) {
   });
 }
 
-// --- ReverseSequence, Trilu, CenterCropPad ----------------------------------------------------------------------------------------
+// --- ReverseSequence, Trilu, CenterCropPad
+// ----------------------------------------------------------------------------------------
 
 Status infer_reverse_sequence(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   OPTC_TRY(c.require_shape(1));
   const int64_t time = c.node().int_or("time_axis", 0), batch = c.node().int_or("batch_axis", 1);
-  if (c.rank(0) < 2 || time + batch != 1 || time * batch != 0) return c.invalid("time_axis and batch_axis must be 0 and 1 in some order");
+  if (c.rank(0) < 2 || time + batch != 1 || time * batch != 0)
+    return c.invalid("time_axis and batch_axis must be 0 and 1 in some order");
   if (c.rank(1) != 1) return c.invalid("sequence_lens must be a vector");
   OPTC_TRY(c.same(c.shape(0)[static_cast<size_t>(batch)], c.shape(1)[0], "the batch"));
   c.set_tensor(0, c.element(0), c.shape(0));
@@ -433,7 +455,9 @@ Result<Dims> crop_target(InferContext &c) {
     for (size_t k = 0; k < out.size(); ++k) out[k] = c.run_time_size(0, k);
     return out;
   }
-  if (axes.size() != sizes->size()) return c.invalid("shape has " + std::to_string(sizes->size()) + " entries for " + std::to_string(axes.size()) + " axes");
+  if (axes.size() != sizes->size())
+    return c.invalid("shape has " + std::to_string(sizes->size()) + " entries for " + std::to_string(axes.size()) +
+                     " axes");
   for (size_t j = 0; j < axes.size(); ++j) {
     OPTC_ASSIGN(int64_t axis, c.axis(axes[j], static_cast<int64_t>(in.size())));
     out[static_cast<size_t>(axis)] = (*sizes)[j];

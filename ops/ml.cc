@@ -1,4 +1,5 @@
-// ai.onnx.ml: Scaler, Normalizer, Binarizer, Imputer, ArrayFeatureExtractor, FeatureVectorizer, LabelEncoder, linear models.
+// ai.onnx.ml: Scaler, Normalizer, Binarizer, Imputer, ArrayFeatureExtractor, FeatureVectorizer, LabelEncoder, linear
+// models.
 
 #include <cmath>
 
@@ -32,7 +33,8 @@ Status infer_scaler(InferContext &c) {
   OPTC_TRY(infer_float_like(c));
   for (const char *name : {"scale", "offset"}) {
     const size_t n = floats_or_empty(c.node(), name).size();
-    if (n > 1 && (c.rank(0) == 0 || (c.shape(0).back().is_constant() && c.shape(0).back().value() != static_cast<int64_t>(n))))
+    if (n > 1 &&
+        (c.rank(0) == 0 || (c.shape(0).back().is_constant() && c.shape(0).back().value() != static_cast<int64_t>(n))))
       return c.invalid(std::string(name) + " must have one entry, or one a column");
   }
   return {};
@@ -58,7 +60,7 @@ Status build_normalizer(BuildContext &c) {
   Dims at = row;
   at.push_back(nest.stage_loop("d", in.back()));
   Expr value = cast(nest.load(c.input(0), at), ElementType::kFloat32);
-  Expr total = norm == "MAX" ? nest.reduce(Combine::kMax, apply(ScalarOp::kAbs, value))
+  Expr total = norm == "MAX"  ? nest.reduce(Combine::kMax, apply(ScalarOp::kAbs, value))
                : norm == "L1" ? nest.reduce(Combine::kSum, apply(ScalarOp::kAbs, value))
                               : apply(ScalarOp::kSqrt, nest.reduce(Combine::kSum, value * value));
   Dims to = row;
@@ -108,9 +110,15 @@ Status build_imputer(BuildContext &c) {
   if (values.size() == 1) {
     value = x.constant(values[0]);
   } else if (is_float(type)) {
-    value = cast(nest.load(c.constant_buffer("values", Constant::floats(std::vector<float>(values.begin(), values.end()))), {i.back()}), x.type());
+    value =
+        cast(nest.load(c.constant_buffer("values", Constant::floats(std::vector<float>(values.begin(), values.end()))),
+                       {i.back()}),
+             x.type());
   } else {
-    value = cast(nest.load(c.constant_buffer("values", Constant::int64s(std::vector<int64_t>(values.begin(), values.end()))), {i.back()}), x.type());
+    value = cast(
+        nest.load(c.constant_buffer("values", Constant::int64s(std::vector<int64_t>(values.begin(), values.end()))),
+                  {i.back()}),
+        x.type());
   }
   nest.store(c.output(0), i, select(missing, value, x));
   nest.finish();
@@ -170,14 +178,17 @@ Status build_vectorizer(BuildContext &c) {
   return {};
 }
 
-// --- LabelEncoder ---------------------------------------------------------------------------------------------------------------
+// --- LabelEncoder
+// ---------------------------------------------------------------------------------------------------------------
 
-// keys_* or values_*: lists of strings, ints or floats, or a tensor. Old versions had one list `classes_strings` both ways.
+// keys_* or values_*: lists of strings, ints or floats, or a tensor. Old versions had one list `classes_strings` both
+// ways.
 std::optional<Constant> label_list(const Node &node, const std::string &prefix) {
   if (const Attribute *a = node.attribute(prefix + "tensor"))
     if (const Constant *constant = std::get_if<Constant>(a)) return constant->reshaped({constant->count()});
   if (const Attribute *a = node.attribute(prefix + "strings"))
-    if (const auto *list = std::get_if<std::vector<std::string>>(a)) return Constant::strings({static_cast<int64_t>(list->size())}, *list);
+    if (const auto *list = std::get_if<std::vector<std::string>>(a))
+      return Constant::strings({static_cast<int64_t>(list->size())}, *list);
   if (const auto *list = node.ints(prefix + "int64s")) return Constant::int64s(*list);
   if (const auto *list = node.floats(prefix + "floats")) return Constant::floats(*list);
   return std::nullopt;
@@ -207,16 +218,20 @@ Status build_label_encoder(BuildContext &c) {
     }
   }
   c.library("label_encoder",
-            {c.input(0), c.constant_buffer("keys", *keys), c.constant_buffer("values", *values), c.constant_buffer("default", fallback)}, {c.output(0)});
+            {c.input(0), c.constant_buffer("keys", *keys), c.constant_buffer("values", *values),
+             c.constant_buffer("default", fallback)},
+            {c.output(0)});
   return {};
 }
 
-// --- Linear models --------------------------------------------------------------------------------------------------------------
+// --- Linear models
+// --------------------------------------------------------------------------------------------------------------
 
 Status infer_linear_regressor(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   if (c.rank(0) != 2) return c.invalid("the input must have rank 2");
-  const int64_t targets = c.node().int_or("targets", 1), n = static_cast<int64_t>(floats_or_empty(c.node(), "coefficients").size());
+  const int64_t targets = c.node().int_or("targets", 1),
+                n = static_cast<int64_t>(floats_or_empty(c.node(), "coefficients").size());
   if (targets < 1 || n % targets != 0) return c.invalid("the coefficients do not fit the targets");
   OPTC_TRY(c.same(c.shape(0)[1], n / targets, "the number of features"));
   c.set_tensor(0, ElementType::kFloat32, {c.shape(0)[0], targets});
@@ -224,15 +239,18 @@ Status infer_linear_regressor(InferContext &c) {
 }
 Status build_linear_regressor(BuildContext &c) {
   const int64_t targets = c.node().int_or("targets", 1);
-  const std::vector<float> coefficients = floats_or_empty(c.node(), "coefficients"), intercepts = floats_or_empty(c.node(), "intercepts");
+  const std::vector<float> coefficients = floats_or_empty(c.node(), "coefficients"),
+                           intercepts = floats_or_empty(c.node(), "intercepts");
   const int64_t features = static_cast<int64_t>(coefficients.size()) / targets;
   const std::string post(c.node().string_or("post_transform", "NONE"));
   if (post != "NONE") return c.unsupported("post_transform " + post + " of LinearRegressor");
   BufferId weight = c.constant_buffer("coefficients", Constant::floats(coefficients).reshaped({targets, features}));
   NestBuilder nest(c, "linear regression");
   Dim row = nest.outer("i", c.shape(0)[0]), target = nest.outer("t", targets), f = nest.stage_loop("f", features);
-  Expr sum = nest.reduce(Combine::kSum, cast(nest.load(c.input(0), {row, f}), ElementType::kFloat32) * nest.load(weight, {target, f}));
-  if (!intercepts.empty()) sum = sum + nest.load(c.constant_buffer("intercepts", Constant::floats(intercepts)), {target});
+  Expr sum = nest.reduce(Combine::kSum,
+                         cast(nest.load(c.input(0), {row, f}), ElementType::kFloat32) * nest.load(weight, {target, f}));
+  if (!intercepts.empty())
+    sum = sum + nest.load(c.constant_buffer("intercepts", Constant::floats(intercepts)), {target});
   nest.store(c.output(0), {row, target}, sum);
   nest.finish();
   return {};

@@ -19,7 +19,8 @@ Result<Window> pool_window(const Node &node, const Shape &in, std::string &error
     error = "kernel_shape is missing";
     return Failure{ErrorKind::kInvalid};
   }
-  return resolve_window(node, spatial(in), Dims(kernel->begin(), kernel->end()), node.int_or("ceil_mode", 0) != 0, error);
+  return resolve_window(node, spatial(in), Dims(kernel->begin(), kernel->end()), node.int_or("ceil_mode", 0) != 0,
+                        error);
 }
 
 Status infer_pool(InferContext &c) {
@@ -114,7 +115,8 @@ Status build_average_pool(BuildContext &c) {
   std::string error;
   auto window = pool_window(c.node(), in, error);
   if (!window) return c.invalid(error);
-  const bool include = c.node().int_or("count_include_pad", 0) != 0, whole = !window->padded && c.node().int_or("ceil_mode", 0) == 0;
+  const bool include = c.node().int_or("count_include_pad", 0) != 0,
+             whole = !window->padded && c.node().int_or("ceil_mode", 0) == 0;
   NestBuilder nest(c, "average pool");
   Dims o = nest.outer(out);
   Position p = window_position(nest, *window, in, o);
@@ -134,7 +136,8 @@ Status build_average_pool(BuildContext &c) {
     Dim low = include ? Dim(0) : max(ceil_div(-start, window->dilations[i]), 0);
     count = count * (high - low);
   }
-  Expr divisor = count.is_constant() ? sum.constant(static_cast<double>(count.value())) : cast(nest.index(max(count, 1)), sum.type());
+  Expr divisor = count.is_constant() ? sum.constant(static_cast<double>(count.value()))
+                                     : cast(nest.index(max(count, 1)), sum.type());
   nest.store(c.output(0), o, sum / divisor);
   nest.finish();
   return {};
@@ -187,7 +190,9 @@ Status build_global(BuildContext &c, Global kind) {
   } else if (kind == Global::kAverage) {
     Expr sum = nest.reduce(Combine::kSum, value);
     const Dim count = product(in, 2, in.size());
-    nest.store(c.output(0), to, sum / (count.is_constant() ? sum.constant(static_cast<double>(count.value())) : cast(nest.index(count), sum.type())));
+    nest.store(c.output(0), to,
+               sum / (count.is_constant() ? sum.constant(static_cast<double>(count.value()))
+                                          : cast(nest.index(count), sum.type())));
   } else {
     nest.store(c.output(0), to, root(nest.reduce(Combine::kSum, power(value, p)), p));
   }
@@ -198,12 +203,14 @@ Status build_global_max(BuildContext &c) { return build_global(c, Global::kMax);
 Status build_global_average(BuildContext &c) { return build_global(c, Global::kAverage); }
 Status build_global_lp(BuildContext &c) { return build_global(c, Global::kLp); }
 
-// --- MaxUnpool ------------------------------------------------------------------------------------------------------------------
+// --- MaxUnpool
+// ------------------------------------------------------------------------------------------------------------------
 
 // The shape that the pool had, which the indices count in.
 Shape unpooled(const Node &node, const Shape &in) {
   const size_t n = in.size() - 2;
-  const std::vector<int64_t> kernel = ints_or(node, "kernel_shape", n, 1), strides = ints_or(node, "strides", n, 1), pads = ints_or(node, "pads", 2 * n, 0);
+  const std::vector<int64_t> kernel = ints_or(node, "kernel_shape", n, 1), strides = ints_or(node, "strides", n, 1),
+                             pads = ints_or(node, "pads", 2 * n, 0);
   Shape out = {in[0], in[1]};
   for (size_t i = 0; i < n; ++i) out.push_back((in[2 + i] - 1) * strides[i] - pads[i] - pads[n + i] + kernel[i]);
   return out;
@@ -233,7 +240,8 @@ Status infer_max_unpool(InferContext &c) {
 }
 
 Status build_max_unpool(BuildContext &c) {
-  if (c.has_input(2) && !c.elements(2)) c.library("value_sizes", {c.input(0), c.input(2)}, {}, {}, output_symbols(c, 0));
+  if (c.has_input(2) && !c.elements(2))
+    c.library("value_sizes", {c.input(0), c.input(2)}, {}, {}, output_symbols(c, 0));
   OPTC_TRY(fill(c, c.output(0), 0));
   const Shape counted = unpooled(c.node(), c.shape(0));
   NestBuilder nest(c, "max unpool");

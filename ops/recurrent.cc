@@ -12,14 +12,19 @@ int64_t gates_of(const Node &node) { return node.op == "LSTM" ? 4 : node.op == "
 Status infer_recurrent(InferContext &c) {
   for (size_t i = 0; i < 3; ++i) {
     OPTC_TRY(c.require_shape(i));
-    if (c.rank(i) != 3) return c.invalid("input " + std::to_string(i) + " must have rank 3, but has rank " + std::to_string(c.rank(i)));
+    if (c.rank(i) != 3)
+      return c.invalid("input " + std::to_string(i) + " must have rank 3, but has rank " + std::to_string(c.rank(i)));
   }
   const int64_t gates = gates_of(c.node()), layout = c.node().int_or("layout", 0);
   const std::string direction(c.node().string_or("direction", "forward"));
-  if (direction != "forward" && direction != "reverse" && direction != "bidirectional") return c.invalid("direction '" + direction + "' is not known");
+  if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
+    return c.invalid("direction '" + direction + "' is not known");
   const int64_t directions = direction == "bidirectional" ? 2 : 1;
   const Dim steps = c.shape(0)[layout ? 1 : 0], batch = c.shape(0)[layout ? 0 : 1], input = c.shape(0)[2];
-  OPTC_ASSIGN(Dim hidden, c.same(c.shape(2)[2], c.node().int_or("hidden_size", 0) > 0 ? Dim(c.node().int_or("hidden_size", 0)) : c.shape(2)[2], "hidden_size"));
+  OPTC_ASSIGN(Dim hidden,
+              c.same(c.shape(2)[2],
+                     c.node().int_or("hidden_size", 0) > 0 ? Dim(c.node().int_or("hidden_size", 0)) : c.shape(2)[2],
+                     "hidden_size"));
   OPTC_TRY(c.same(c.shape(1)[0], directions, "the number of directions of W"));
   OPTC_TRY(c.same(c.shape(2)[0], directions, "the number of directions of R"));
   OPTC_TRY(c.same(c.shape(1)[1], hidden * gates, "the rows of W"));
@@ -49,7 +54,8 @@ Status infer_recurrent(InferContext &c) {
     if (c.rank(7) != 2) return c.invalid("P must have rank 2");
     OPTC_TRY(c.same(c.shape(7)[1], hidden * 3, "the length of P"));
   }
-  c.set_tensor(0, c.element(0), layout ? Shape{batch, steps, directions, hidden} : Shape{steps, directions, batch, hidden});
+  c.set_tensor(0, c.element(0),
+               layout ? Shape{batch, steps, directions, hidden} : Shape{steps, directions, batch, hidden});
   const Shape state = layout ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
   c.set_tensor(1, c.element(0), state);
   c.set_tensor(2, c.element(0), state);
@@ -68,7 +74,8 @@ Status build_recurrent(BuildContext &c) {
   return {};
 }
 
-// com.microsoft.DynamicQuantizeLSTM: W [directions, input, 4 * hidden] and R [directions, hidden, 4 * hidden] are 8-bit integers.
+// com.microsoft.DynamicQuantizeLSTM: W [directions, input, 4 * hidden] and R [directions, hidden, 4 * hidden] are 8-bit
+// integers.
 Status infer_dynamic_quantize_lstm(InferContext &c) {
   for (size_t i = 0; i < 3; ++i) {
     OPTC_TRY(c.require_shape(i));
@@ -98,7 +105,8 @@ Status build_dynamic_quantize_lstm(BuildContext &c) {
 }
 
 const OpDef kOps[] = {
-    {"com.microsoft.DynamicQuantizeLSTM", OpForm::kLibrary, 1, infer_dynamic_quantize_lstm, build_dynamic_quantize_lstm},
+    {"com.microsoft.DynamicQuantizeLSTM", OpForm::kLibrary, 1, infer_dynamic_quantize_lstm,
+     build_dynamic_quantize_lstm},
     {"LSTM", OpForm::kLibrary, 22, infer_recurrent, build_recurrent},
     {"GRU", OpForm::kLibrary, 22, infer_recurrent, build_recurrent},
     {"RNN", OpForm::kLibrary, 22, infer_recurrent, build_recurrent},

@@ -233,8 +233,9 @@ Result<Shape> InferContext::broadcast(const std::vector<Shape> &shapes) {
       if (k + s.size() < rank) continue;
       Dim e = settle(s[k + s.size() - rank]);
       if (e == d || e.is(1)) continue;
-      // One is a multiple of the other by a symbol (B*S against S, after a Reshape that an exporter made for B = 1): both can only be
-      // right when that symbol is 1, but for the odd case where the smaller one is 1 itself, which is given up for it.
+      // One is a multiple of the other by a symbol (B*S against S, after a Reshape that an exporter made for B = 1):
+      // both can only be right when that symbol is 1, but for the odd case where the smaller one is 1 itself, which is
+      // given up for it.
       for (const auto &[whole, part] : {std::pair(e, d), std::pair(d, e)}) {
         if (part.is_constant()) continue;
         const auto factor = exact_div(whole, part);

@@ -99,8 +99,9 @@ class InferContext {
   Status require_shape(size_t i);
   void set(size_t output, Type type);  // ignored for absent outputs
   void set_tensor(size_t output, ElementType element, Shape shape);
-  void set_elements(size_t output,
-                    std::vector<Dim> elements);  // for integer outputs, at most 64 elements, row-major; after set_tensor
+  void set_elements(
+      size_t output,
+      std::vector<Dim> elements);  // for integer outputs, at most 64 elements, row-major; after set_tensor
   // A size that only the run decides: the symbol that output already has on that axis, or a new kData symbol named
   // after the node.
   Dim run_time_size(size_t output, size_t axis, int64_t max = kDimOverflow);

@@ -1,6 +1,6 @@
-// Resize and Upsample. Along each resized axis a table says which input elements an output coordinate reads and with what weight; the
-// result is the sum of products over the axes. The tables are constants where dims and scales are known at compile time, else a library
-// function fills them. Whole-number nearest enlargements are plain index maps.
+// Resize and Upsample. Along each resized axis a table says which input elements an output coordinate reads and with
+// what weight; the result is the sum of products over the axes. The tables are constants where dims and scales are
+// known at compile time, else a library function fills them. Whole-number nearest enlargements are plain index maps.
 
 #include <cmath>
 #include <cstring>
@@ -124,9 +124,11 @@ Status infer_resize(InferContext &c) {
   const Operands at = operands(c.node());
   const bool by_scales = c.has_input(at.scales) && !is_empty(c.input(at.scales));
   const bool by_sizes = c.has_input(at.sizes) && !is_empty(c.input(at.sizes));
-  if (by_scales == by_sizes) return c.invalid(by_scales ? "both scales and sizes are given" : "neither scales nor sizes are given");
+  if (by_scales == by_sizes)
+    return c.invalid(by_scales ? "both scales and sizes are given" : "neither scales nor sizes are given");
   const std::string mode = text(c.node(), "mode", "nearest");
-  if (mode != "nearest" && mode != "linear" && mode != "cubic" && mode != "bilinear") return c.invalid("mode '" + mode + "' is not known");
+  if (mode != "nearest" && mode != "linear" && mode != "cubic" && mode != "bilinear")
+    return c.invalid("mode '" + mode + "' is not known");
   size_t count = in.size();
   if (const auto *axes = c.node().ints("axes"); axes && !axes->empty()) {
     count = axes->size();
@@ -153,12 +155,15 @@ Status infer_resize(InferContext &c) {
 // A whole-number nearest enlargement (or a copy): the input index, or nullopt.
 std::optional<Dim> nearest_index(const Node &node, const AxisPlan &plan, Dim i) {
   if (!plan.resized) return i;
-  if (!plan.scale || *plan.scale < 1 || *plan.scale != std::floor(*plan.scale) || *plan.scale > 1e6) return std::nullopt;
+  if (!plan.scale || *plan.scale < 1 || *plan.scale != std::floor(*plan.scale) || *plan.scale > 1e6)
+    return std::nullopt;
   const int64_t s = static_cast<int64_t>(*plan.scale);
-  const std::string coordinates = text(node, "coordinate_transformation_mode", "half_pixel"), nearest = text(node, "nearest_mode", "round_prefer_floor");
+  const std::string coordinates = text(node, "coordinate_transformation_mode", "half_pixel"),
+                    nearest = text(node, "nearest_mode", "round_prefer_floor");
   // (i + 0.5) / s - 0.5 rounds to i / s (both halves included: round(x.5 - 0.5 / s) stays in the block).
   if (coordinates == "asymmetric" && (nearest == "floor" || nearest == "simple")) return floor_div(i, s);
-  if (coordinates == "half_pixel" && (nearest == "round_prefer_floor" || nearest == "round_prefer_ceil")) return floor_div(i, s);
+  if (coordinates == "half_pixel" && (nearest == "round_prefer_floor" || nearest == "round_prefer_ceil"))
+    return floor_div(i, s);
   return std::nullopt;
 }
 
@@ -205,8 +210,10 @@ Table constant_table(BuildContext &c, const AxisPlan &plan, int64_t in, size_t k
     std::memcpy(weight.data(), weight_values.data(), weight.size());
   }
   const std::string suffix = std::to_string(k);
-  return {taps, c.constant_buffer("index" + suffix, Constant::owned(ElementType::kInt64, {axis.out, taps}, std::move(index))),
-          c.constant_buffer("weight" + suffix, Constant::owned(ElementType::kFloat32, {axis.out, taps}, std::move(weight)))};
+  return {taps,
+          c.constant_buffer("index" + suffix, Constant::owned(ElementType::kInt64, {axis.out, taps}, std::move(index))),
+          c.constant_buffer("weight" + suffix,
+                            Constant::owned(ElementType::kFloat32, {axis.out, taps}, std::move(weight)))};
 }
 
 Status build_resize(BuildContext &c) {
@@ -228,11 +235,14 @@ Status build_resize(BuildContext &c) {
     });
 
   // Which axes need the run: unknown scale or size, or symbolic dims.
-  const auto is_fixed = [&](size_t k) { return plans[k] && plans[k]->scale && plans[k]->out.is_constant() && in[k].is_constant(); };
+  const auto is_fixed = [&](size_t k) {
+    return plans[k] && plans[k]->scale && plans[k]->out.is_constant() && in[k].is_constant();
+  };
   std::vector<Table> tables(rank);
-  std::vector<BufferId> inputs = {c.input(0), c.has_input(at.roi) ? c.input(at.roi) : BufferId(),
-                                  c.has_input(at.scales) && !is_empty(c.input_type(at.scales)) ? c.input(at.scales) : BufferId(),
-                                  c.has_input(at.sizes) && !is_empty(c.input_type(at.sizes)) ? c.input(at.sizes) : BufferId()};
+  std::vector<BufferId> inputs = {
+      c.input(0), c.has_input(at.roi) ? c.input(at.roi) : BufferId(),
+      c.has_input(at.scales) && !is_empty(c.input_type(at.scales)) ? c.input(at.scales) : BufferId(),
+      c.has_input(at.sizes) && !is_empty(c.input_type(at.sizes)) ? c.input(at.sizes) : BufferId()};
   bool found_sizes = false;
   std::vector<const DimSymbol *> defines(2 * rank, nullptr);
   for (size_t k = 0; k < rank; ++k) {
@@ -241,7 +251,8 @@ Status build_resize(BuildContext &c) {
       defines[k] = single_symbol(out[k]);
       found_sizes = true;
     }
-    const bool wide = node.int_or("antialias", 0) != 0 || !plans[k] || !plans[k]->scale;  // an axis may turn out to copy: one tap
+    const bool wide =
+        node.int_or("antialias", 0) != 0 || !plans[k] || !plans[k]->scale;  // an axis may turn out to copy: one tap
     if (nearest) {
       tables[k].taps = 1;
     } else if (wide) {
@@ -321,13 +332,15 @@ Status build_resize(BuildContext &c) {
       tap_value(Dims(rank, Dim(0)));
     }
   }
-  if (crop && outside.valid()) result = select(outside, result.constant(node.float_or("extrapolation_value", 0)), result);
+  if (crop && outside.valid())
+    result = select(outside, result.constant(node.float_or("extrapolation_value", 0)), result);
   nest.store(c.output(0), i, result);
   nest.finish();
   return {};
 }
 
-// Resize-10 had only X and scales; its coordinates are asymmetric, and "nearest" rounds down for enlargements and up for reductions.
+// Resize-10 had only X and scales; its coordinates are asymmetric, and "nearest" rounds down for enlargements and up
+// for reductions.
 Status resize_from_10(Graph &graph, NodeId node, Diagnostics &) {
   const ValueId scales = graph.node(node).input(1);
   graph.set_input(node, 1, ValueId());
@@ -348,19 +361,21 @@ Status resize_from_10(Graph &graph, NodeId node, Diagnostics &) {
 Status resize_to_10(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   const Node &n = graph.node(node);
   const std::string_view nearest = n.string_or("nearest_mode", "round_prefer_floor");
-  if (n.string_or("coordinate_transformation_mode", "half_pixel") != "asymmetric" || n.input(3).valid() || n.string_or("mode", "nearest") == "cubic" ||
-      (nearest != "floor" && nearest != "ceil" && nearest != "simple"))
+  if (n.string_or("coordinate_transformation_mode", "half_pixel") != "asymmetric" || n.input(3).valid() ||
+      n.string_or("mode", "nearest") == "cubic" || (nearest != "floor" && nearest != "ceil" && nearest != "simple"))
     return cannot_lower(graph, node, "this Resize", 11, diagnostics);
   const ValueId scales = n.input(2);
   graph.set_input(node, 2, ValueId());
   graph.set_input(node, 1, scales);
-  for (const char *name : {"coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "exclude_outside", "extrapolation_value"})
+  for (const char *name :
+       {"coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "exclude_outside", "extrapolation_value"})
     graph.remove_attribute(node, name);
   return {};
 }
 Status resize_to_17(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   const Node &n = graph.node(node);
-  if (n.ints("axes") || n.int_or("antialias", 0) != 0 || n.string_or("keep_aspect_ratio_policy", "stretch") != "stretch")
+  if (n.ints("axes") || n.int_or("antialias", 0) != 0 ||
+      n.string_or("keep_aspect_ratio_policy", "stretch") != "stretch")
     return cannot_lower(graph, node, "axes, antialias and keep_aspect_ratio_policy of Resize", 18, diagnostics);
   graph.remove_attribute(node, "antialias");
   graph.remove_attribute(node, "keep_aspect_ratio_policy");
@@ -370,21 +385,26 @@ Status resize_to_17(Graph &graph, NodeId node, Diagnostics &diagnostics) {
 Status empty_operands(Graph &graph, NodeId node, Diagnostics &) {
   for (size_t i = 1; i <= 2; ++i)
     if (!graph.node(node).input(i).valid())
-      graph.set_input(node, i, graph.add_constant(graph.unique_name(graph.node(node).name + "_empty"), Constant::floats({})));
+      graph.set_input(node, i,
+                      graph.add_constant(graph.unique_name(graph.node(node).name + "_empty"), Constant::floats({})));
   return {};
 }
-Status upsample_1(Graph &graph, NodeId node, Diagnostics &diagnostics) {  // height_scale, width_scale of a rank-4 tensor
+Status upsample_1(Graph &graph, NodeId node,
+                  Diagnostics &diagnostics) {  // height_scale, width_scale of a rank-4 tensor
   const Node &n = graph.node(node);
   if (!n.attribute("height_scale")) return {};
   const std::vector<float> scales = {1, 1, n.float_or("height_scale", 1), n.float_or("width_scale", 1)};
   graph.set_attribute(node, "scales", scales);
   graph.remove_attribute(node, "height_scale");
   graph.remove_attribute(node, "width_scale");
-  if (graph.node(node).string_or("mode", "nearest") == "bilinear") graph.set_attribute(node, "mode", std::string("linear"));
+  if (graph.node(node).string_or("mode", "nearest") == "bilinear")
+    graph.set_attribute(node, "mode", std::string("linear"));
   (void)diagnostics;
   return {};
 }
-Status upsample_scales(Graph &graph, NodeId node, Diagnostics &diagnostics) { return attribute_to_input(graph, node, "scales", 1, diagnostics); }
+Status upsample_scales(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  return attribute_to_input(graph, node, "scales", 1, diagnostics);
+}
 Status upsample_scales_down(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   const Constant *scales = graph.constant(graph.node(node).input(1));
   if (!scales) return cannot_lower(graph, node, "an Upsample by computed scales", 9, diagnostics);
@@ -395,7 +415,8 @@ Status upsample_scales_down(Graph &graph, NodeId node, Diagnostics &diagnostics)
   return {};
 }
 
-const VersionStep kResizeSteps[] = {{11, resize_from_10, resize_to_10}, {13, nullptr, empty_operands}, {18, nullptr, resize_to_17}};
+const VersionStep kResizeSteps[] = {
+    {11, resize_from_10, resize_to_10}, {13, nullptr, empty_operands}, {18, nullptr, resize_to_17}};
 const VersionStep kUpsampleSteps[] = {{7, upsample_1, nullptr}, {9, upsample_scales, upsample_scales_down}};
 
 const OpDef kOps[] = {

@@ -1,4 +1,5 @@
-// NonZero, Compress, Unique, TopK, NonMaxSuppression (library functions that find sizes), and ConstantOfShape, EyeLike, Range.
+// NonZero, Compress, Unique, TopK, NonMaxSuppression (library functions that find sizes), and ConstantOfShape, EyeLike,
+// Range.
 
 #include <cmath>
 
@@ -34,7 +35,8 @@ Status infer_compress(InferContext &c) {
   }
   OPTC_ASSIGN(int64_t axis, c.axis(c.node().int_or("axis", 0), c.rank(0)));
   Shape out = c.shape(0);
-  out[static_cast<size_t>(axis)] = c.run_time_size(0, static_cast<size_t>(axis), bound_of(out[static_cast<size_t>(axis)]));
+  out[static_cast<size_t>(axis)] =
+      c.run_time_size(0, static_cast<size_t>(axis), bound_of(out[static_cast<size_t>(axis)]));
   c.set_tensor(0, c.element(0), std::move(out));
   return {};
 }
@@ -98,7 +100,8 @@ Status infer_topk(InferContext &c) {
   Shape out = c.shape(0);
   const Dims *k = c.elements(1);
   if (k && k->size() == 1) {
-    if (proved_less(out[at], (*k)[0])) return c.invalid("k is " + (*k)[0].str() + ", the axis has " + out[at].str() + " elements");
+    if (proved_less(out[at], (*k)[0]))
+      return c.invalid("k is " + (*k)[0].str() + ", the axis has " + out[at].str() + " elements");
     if (upper_bound((*k)[0]) < 0) return c.invalid("k is negative");
     out[at] = (*k)[0];
   } else {
@@ -112,17 +115,23 @@ Status build_topk(BuildContext &c) {
   int64_t axis = c.node().int_or("axis", -1);
   if (axis < 0) axis += static_cast<int64_t>(c.shape(0).size());
   std::vector<const DimSymbol *> defines;
-  if (!c.elements(1)) defines.push_back(single_symbol(c.output_shape(c.has_output(0) ? 0 : 1)[static_cast<size_t>(axis)]));
-  c.library("topk", {c.input(0), c.input(1)}, {c.has_output(0) ? c.output(0) : BufferId(), c.has_output(1) ? c.output(1) : BufferId()},
-            {{"axis", axis}, {"largest", c.node().int_or("largest", 1)}, {"sorted", c.node().int_or("sorted", 1)}}, defines);
+  if (!c.elements(1))
+    defines.push_back(single_symbol(c.output_shape(c.has_output(0) ? 0 : 1)[static_cast<size_t>(axis)]));
+  c.library("topk", {c.input(0), c.input(1)},
+            {c.has_output(0) ? c.output(0) : BufferId(), c.has_output(1) ? c.output(1) : BufferId()},
+            {{"axis", axis}, {"largest", c.node().int_or("largest", 1)}, {"sorted", c.node().int_or("sorted", 1)}},
+            defines);
   return {};
 }
-Status topk_k(Graph &graph, NodeId node, Diagnostics &diagnostics) { return attribute_to_input(graph, node, "k", 1, diagnostics); }
+Status topk_k(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  return attribute_to_input(graph, node, "k", 1, diagnostics);
+}
 Status topk_k_down(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   return input_to_attribute(graph, node, 1, "k", diagnostics, true);
 }
 Status topk_smallest_down(Graph &graph, NodeId node, Diagnostics &diagnostics) {
-  if (graph.node(node).int_or("largest", 1) == 0) return cannot_lower(graph, node, "TopK of the smallest", 11, diagnostics);
+  if (graph.node(node).int_or("largest", 1) == 0)
+    return cannot_lower(graph, node, "TopK of the smallest", 11, diagnostics);
   graph.remove_attribute(node, "largest");
   graph.remove_attribute(node, "sorted");
   return {};
@@ -146,7 +155,8 @@ Status build_nms(BuildContext &c) {
   return {};
 }
 
-// --- ConstantOfShape, EyeLike, Range --------------------------------------------------------------------------------------------
+// --- ConstantOfShape, EyeLike, Range
+// --------------------------------------------------------------------------------------------
 
 const Constant *fill_constant(const Node &node) {
   const Attribute *attribute = node.attribute("value");
@@ -175,7 +185,8 @@ Status infer_constant_of_shape(InferContext &c) {
   return {};
 }
 Status build_constant_of_shape(BuildContext &c) {
-  if (!c.elements(0) && !c.output_shape(0).empty()) c.library("value_sizes", {BufferId(), c.input(0)}, {}, {}, output_symbols(c, 0));
+  if (!c.elements(0) && !c.output_shape(0).empty())
+    c.library("value_sizes", {BufferId(), c.input(0)}, {}, {}, output_symbols(c, 0));
   const Constant *value = fill_constant(c.node());
   NestBuilder nest(c, "fill");
   Dims i = nest.outer(c.output_shape(0));
@@ -214,7 +225,8 @@ Status infer_range(InferContext &c) {
   }
   const Dims *start = c.elements(0), *limit = c.elements(1), *delta = c.elements(2);
   std::optional<Dim> count;
-  if (start && limit && delta && start->size() == 1 && limit->size() == 1 && delta->size() == 1 && (*delta)[0].is_constant()) {
+  if (start && limit && delta && start->size() == 1 && limit->size() == 1 && delta->size() == 1 &&
+      (*delta)[0].is_constant()) {
     const int64_t by = (*delta)[0].value();
     if (by == 0) return c.invalid("delta is 0");
     count = by > 0 ? max(ceil_div((*limit)[0] - (*start)[0], by), 0) : max(ceil_div((*start)[0] - (*limit)[0], -by), 0);

@@ -1,5 +1,5 @@
-// Sequences and optionals: run-time objects, handled by library functions (runtime/cpu/lib_object.h). Where a tensor is taken out, its
-// rank must be known; dims that are not become run-time sizes.
+// Sequences and optionals: run-time objects, handled by library functions (runtime/cpu/lib_object.h). Where a tensor is
+// taken out, its rank must be known; dims that are not become run-time sizes.
 
 #include "ops/build.h"
 #include "ops/registry.h"
@@ -8,17 +8,20 @@
 namespace optc {
 namespace {
 
-// Sets output 0 to a tensor that is taken out of an object. Its dims are known only when the item is: they become sizes of the run.
+// Sets output 0 to a tensor that is taken out of an object. Its dims are known only when the item is: they become sizes
+// of the run.
 Status set_taken(InferContext &c, const Type &item) {
   if (!item.is_tensor()) {
     c.set(0, item);
     return {};
   }
   if (!item.shape) {
-    return c.unsupported("the rank of the items is not known before the model runs", "give the sequence's items one rank");
+    return c.unsupported("the rank of the items is not known before the model runs",
+                         "give the sequence's items one rank");
   }
   Shape shape;
-  for (size_t k = 0; k < item.shape->size(); ++k) shape.push_back((*item.shape)[k].is_constant() ? (*item.shape)[k] : c.run_time_size(0, k));
+  for (size_t k = 0; k < item.shape->size(); ++k)
+    shape.push_back((*item.shape)[k].is_constant() ? (*item.shape)[k] : c.run_time_size(0, k));
   c.set_tensor(0, item.element, std::move(shape));
   return {};
 }
@@ -53,7 +56,8 @@ Status infer_at(InferContext &c) {
 
 Status infer_insert(InferContext &c) {
   if (!is_sequence(c.input(0))) return c.invalid("input 0 must be a sequence");
-  if (c.input(1).element != c.input(0).inner->element) return c.invalid("the tensor and the sequence have different element types");
+  if (c.input(1).element != c.input(0).inner->element)
+    return c.invalid("the tensor and the sequence have different element types");
   const bool empty = is_empty_sequence(c.graph(), c.node().input(0));
   c.set(0, Type::sequence(empty ? c.input(1) : merge_items(c.dims(), *c.input(0).inner, c.input(1))));
   return {};
@@ -83,7 +87,8 @@ Status infer_split_to_sequence(InferContext &c) {
 }
 
 Status infer_concat_from_sequence(InferContext &c) {
-  if (!is_sequence(c.input(0)) || !c.input(0).inner->is_tensor()) return c.invalid("input 0 must be a sequence of tensors");
+  if (!is_sequence(c.input(0)) || !c.input(0).inner->is_tensor())
+    return c.invalid("input 0 must be a sequence of tensors");
   Type item = *c.input(0).inner;
   const bool fresh = c.node().int_or("new_axis", 0) != 0;
   if (!item.shape) return set_taken(c, item);

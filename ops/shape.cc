@@ -12,7 +12,8 @@ using Dims = std::vector<Dim>;
 
 // A view keeps the elements of a small integer tensor.
 void keep_elements(InferContext &c, const Shape &shape) {
-  if (const Dims *elements = c.elements(0); elements && (shape.size() <= 1 || is_static(shape))) c.set_elements(0, *elements);
+  if (const Dims *elements = c.elements(0); elements && (shape.size() <= 1 || is_static(shape)))
+    c.set_elements(0, *elements);
 }
 
 Status infer_shape(InferContext &c) {
@@ -58,7 +59,8 @@ Status infer_reshape(InferContext &c) {
       inferred = static_cast<int>(k);
       out.push_back(1);
     } else if (d.is(0) && !allow_zero) {
-      if (k >= in.size()) return c.invalid("the shape's 0 at position " + std::to_string(k) + " has no dimension to copy from");
+      if (k >= in.size())
+        return c.invalid("the shape's 0 at position " + std::to_string(k) + " has no dimension to copy from");
       out.push_back(in[k]);
     } else if (d.is_constant() && d.value() < 0) {
       return c.invalid("the shape has the entry " + d.str());
@@ -90,7 +92,8 @@ Status infer_reshape(InferContext &c) {
 
 Status build_reshape(BuildContext &c) {
   if (!c.elements(1))
-    c.library("reshape_sizes", {c.input(0), c.input(1)}, {}, {{"allowzero", c.node().int_or("allowzero", 0)}}, output_symbols(c, 0));
+    c.library("reshape_sizes", {c.input(0), c.input(1)}, {}, {{"allowzero", c.node().int_or("allowzero", 0)}},
+              output_symbols(c, 0));
   c.alias(0, c.input(0));
   return {};
 }
@@ -135,7 +138,8 @@ Status set_run_time_shape(InferContext &c, int64_t rank) {
 
 Status build_axes_view(BuildContext &c) {
   if (c.has_input(1) && !c.elements(1) && !c.constant(1))
-    c.library(c.node().op == "Squeeze" ? "squeeze_sizes" : "unsqueeze_sizes", {c.input(0), c.input(1)}, {}, {}, output_symbols(c, 0));
+    c.library(c.node().op == "Squeeze" ? "squeeze_sizes" : "unsqueeze_sizes", {c.input(0), c.input(1)}, {}, {},
+              output_symbols(c, 0));
   c.alias(0, c.input(0));
   return {};
 }

@@ -1,4 +1,5 @@
-// DFT, STFT, MelWeightMatrix, Det and the window functions: library functions (runtime/cpu/lib_signal.h), windows as loops.
+// DFT, STFT, MelWeightMatrix, Det and the window functions: library functions (runtime/cpu/lib_signal.h), windows as
+// loops.
 
 #include "ops/build.h"
 #include "ops/registry.h"
@@ -66,9 +67,11 @@ Status infer_stft(InferContext &c) {
   const bool real = in.size() == 2 || in[2].is(1);
   Shape out = {in[0], {}, {}, 2};
   if (step && step->is_constant() && step->value() < 1) return c.invalid("frame_step must be positive");
-  out[1] = step && step->is_constant() && length ? floor_div(in[1] - *length, step->value()) + 1 : c.run_time_size(0, 1);
+  out[1] =
+      step && step->is_constant() && length ? floor_div(in[1] - *length, step->value()) + 1 : c.run_time_size(0, 1);
   const bool known_parts = in.size() == 2 || in[2].is_constant();
-  out[2] = length && known_parts ? (c.node().int_or("onesided", 1) != 0 && real ? floor_div(*length, 2) + 1 : *length) : c.run_time_size(0, 2);
+  out[2] = length && known_parts ? (c.node().int_or("onesided", 1) != 0 && real ? floor_div(*length, 2) + 1 : *length)
+                                 : c.run_time_size(0, 2);
   c.set_tensor(0, c.element(0), std::move(out));
   return {};
 }
@@ -77,7 +80,8 @@ Status build_stft(BuildContext &c) { return build_call(c, "stft"); }
 Status infer_mel(InferContext &c) {
   auto mels = scalar_of(c, 0), length = scalar_of(c, 1);
   const auto type = static_cast<ElementType>(c.node().int_or("output_datatype", 1));
-  c.set_tensor(0, type, {length ? floor_div(*length, 2) + 1 : c.run_time_size(0, 0), mels ? *mels : c.run_time_size(0, 1)});
+  c.set_tensor(0, type,
+               {length ? floor_div(*length, 2) + 1 : c.run_time_size(0, 0), mels ? *mels : c.run_time_size(0, 1)});
   return {};
 }
 Status build_mel(BuildContext &c) { return build_call(c, "mel_weights"); }
@@ -100,7 +104,8 @@ Status build_det(BuildContext &c) {
 Status dft_axis(Graph &graph, NodeId node, Diagnostics &) {
   const int64_t axis = graph.node(node).int_or("axis", 1);
   graph.remove_attribute(node, "axis");
-  graph.set_input(node, 2, graph.add_constant(graph.unique_name(graph.node(node).name + "_axis"), Constant::scalar_int64(axis)));
+  graph.set_input(node, 2,
+                  graph.add_constant(graph.unique_name(graph.node(node).name + "_axis"), Constant::scalar_int64(axis)));
   return {};
 }
 Status dft_axis_down(Graph &graph, NodeId node, Diagnostics &diagnostics) {

@@ -11,7 +11,8 @@ namespace {
 using Dims = std::vector<Dim>;
 constexpr int64_t kFar = int64_t{1} << 40;  // an end beyond this means "to the end"
 
-// --- Slice ----------------------------------------------------------------------------------------------------------------------
+// --- Slice
+// ----------------------------------------------------------------------------------------------------------------------
 
 struct SliceAxis {
   Dim start = 0;
@@ -30,7 +31,8 @@ std::optional<Dim> bound(Dim value, Dim extent, int64_t low, int64_t high_offset
   return std::nullopt;
 }
 
-// The slice of each dimension when starts, ends (expressions), axes and steps (numbers) are known; nullopt when only the run knows.
+// The slice of each dimension when starts, ends (expressions), axes and steps (numbers) are known; nullopt when only
+// the run knows.
 std::optional<std::vector<SliceAxis>> resolve_slice(const Shape &in, const Dims *starts, const Dims *ends,
                                                     const std::optional<std::vector<int64_t>> &axes,
                                                     const std::optional<std::vector<int64_t>> &steps) {
@@ -94,7 +96,8 @@ Status infer_slice(InferContext &c) {
     if (axes->size() != count) return c.invalid("starts and axes differ in length");
     std::vector<bool> seen(in.size(), false);
     for (int64_t axis : *axes) {
-      if (axis < 0 || axis >= c.rank(0)) return c.invalid("an axis is out of range for rank " + std::to_string(in.size()));
+      if (axis < 0 || axis >= c.rank(0))
+        return c.invalid("an axis is out of range for rank " + std::to_string(in.size()));
       if (seen[static_cast<size_t>(axis)]) return c.invalid("an axis is listed twice");
       seen[static_cast<size_t>(axis)] = true;
     }
@@ -152,7 +155,8 @@ Status build_slice(BuildContext &c) {
   std::vector<BufferId> inputs = {c.input(0), c.input(1), c.input(2), c.has_input(3) ? c.input(3) : BufferId(),
                                   c.has_input(4) ? c.input(4) : BufferId()};
   std::vector<const DimSymbol *> symbols;
-  for (size_t k = 0; k < out.size(); ++k) symbols.push_back(is_run_time_size(out[k]) && !(out[k] == in[k]) ? single_symbol(out[k]) : nullptr);
+  for (size_t k = 0; k < out.size(); ++k)
+    symbols.push_back(is_run_time_size(out[k]) && !(out[k] == in[k]) ? single_symbol(out[k]) : nullptr);
   c.library("slice_sizes", inputs, {plan}, {}, symbols);
   NestBuilder nest(c, "slice");
   Dims i = nest.outer(out), from = i;
@@ -184,7 +188,8 @@ Status slice_to_attributes(Graph &graph, NodeId node, Diagnostics &diagnostics) 
   return input_to_attribute(graph, node, 1, "starts", diagnostics);
 }
 
-// --- Pad ------------------------------------------------------------------------------------------------------------------------
+// --- Pad
+// ------------------------------------------------------------------------------------------------------------------------
 
 struct PadPlan {
   Dims begin, end;
@@ -219,18 +224,23 @@ Status infer_pad(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   const Shape in = c.shape(0);
   const std::string mode(c.node().string_or("mode", "constant"));
-  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") return c.invalid("mode '" + mode + "' is not known");
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
+    return c.invalid("mode '" + mode + "' is not known");
   auto plan = resolve_pads(c, in.size());
   Shape out;
   if (!plan) {
-    if (c.elements(1) && (!c.has_input(3) || c.elements(3) || c.constant(3))) return c.invalid("pads do not fit the axes");
+    if (c.elements(1) && (!c.has_input(3) || c.elements(3) || c.constant(3)))
+      return c.invalid("pads do not fit the axes");
     for (size_t k = 0; k < in.size(); ++k) out.push_back(c.run_time_size(0, k));
   } else {
     for (size_t k = 0; k < in.size(); ++k) {
       out.push_back(in[k] + plan->begin[k] + plan->end[k]);
-      if (mode == "reflect" && (proved_at_least(plan->begin[k], max(in[k], 1)) || proved_at_least(plan->end[k], max(in[k], 1))))
-        return c.invalid("reflect: a pad of dimension " + std::to_string(k) + " is not smaller than the dimension, " + in[k].str());
-      if (out[k].is_constant() && out[k].value() < 0) return c.invalid("dimension " + std::to_string(k) + " becomes negative");
+      if (mode == "reflect" &&
+          (proved_at_least(plan->begin[k], max(in[k], 1)) || proved_at_least(plan->end[k], max(in[k], 1))))
+        return c.invalid("reflect: a pad of dimension " + std::to_string(k) + " is not smaller than the dimension, " +
+                         in[k].str());
+      if (out[k].is_constant() && out[k].value() < 0)
+        return c.invalid("dimension " + std::to_string(k) + " becomes negative");
     }
   }
   c.set_tensor(0, c.element(0), std::move(out));
@@ -244,7 +254,8 @@ Status build_pad(BuildContext &c) {
   BufferId begins;
   if (!plan) {
     begins = c.temporary("begins", ElementType::kInt64, {static_cast<int64_t>(in.size())});
-    c.library("pad_sizes", {c.input(0), c.input(1), c.has_input(3) ? c.input(3) : BufferId()}, {begins}, {}, output_symbols(c, 0));
+    c.library("pad_sizes", {c.input(0), c.input(1), c.has_input(3) ? c.input(3) : BufferId()}, {begins}, {},
+              output_symbols(c, 0));
   }
   NestBuilder nest(c, "pad");
   Dims i = nest.outer(out), from = i;
@@ -343,13 +354,16 @@ Status no_pad_axes(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   return {};
 }
 Status no_wrap(Graph &graph, NodeId node, Diagnostics &diagnostics) {
-  if (graph.node(node).string_or("mode", "constant") == "wrap") return cannot_lower(graph, node, "mode wrap", 19, diagnostics);
+  if (graph.node(node).string_or("mode", "constant") == "wrap")
+    return cannot_lower(graph, node, "mode wrap", 19, diagnostics);
   return {};
 }
 
 const VersionStep kSliceSteps[] = {{10, slice_to_inputs, slice_to_attributes}};
-const VersionStep kPadSteps[] = {
-    {2, paddings_renamed, nullptr}, {11, pads_to_input, pads_to_attribute}, {18, nullptr, no_pad_axes}, {19, nullptr, no_wrap}};
+const VersionStep kPadSteps[] = {{2, paddings_renamed, nullptr},
+                                 {11, pads_to_input, pads_to_attribute},
+                                 {18, nullptr, no_pad_axes},
+                                 {19, nullptr, no_wrap}};
 
 const OpDef kOps[] = {
     {"Slice", OpForm::kIndex, 13, infer_slice, build_slice, kSliceSteps},

@@ -15,12 +15,14 @@ Status attribute_to_input(Graph &graph, NodeId id, std::string_view name, size_t
     value = Constant::int64s({*one});
   } else if (const auto *real = std::get_if<float>(attribute)) {
     ElementType type = ElementType::kFloat32;
-    if (node.input(0).valid() && graph.value(node.input(0)).type.is_tensor()) type = graph.value(node.input(0)).type.element;
+    if (node.input(0).valid() && graph.value(node.input(0)).type.is_tensor())
+      type = graph.value(node.input(0)).type.element;
     value = Constant::scalar(type, *real);
   } else if (const auto *reals = std::get_if<std::vector<float>>(attribute)) {
     value = Constant::floats(*reals);
   } else {
-    return diagnostics.error(ErrorKind::kInvalid, "attribute '" + std::string(name) + "' has the wrong type", graph.describe(id));
+    return diagnostics.error(ErrorKind::kInvalid, "attribute '" + std::string(name) + "' has the wrong type",
+                             graph.describe(id));
   }
   ValueId constant = graph.add_constant(graph.unique_name(node.name + "_" + std::string(name)), std::move(value));
   graph.set_input(id, index, constant);
@@ -28,7 +30,8 @@ Status attribute_to_input(Graph &graph, NodeId id, std::string_view name, size_t
   return {};
 }
 
-Status input_to_attribute(Graph &graph, NodeId id, size_t index, std::string_view name, Diagnostics &diagnostics, bool single) {
+Status input_to_attribute(Graph &graph, NodeId id, size_t index, std::string_view name, Diagnostics &diagnostics,
+                          bool single) {
   const Node &node = graph.node(id);
   ValueId input = node.input(index);
   if (!input.valid()) return {};
@@ -51,7 +54,8 @@ Status input_to_attribute(Graph &graph, NodeId id, size_t index, std::string_vie
 
 Failure cannot_lower(const Graph &graph, NodeId node, std::string_view what, int version, Diagnostics &diagnostics) {
   return diagnostics.error(ErrorKind::kUnsupported,
-                           std::string(what) + " cannot be said in opsets below " + std::to_string(version), graph.describe(node));
+                           std::string(what) + " cannot be said in opsets below " + std::to_string(version),
+                           graph.describe(node));
 }
 
 }  // namespace optc

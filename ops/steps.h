@@ -8,10 +8,12 @@
 
 namespace optc {
 
-// Moves an attribute to a constant input at `index`: int lists and ints become int64[n] (ints as one element), a float a scalar of the
-// element type of input 0. Nothing happens when the attribute is absent.
-Status attribute_to_input(Graph &graph, NodeId node, std::string_view attribute, size_t index, Diagnostics &diagnostics);
-// The inverse, for int lists: fails with kUnsupported when the input is there but not constant. `single`: an int attribute.
+// Moves an attribute to a constant input at `index`: int lists and ints become int64[n] (ints as one element), a float
+// a scalar of the element type of input 0. Nothing happens when the attribute is absent.
+Status attribute_to_input(Graph &graph, NodeId node, std::string_view attribute, size_t index,
+                          Diagnostics &diagnostics);
+// The inverse, for int lists: fails with kUnsupported when the input is there but not constant. `single`: an int
+// attribute.
 Status input_to_attribute(Graph &graph, NodeId node, size_t index, std::string_view attribute, Diagnostics &diagnostics,
                           bool single = false);
 // The failure of a `down` that the older version cannot say.

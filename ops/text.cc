@@ -1,4 +1,5 @@
-// StringConcat, StringSplit, StringNormalizer, RegexFullMatch, TfIdfVectorizer: library functions (runtime/cpu/lib_strings.h).
+// StringConcat, StringSplit, StringNormalizer, RegexFullMatch, TfIdfVectorizer: library functions
+// (runtime/cpu/lib_strings.h).
 
 #include "ops/build.h"
 #include "ops/registry.h"
@@ -35,7 +36,9 @@ Status build_split(BuildContext &c) {
     defines.assign(c.output_shape(0).size(), nullptr);
     defines.back() = single_symbol(c.output_shape(0).back());
   }
-  c.library("string_split", {c.input(0)}, {c.has_output(0) ? c.output(0) : BufferId(), c.has_output(1) ? c.output(1) : BufferId()}, c.node().attributes, defines);
+  c.library("string_split", {c.input(0)},
+            {c.has_output(0) ? c.output(0) : BufferId(), c.has_output(1) ? c.output(1) : BufferId()},
+            c.node().attributes, defines);
   return {};
 }
 
@@ -44,7 +47,8 @@ Status infer_normalizer(InferContext &c) {
   if (c.rank(0) != 1 && c.rank(0) != 2) return c.invalid("the input must have rank 1, or rank 2 with one row");
   if (c.rank(0) == 2) OPTC_TRY(c.same(c.shape(0)[0], 1, "the number of rows"));
   const std::string action(c.node().string_or("case_change_action", "NONE"));
-  if (action != "NONE" && action != "LOWER" && action != "UPPER") return c.invalid("case_change_action '" + action + "' is not known");
+  if (action != "NONE" && action != "LOWER" && action != "UPPER")
+    return c.invalid("case_change_action '" + action + "' is not known");
   const size_t last = static_cast<size_t>(c.rank(0)) - 1;
   Shape out = c.shape(0);
   out[last] = c.run_time_size(0, last);
@@ -53,7 +57,8 @@ Status infer_normalizer(InferContext &c) {
   return {};
 }
 Status build_normalizer(BuildContext &c) {
-  c.library("string_normalizer", {c.input(0)}, {c.output(0)}, c.node().attributes, {single_symbol(c.output_shape(0).back())});
+  c.library("string_normalizer", {c.input(0)}, {c.output(0)}, c.node().attributes,
+            {single_symbol(c.output_shape(0).back())});
   return {};
 }
 
@@ -90,8 +95,10 @@ Status build_tfidf(BuildContext &c) {
   Constant pool;
   if (const auto *ints = node.ints("pool_int64s")) pool = Constant::int64s(*ints);
   if (const Attribute *a = node.attribute("pool_strings"))
-    if (const auto *list = std::get_if<std::vector<std::string>>(a); list && !list->empty()) pool = Constant::strings({static_cast<int64_t>(list->size())}, *list);
-  if (!pool.valid() || (pool.type() == ElementType::kString) != (c.input_type(0).element == ElementType::kString)) return c.invalid("the pool does not fit the input's type");
+    if (const auto *list = std::get_if<std::vector<std::string>>(a); list && !list->empty())
+      pool = Constant::strings({static_cast<int64_t>(list->size())}, *list);
+  if (!pool.valid() || (pool.type() == ElementType::kString) != (c.input_type(0).element == ElementType::kString))
+    return c.invalid("the pool does not fit the input's type");
   std::vector<std::pair<std::string, Attribute>> attributes;
   for (const auto &attribute : node.attributes)
     if (attribute.first != "pool_int64s" && attribute.first != "pool_strings") attributes.push_back(attribute);

@@ -1,5 +1,5 @@
-// ai.onnx.ml: TreeEnsemble, TreeEnsembleClassifier, TreeEnsembleRegressor. The three forms become one table of nodes and leaves, which
-// the library function walks (runtime/cpu/lib_ml.h).
+// ai.onnx.ml: TreeEnsemble, TreeEnsembleClassifier, TreeEnsembleRegressor. The three forms become one table of nodes
+// and leaves, which the library function walks (runtime/cpu/lib_ml.h).
 
 #include <cmath>
 #include <cstring>
@@ -58,13 +58,15 @@ Result<Trees> read_version_5(const Node &node, std::string &error) {
     return Failure{ErrorKind::kInvalid};
   };
   Trees trees;
-  const auto features = ints(node, "nodes_featureids"), yes = ints(node, "nodes_truenodeids"), no = ints(node, "nodes_falsenodeids"),
-             yes_leaf = ints(node, "nodes_trueleafs"), no_leaf = ints(node, "nodes_falseleafs"), modes = ints(node, "nodes_modes"),
+  const auto features = ints(node, "nodes_featureids"), yes = ints(node, "nodes_truenodeids"),
+             no = ints(node, "nodes_falsenodeids"), yes_leaf = ints(node, "nodes_trueleafs"),
+             no_leaf = ints(node, "nodes_falseleafs"), modes = ints(node, "nodes_modes"),
              missing = ints(node, "nodes_missing_value_tracks_true");
   const size_t n = features.size();
   trees.thresholds = reals(node, "nodes_splits");
   const std::vector<double> members = reals(node, "membership_values");
-  if (yes.size() != n || no.size() != n || yes_leaf.size() != n || no_leaf.size() != n || modes.size() != n || trees.thresholds.size() != n)
+  if (yes.size() != n || no.size() != n || yes_leaf.size() != n || no_leaf.size() != n || modes.size() != n ||
+      trees.thresholds.size() != n)
     return fail("the lists of nodes differ in length");
   trees.leaf_target = ints(node, "leaf_targetids");
   trees.leaf_weight = reals(node, "leaf_weights");
@@ -72,7 +74,8 @@ Result<Trees> read_version_5(const Node &node, std::string &error) {
   if (trees.leaf_weight.size() != leaves) return fail("the lists of leaves differ in length");
   for (size_t i = 0; i <= leaves; ++i) trees.leaf_first.push_back(static_cast<int64_t>(i));
   std::vector<std::vector<double>> sets(n);
-  // Sets of members follow one another in the order in which a walk (true branch first) meets their nodes; each ends with NaN.
+  // Sets of members follow one another in the order in which a walk (true branch first) meets their nodes; each ends
+  // with NaN.
   size_t next = 0;
   std::set<int64_t> walked;
   std::vector<int64_t> stack;
@@ -89,7 +92,9 @@ Result<Trees> read_version_5(const Node &node, std::string &error) {
         while (next < members.size() && !std::isnan(members[next])) sets[k].push_back(members[next++]);
         ++next;
       }
-      const auto check = [&](int64_t child, bool leaf) { return child >= 0 && child < static_cast<int64_t>(leaf ? leaves : n); };
+      const auto check = [&](int64_t child, bool leaf) {
+        return child >= 0 && child < static_cast<int64_t>(leaf ? leaves : n);
+      };
       if (!check(yes[k], yes_leaf[k] != 0) || !check(no[k], no_leaf[k] != 0)) return fail("a child is out of range");
       if (!no_leaf[k]) stack.push_back(no[k]);
       if (!yes_leaf[k]) stack.push_back(yes[k]);
@@ -100,8 +105,8 @@ Result<Trees> read_version_5(const Node &node, std::string &error) {
   for (size_t k = 0; k < n; ++k) {
     trees.member_first.push_back(static_cast<int64_t>(trees.members.size()));
     trees.members.insert(trees.members.end(), sets[k].begin(), sets[k].end());
-    trees.nodes.insert(trees.nodes.end(), {features[k], modes[k], yes_leaf[k] ? ~yes[k] : yes[k], no_leaf[k] ? ~no[k] : no[k],
-                                           k < missing.size() ? missing[k] : 0});
+    trees.nodes.insert(trees.nodes.end(), {features[k], modes[k], yes_leaf[k] ? ~yes[k] : yes[k],
+                                           no_leaf[k] ? ~no[k] : no[k], k < missing.size() ? missing[k] : 0});
   }
   trees.member_first.push_back(static_cast<int64_t>(trees.members.size()));
   trees.targets = node.int_or("n_targets", 1);
@@ -118,19 +123,24 @@ Result<Trees> read_old(const Node &node, bool classifier, std::string &error) {
     return Failure{ErrorKind::kInvalid};
   };
   Trees trees;
-  const auto tree_ids = ints(node, "nodes_treeids"), node_ids = ints(node, "nodes_nodeids"), features = ints(node, "nodes_featureids"),
-             yes = ints(node, "nodes_truenodeids"), no = ints(node, "nodes_falsenodeids"), missing = ints(node, "nodes_missing_value_tracks_true");
+  const auto tree_ids = ints(node, "nodes_treeids"), node_ids = ints(node, "nodes_nodeids"),
+             features = ints(node, "nodes_featureids"), yes = ints(node, "nodes_truenodeids"),
+             no = ints(node, "nodes_falsenodeids"), missing = ints(node, "nodes_missing_value_tracks_true");
   const auto *modes = strings(node, "nodes_modes");
   const std::vector<double> values = reals(node, "nodes_values");
   const std::string prefix = classifier ? "class_" : "target_";
-  const auto leaf_trees = ints(node, prefix + "treeids"), leaf_nodes = ints(node, prefix + "nodeids"), leaf_ids = ints(node, prefix + "ids");
+  const auto leaf_trees = ints(node, prefix + "treeids"), leaf_nodes = ints(node, prefix + "nodeids"),
+             leaf_ids = ints(node, prefix + "ids");
   const std::vector<double> weights = reals(node, prefix + "weights");
   const size_t n = tree_ids.size();
-  if (!modes || modes->size() != n || node_ids.size() != n || features.size() != n || yes.size() != n || no.size() != n || values.size() != n)
+  if (!modes || modes->size() != n || node_ids.size() != n || features.size() != n || yes.size() != n ||
+      no.size() != n || values.size() != n)
     return fail("the lists of nodes differ in length");
   if (leaf_trees.size() != leaf_ids.size() || leaf_nodes.size() != leaf_ids.size() || weights.size() != leaf_ids.size())
     return fail("the lists of leaves differ in length");
-  const std::map<std::string, int64_t> kModes = {{"BRANCH_LEQ", 0}, {"BRANCH_LT", 1}, {"BRANCH_GTE", 2}, {"BRANCH_GT", 3}, {"BRANCH_EQ", 4}, {"BRANCH_NEQ", 5}, {"LEAF", 9}};
+  const std::map<std::string, int64_t> kModes = {{"BRANCH_LEQ", 0}, {"BRANCH_LT", 1}, {"BRANCH_GTE", 2},
+                                                 {"BRANCH_GT", 3},  {"BRANCH_EQ", 4}, {"BRANCH_NEQ", 5},
+                                                 {"LEAF", 9}};
   std::map<std::pair<int64_t, int64_t>, std::vector<size_t>> leaf_entries;
   for (size_t i = 0; i < leaf_ids.size(); ++i) leaf_entries[{leaf_trees[i], leaf_nodes[i]}].push_back(i);
   // Numbers: branches are nodes in order, leaves ~0, ~1, ...
@@ -165,7 +175,8 @@ Result<Trees> read_old(const Node &node, bool classifier, std::string &error) {
       if (it->second >= 0 && !has_parent.insert(key).second) return fail("a node has two parents");
       children[b] = it->second;
     }
-    trees.nodes.insert(trees.nodes.end(), {features[i], kModes.at((*modes)[i]), children[0], children[1], i < missing.size() ? missing[i] : 0});
+    trees.nodes.insert(trees.nodes.end(), {features[i], kModes.at((*modes)[i]), children[0], children[1],
+                                           i < missing.size() ? missing[i] : 0});
     trees.thresholds.push_back(values[i]);
     trees.member_first.push_back(0);
   }
@@ -173,12 +184,14 @@ Result<Trees> read_old(const Node &node, bool classifier, std::string &error) {
   for (int64_t root : trees.roots)  // together with single parents: no cycle can be reached
     if (root >= 0)
       for (const auto &entry : number)
-        if (entry.second == root && has_parent.count(entry.first)) return fail("the root of a tree is some node's child");
+        if (entry.second == root && has_parent.count(entry.first))
+          return fail("the root of a tree is some node's child");
   for (double v : reals(node, "base_values")) trees.base_values.push_back(static_cast<float>(v));
   trees.post = post_transform(node.string_or("post_transform", "NONE"));
   if (classifier) {
     const auto *labels = strings(node, "classlabels_strings");
-    trees.targets = static_cast<int64_t>(labels && !labels->empty() ? labels->size() : ints(node, "classlabels_int64s").size());
+    trees.targets =
+        static_cast<int64_t>(labels && !labels->empty() ? labels->size() : ints(node, "classlabels_int64s").size());
     std::set<int64_t> ids(leaf_ids.begin(), leaf_ids.end());
     if (trees.targets == 2 && ids.size() == 1) {  // one score decides between two classes
       bool positive = true;
@@ -230,7 +243,9 @@ Status build_trees(BuildContext &c) {
   std::string error;
   auto trees = read_trees(c.node(), error);
   if (!trees) return c.invalid(error);
-  const auto integers = [&](const char *name, const std::vector<int64_t> &values) { return c.constant_buffer(name, Constant::int64s(values)); };
+  const auto integers = [&](const char *name, const std::vector<int64_t> &values) {
+    return c.constant_buffer(name, Constant::int64s(values));
+  };
   const std::vector<BufferId> inputs = {c.input(0),
                                         integers("nodes", trees->nodes),
                                         c.constant_buffer("thresholds", doubles(trees->thresholds)),
@@ -259,7 +274,8 @@ Status build_trees(BuildContext &c) {
   BufferId labels = integers("labels", ints(c.node(), "classlabels_int64s"));
   NestBuilder nest(c, "labels");
   Dim i = nest.outer("i", rows);
-  nest.store(c.output(0), {i}, nest.load(labels, {nest.as_index(nest.load(winner, {i}), c.program().buffer(labels).shape()[0])}));
+  nest.store(c.output(0), {i},
+             nest.load(labels, {nest.as_index(nest.load(winner, {i}), c.program().buffer(labels).shape()[0])}));
   nest.finish();
   return {};
 }

@@ -41,10 +41,13 @@ Result<int64_t> input_length(InferContext &context, size_t i) {
   OPTC_TRY(context.require_shape(i));
   const Shape &shape = context.shape(i);
   if (shape.empty()) return int64_t{1};
-  if (shape.size() != 1) return context.invalid("input " + std::to_string(i) + " must be a vector, but has rank " + std::to_string(shape.size()));
+  if (shape.size() != 1)
+    return context.invalid("input " + std::to_string(i) + " must be a vector, but has rank " +
+                           std::to_string(shape.size()));
   if (!shape[0].is_constant())
-    return context.unsupported("the rank of the result depends on the length of input " + std::to_string(i) + ", which only the run decides",
-                               "give that input a fixed length");
+    return context.unsupported(
+        "the rank of the result depends on the length of input " + std::to_string(i) + ", which only the run decides",
+        "give that input a fixed length");
   return shape[0].value();
 }
 
@@ -147,7 +150,8 @@ Type merge_items(DimTable &dims, const Type &a, const Type &b) {
 bool is_empty_sequence(const Graph &graph, ValueId value) {
   if (!value.valid()) return false;
   const Value &v = graph.value(value);
-  if (v.type.kind != Type::Kind::kSequence || !v.type.inner || !v.type.inner->is_tensor() || v.type.inner->shape) return false;
+  if (v.type.kind != Type::Kind::kSequence || !v.type.inner || !v.type.inner->is_tensor() || v.type.inner->shape)
+    return false;
   if (v.kind == ValueKind::kRegionInput && graph.region(v.region).owner.valid()) {
     const Node &loop = graph.node(graph.region(v.region).owner);
     return loop.op == "Loop" && v.index >= 2 && is_empty_sequence(graph, loop.input(v.index));
@@ -171,7 +175,9 @@ Result<Window> resolve_window(const Node &node, const std::vector<Dim> &in, std:
   window.dilations = ints_or(node, "dilations", n, 1);
   const std::vector<int64_t> pads = ints_or(node, "pads", 2 * n, 0);
   if (window.kernel.size() != n) return fail("kernel_shape must have one entry a spatial dimension");
-  if (window.strides.size() != n) return fail("strides has " + std::to_string(window.strides.size()) + " entries, the input has " + std::to_string(n) + " spatial dims");
+  if (window.strides.size() != n)
+    return fail("strides has " + std::to_string(window.strides.size()) + " entries, the input has " +
+                std::to_string(n) + " spatial dims");
   if (window.dilations.size() != n) return fail("dilations must have one entry a spatial dimension");
   if (pads.size() != 2 * n) return fail("pads must have two entries a spatial dimension");
   std::string_view auto_pad = node.string_or("auto_pad", "NOTSET");
@@ -193,7 +199,8 @@ Result<Window> resolve_window(const Node &node, const std::vector<Dim> &in, std:
         return fail("auto_pad '" + std::string(auto_pad) + "' is not known");
       Dim span = in[i] + begin + end - extent;
       if (upper_bound(span) < 0)
-        return fail("a window of " + extent.str() + " does not fit into a padded input of " + (in[i] + begin + end).str());
+        return fail("a window of " + extent.str() + " does not fit into a padded input of " +
+                    (in[i] + begin + end).str());
       out = (ceil_mode ? ceil_div(span, stride) : floor_div(span, stride)) + 1;
       if (ceil_mode && !divisible_by(span, stride)) {
         // The last window must start inside the input or the begin padding: (out - 1) * stride < in + begin.

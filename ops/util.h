@@ -25,7 +25,8 @@ bool is_static(const Shape &shape);
 // A size of a shape-giving integer input: the static length of input i (rank 1), or a failure that says so.
 Result<int64_t> input_length(InferContext &context, size_t i);
 
-// Stores the known elements of output 0 (value propagation) as they are; for operators whose outputs usually need no kernel.
+// Stores the known elements of output 0 (value propagation) as they are; for operators whose outputs usually need no
+// kernel.
 Status build_elements(BuildContext &context);
 // out[f(i...)] = in[i...] for every index i of `in`.
 Status copy_into(BuildContext &context, std::string_view note, BufferId in, BufferId out,
@@ -43,14 +44,16 @@ Dim wrapped_index(NestBuilder &nest, Expr value, Dim extent);
 // 0 <= index < extent as a bool, leaving out what is proved; invalid when all is.
 Expr in_range(NestBuilder &nest, Dim index, Dim extent);
 Dim clamp(Dim value, Dim low, Dim high);
-// The symbols of output `output`'s dims, as a library call that finds them all defines them (null where a dim is no symbol of its own).
+// The symbols of output `output`'s dims, as a library call that finds them all defines them (null where a dim is no
+// symbol of its own).
 std::vector<const DimSymbol *> output_symbols(BuildContext &context, size_t output);
 bool is_run_time_size(Dim dim);  // a kData symbol
 
-// The type of items of either type in one sequence. Where dims differ, the merged one is a size that no one defines (what is taken out of
-// the sequence gets sizes of its own); where ranks differ, the rank is not known.
+// The type of items of either type in one sequence. Where dims differ, the merged one is a size that no one defines
+// (what is taken out of the sequence gets sizes of its own); where ranks differ, the rank is not known.
 Type merge_items(DimTable &dims, const Type &a, const Type &b);
-// Whether nothing is known of a sequence's items because it starts empty: made by SequenceEmpty, or carried by a Loop from there on.
+// Whether nothing is known of a sequence's items because it starts empty: made by SequenceEmpty, or carried by a Loop
+// from there on.
 bool is_empty_sequence(const Graph &graph, ValueId value);
 
 // The spatial attributes of convolutions and pools, with auto_pad resolved. Sizes are per spatial dimension.
@@ -59,7 +62,8 @@ struct Window {
   std::vector<int64_t> strides, dilations;
   std::vector<Dim> pads_begin, pads_end, out;
   bool padded = false;  // some pad is not 0
-  // The input coordinate that window position `k` of output coordinate `o` reads in spatial dimension i; may lie outside.
+  // The input coordinate that window position `k` of output coordinate `o` reads in spatial dimension i; may lie
+  // outside.
   Dim at(size_t i, Dim o, Dim k) const { return o * strides[i] + k * dilations[i] - pads_begin[i]; }
 };
 // in: spatial dims of the input. ceil_mode: ONNX's, where a window that starts in the end padding is dropped.

@@ -1,7 +1,8 @@
 #pragma once
-// optimizer/: Graph -> smaller Graph by named rules, each with a numerics class, a precondition and goldens (testdata/rules). The ordered
-// table of passes, with reasons, stands in pipeline.cc. Every change goes through the Rewriter, so the report says what was done and,
-// for rules whose head matched but whose precondition did not, what was not done and why.
+// optimizer/: Graph -> smaller Graph by named rules, each with a numerics class, a precondition and goldens
+// (testdata/rules). The ordered table of passes, with reasons, stands in pipeline.cc. Every change goes through the
+// Rewriter, so the report says what was done and, for rules whose head matched but whose precondition did not, what was
+// not done and why.
 
 #include <cstdint>
 #include <string>
@@ -15,11 +16,11 @@
 namespace optc {
 
 struct OptimizeOptions {
-  std::vector<std::string> disabled;      // names of passes or rules; "norm" disables norm.* too
-  std::vector<std::string> only;          // when not empty: run these rules alone (goldens)
-  int64_t max_rewrites = INT64_MAX;       // bisection: stop after so many
-  int64_t max_folded_bytes = 64 << 20;    // a folded constant may not be larger than this and than four times its inputs
-  bool verify_each = true;                // run the verifier after each pass that changed something
+  std::vector<std::string> disabled;    // names of passes or rules; "norm" disables norm.* too
+  std::vector<std::string> only;        // when not empty: run these rules alone (goldens)
+  int64_t max_rewrites = INT64_MAX;     // bisection: stop after so many
+  int64_t max_folded_bytes = 64 << 20;  // a folded constant may not be larger than this and than four times its inputs
+  bool verify_each = true;              // run the verifier after each pass that changed something
 };
 
 struct OptimizeReport {

@@ -1,5 +1,6 @@
-// The ordered table of passes. A pass is a list of rules that run together, node by node, until none of them fires; the whole table is
-// run again while something changed, because a fold can complete a pattern and a pattern can leave something to fold.
+// The ordered table of passes. A pass is a list of rules that run together, node by node, until none of them fires; the
+// whole table is run again while something changed, because a fold can complete a pattern and a pattern can leave
+// something to fold.
 #include <algorithm>
 #include <unordered_map>
 
@@ -19,22 +20,23 @@ struct PassRow {
 };
 
 constexpr PassRow kPasses[] = {
-    {"fold", fold_rules, nullptr},              // constants and shape arithmetic first: patterns want plain numbers
-    {"types", nullptr, refresh_types},          // a folded shape makes the dims behind it known
-    {"identity", identity_rules, nullptr},      // what does nothing hides patterns
-    {"dead", nullptr, remove_dead_nodes},       // so that use counts are true
-    {"cse", nullptr, share_equal_nodes},        // one mask, one transpose: attention patterns see the same value
-    {"view", view_rules, nullptr},              // chains of views hide patterns too
-    {"norm", norm_rules, nullptr},              // before activations: both start from products
+    {"fold", fold_rules, nullptr},          // constants and shape arithmetic first: patterns want plain numbers
+    {"types", nullptr, refresh_types},      // a folded shape makes the dims behind it known
+    {"identity", identity_rules, nullptr},  // what does nothing hides patterns
+    {"dead", nullptr, remove_dead_nodes},   // so that use counts are true
+    {"cse", nullptr, share_equal_nodes},    // one mask, one transpose: attention patterns see the same value
+    {"view", view_rules, nullptr},          // chains of views hide patterns too
+    {"norm", norm_rules, nullptr},          // before activations: both start from products
     {"activation", activation_rules, nullptr},
     {"convolution", convolution_rules, nullptr},
-    {"matmul", matmul_rules, nullptr},          // after convolution and norm, which look for Add and Mul
-    {"attention", attention_rules, nullptr},    // last: needs transposes and scales in their settled form
+    {"matmul", matmul_rules, nullptr},        // after convolution and norm, which look for Add and Mul
+    {"attention", attention_rules, nullptr},  // last: needs transposes and scales in their settled form
 };
 
 bool disabled(const OptimizeOptions &options, std::string_view pass, std::string_view rule) {
   auto hits = [&](const std::string &name) {
-    return name == pass || name == rule || (rule.size() > name.size() && rule.substr(0, name.size()) == name && rule[name.size()] == '.');
+    return name == pass || name == rule ||
+           (rule.size() > name.size() && rule.substr(0, name.size()) == name && rule[name.size()] == '.');
   };
   if (!options.only.empty() && std::none_of(options.only.begin(), options.only.end(), hits)) return true;
   return std::any_of(options.disabled.begin(), options.disabled.end(), hits);
@@ -128,9 +130,12 @@ std::vector<RuleInfo> list_rules() {
       list.push_back({std::string(rule.name), std::string(pass.name), rule.numerics, std::string(rule.summary),
                       std::string(rule.precondition)});
   }
-  list.push_back({"dead.node", "dead", NumericsClass::kExact, "a node whose results nobody reads -> nothing", "the operator has no effect"});
-  list.push_back({"cse.node", "cse", NumericsClass::kExact, "two nodes of one operator, operands and attributes -> one", "the operator is pure"});
-  list.push_back({"cse.constant", "cse", NumericsClass::kExact, "two constants of one type and content -> one", "always"});
+  list.push_back({"dead.node", "dead", NumericsClass::kExact, "a node whose results nobody reads -> nothing",
+                  "the operator has no effect"});
+  list.push_back({"cse.node", "cse", NumericsClass::kExact, "two nodes of one operator, operands and attributes -> one",
+                  "the operator is pure"});
+  list.push_back(
+      {"cse.constant", "cse", NumericsClass::kExact, "two constants of one type and content -> one", "always"});
   return list;
 }
 

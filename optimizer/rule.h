@@ -1,6 +1,6 @@
 #pragma once
-// Rule: one rewrite of a node and what hangs together with it. To add one: write its function and its row in the table of its family's
-// file in rules/, and a golden that fires and one that must not in testdata/rules.
+// Rule: one rewrite of a node and what hangs together with it. To add one: write its function and its row in the table
+// of its family's file in rules/, and a golden that fires and one that must not in testdata/rules.
 
 #include <cstdint>
 #include <optional>
@@ -23,7 +23,8 @@ class RuleContext {
   const OptimizeOptions &options() const { return options_; }
   Diagnostics &diagnostics() { return diagnostics_; }
 
-  // --- matching ---------------------------------------------------------------------------------------------------------------
+  // --- matching
+  // ---------------------------------------------------------------------------------------------------------------
   const Node &node(NodeId id) const { return graph().node(id); }
   ValueId input(NodeId id, size_t i) const { return node(id).input(i); }
   ValueId output(NodeId id, size_t i = 0) const { return node(id).output(i); }
@@ -62,7 +63,7 @@ class RuleContext {
 struct Rule {
   std::string_view name;  // family.rule
   NumericsClass numerics;
-  std::string_view ops;   // operators that it anchors on, separated by spaces; "*": any
+  std::string_view ops;  // operators that it anchors on, separated by spaces; "*": any
   std::string_view summary, precondition;
   // Looks at one node; makes at most one change. true: changed.
   Result<bool> (*apply)(RuleContext &context, NodeId node);

@@ -37,13 +37,20 @@ bool Diagnostics::has_error() const {
 
 const char *to_string(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kUsage: return "usage";
-    case ErrorKind::kIo: return "io";
-    case ErrorKind::kInvalid: return "invalid";
-    case ErrorKind::kUnsupported: return "unsupported";
-    case ErrorKind::kMismatch: return "mismatch";
-    case ErrorKind::kFault: return "fault";
-    case ErrorKind::kInternal: return "internal";
+    case ErrorKind::kUsage:
+      return "usage";
+    case ErrorKind::kIo:
+      return "io";
+    case ErrorKind::kInvalid:
+      return "invalid";
+    case ErrorKind::kUnsupported:
+      return "unsupported";
+    case ErrorKind::kMismatch:
+      return "mismatch";
+    case ErrorKind::kFault:
+      return "fault";
+    case ErrorKind::kInternal:
+      return "internal";
   }
   return "internal";
 }
@@ -51,12 +58,17 @@ const char *to_string(ErrorKind kind) {
 int exit_code(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kUsage:
-    case ErrorKind::kIo: return 2;
-    case ErrorKind::kInvalid: return 3;
-    case ErrorKind::kUnsupported: return 4;
+    case ErrorKind::kIo:
+      return 2;
+    case ErrorKind::kInvalid:
+      return 3;
+    case ErrorKind::kUnsupported:
+      return 4;
     case ErrorKind::kMismatch:
-    case ErrorKind::kFault: return 1;
-    case ErrorKind::kInternal: return 101;
+    case ErrorKind::kFault:
+      return 1;
+    case ErrorKind::kInternal:
+      return 101;
   }
   return 101;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Id<Tag>: a typed 32-bit index into a vector of the structure that owns the thing. Ids stay valid while the owner lives;
-// what was erased keeps its id and is never reused.
+// Id<Tag>: a typed 32-bit index into a vector of the structure that owns the thing. Ids stay valid while the owner
+// lives; what was erased keeps its id and is never reused.
 
 #include <compare>
 #include <cstddef>

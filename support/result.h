@@ -1,6 +1,6 @@
 #pragma once
-// Result<T>: the value of a step that can fail, or a Failure. A Failure only steers; what went wrong was said, once, to the
-// Diagnostics sink by whoever found it. No exception crosses a stage's border.
+// Result<T>: the value of a step that can fail, or a Failure. A Failure only steers; what went wrong was said, once, to
+// the Diagnostics sink by whoever found it. No exception crosses a stage's border.
 
 #include <cstdint>
 #include <optional>
@@ -59,8 +59,8 @@ class [[nodiscard]] Result<void> {
 using Status = Result<void>;
 
 // OPTC_TRY(expr): leaves the function with the failure of `expr`, if it is one.
-#define OPTC_TRY(expr)                                          \
-  do {                                                          \
+#define OPTC_TRY(expr)                                                                 \
+  do {                                                                                 \
     if (auto optc_status_ = (expr); !optc_status_.ok()) return optc_status_.failure(); \
   } while (false)
 

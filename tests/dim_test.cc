@@ -93,8 +93,12 @@ TEST(Dim, RandomExpressionsKeepTheirValue) {
       const auto [a, x] = pool[random() % pool.size()];
       const auto [b, y] = pool[random() % pool.size()];
       switch (random() % 7) {
-        case 0: pool.emplace_back(a + b, x + y); break;
-        case 1: pool.emplace_back(a - b, x - y); break;
+        case 0:
+          pool.emplace_back(a + b, x + y);
+          break;
+        case 1:
+          pool.emplace_back(a - b, x - y);
+          break;
         case 2:
           if (std::abs(x * y) < 100000) pool.emplace_back(a * b, x * y);
           break;
@@ -104,8 +108,12 @@ TEST(Dim, RandomExpressionsKeepTheirValue) {
         case 4:
           if (lower_bound(b) > 0) pool.emplace_back(mod(a, b), x - floor_quotient(x, y) * y);
           break;
-        case 5: pool.emplace_back(min(a, b), std::min(x, y)); break;
-        case 6: pool.emplace_back(max(a, b), std::max(x, y)); break;
+        case 5:
+          pool.emplace_back(min(a, b), std::min(x, y));
+          break;
+        case 6:
+          pool.emplace_back(max(a, b), std::max(x, y));
+          break;
       }
     }
     const DimValues lookup = [&](const DimSymbol &s) { return std::optional<int64_t>(values[s.id]); };

@@ -61,7 +61,8 @@ TEST(Rewriter, RecordsWhatItDidAndKeepsOutputNames) {
   Graph g = *parse_graph(R"(graph "g" (x: f32[4]) -> (y) {
     a: f32[4] = Neg(x) @ "one"
     y: f32[4] = Neg(a) @ "two"
-  })", diagnostics);
+  })",
+                         diagnostics);
   CopyType inference;
   Rewriter rewriter(g, inference, diagnostics);
   rewriter.set_pass("identities");

@@ -1,5 +1,5 @@
-// Lowered Programs compute what the unfused ones do, with fewer kernels. Both run on the evaluator; the lowered one without runtime
-// kernels, so that the loop nests that fusion made are what is tested.
+// Lowered Programs compute what the unfused ones do, with fewer kernels. Both run on the evaluator; the lowered one
+// without runtime kernels, so that the loop nests that fusion made are what is tested.
 #include "lowering/lower.h"
 
 #include <gtest/gtest.h>
@@ -44,10 +44,12 @@ Lowered check(const std::string &text, std::vector<std::pair<int64_t, int64_t>> 
     const DimValues values = [n = n, s = s](const DimSymbol &symbol) {
       return std::optional<int64_t>(symbol.name == "N" ? n : symbol.name == "S" ? s : 3);
     };
-    for (BufferId b : plain->inputs) inputs.push_back(RuntimeValue::of(random_tensor(plain->buffer(b).type, values, random)));
+    for (BufferId b : plain->inputs)
+      inputs.push_back(RuntimeValue::of(random_tensor(plain->buffer(b).type, values, random)));
     EvaluateOptions options;
     options.use_runtime_kernels = false;
-    const auto want = evaluate(*plain, inputs, options, diagnostics), got = evaluate(*lowered, inputs, options, diagnostics);
+    const auto want = evaluate(*plain, inputs, options, diagnostics),
+               got = evaluate(*lowered, inputs, options, diagnostics);
     EXPECT_TRUE(want.ok()) << said(diagnostics);
     EXPECT_TRUE(got.ok()) << said(diagnostics) << result.text;
     if (!want.ok() || !got.ok()) return result;
@@ -76,7 +78,8 @@ TEST(Lowering, ResidualBlockIsOneKernelAConvolution) {
     c: f32[N,8,6,6] = Conv(ra, w2) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"}
     s: f32[N,8,6,6] = Add(c, ra)
     y: f32[N,8,6,6] = Relu(s)
-  })", {{1, 1}, {2, 1}});
+  })",
+                          {{1, 1}, {2, 1}});
   // Two convolutions and the way back to row-major.
   EXPECT_EQ(r.report.kernels_after, 3) << r.text;
 }
@@ -89,7 +92,8 @@ TEST(Lowering, DepthwiseWithStrideKeepsItsChannels) {
     ra: f32[N,6,4,3] = HardSwish(a)
     c: f32[N,4,4,3] = Conv(ra, w1) {dilations = ints [1, 1], group = 1, kernel_shape = ints [1, 1], pads = ints [0, 0, 0, 0], strides = ints [1, 1], auto_pad = "NOTSET"}
     y: f32[N,4,4,3] = Sigmoid(c)
-  })", {{1, 1}, {3, 1}});
+  })",
+                          {{1, 1}, {3, 1}});
   EXPECT_LE(r.report.kernels_after, 4) << r.text;
 }
 
@@ -117,7 +121,8 @@ TEST(Lowering, PointwiseChainIsOneKernel) {
     t: f32[N,S] = Tanh(a)
     u: f32[N,S] = Mul(t, x)
     y: f32[N,S] = Neg(u)
-  })", {{2, 5}, {1, 1}});
+  })",
+                          {{2, 5}, {1, 1}});
   EXPECT_EQ(r.report.kernels_after, 1) << r.text;
 }
 
@@ -135,7 +140,8 @@ TEST(Lowering, ViewsAreReadThrough) {
     v: f32[N,S,3,4] = Reshape(x, shape) {allowzero = 0}
     t: f32[N,3,S,4] = Transpose(v) {perm = ints [0, 2, 1, 3]}
     y: f32[N,3,S,4] = Tanh(t)
-  })", {{2, 5}, {1, 3}});
+  })",
+                          {{2, 5}, {1, 3}});
   EXPECT_EQ(r.report.kernels_after, 1) << r.text;
 }
 
@@ -149,11 +155,13 @@ TEST(Lowering, ArenaIsWithinTenPercentOfTheBound) {
     y: f32[2,8,6,6] = Relu(s)
   })");
   ASSERT_TRUE(r.program.arena_bytes.is_constant()) << r.text;
-  EXPECT_LE(static_cast<double>(r.program.arena_bytes.value()), 1.10 * static_cast<double>(r.program.lower_bound_bytes.value()));
+  EXPECT_LE(static_cast<double>(r.program.arena_bytes.value()),
+            1.10 * static_cast<double>(r.program.lower_bound_bytes.value()));
   for (const Placement &p : r.program.placements)
     for (const Placement &q : r.program.placements) {
       if (p.buffer == q.buffer || p.last < q.first || q.last < p.first) continue;
-      const bool apart = p.offset.value() + p.bytes.value() <= q.offset.value() || q.offset.value() + q.bytes.value() <= p.offset.value();
+      const bool apart = p.offset.value() + p.bytes.value() <= q.offset.value() ||
+                         q.offset.value() + q.bytes.value() <= p.offset.value();
       EXPECT_TRUE(apart) << r.program.buffer(p.buffer).name << " and " << r.program.buffer(q.buffer).name;
     }
 }

@@ -4,8 +4,8 @@
 //   <graph text before>
 //   ----
 //   <graph text after>
-// A near miss expects the same graph after as before. Each golden also asserts that the text round-trips, that the verifier is
-// content, that a second run changes nothing, and that before and after compute the same on random inputs.
+// A near miss expects the same graph after as before. Each golden also asserts that the text round-trips, that the
+// verifier is content, that a second run changes nothing, and that before and after compute the same on random inputs.
 // OPTC_BLESS=1 in the environment writes what comes out into the file.
 #include <gtest/gtest.h>
 
@@ -44,11 +44,16 @@ TEST_P(Golden, FiresAsWritten) {
   std::vector<std::string> rules;
   bool second = false;
   while (std::getline(in, line)) {
-    if (line == "----") second = true;
-    else if (second) after += line + "\n";
-    else if (line.rfind("rule ", 0) == 0) rules.push_back(line.substr(5)), head += line + "\n";
-    else if (line.rfind("#", 0) == 0) head += line + "\n";
-    else before += line + "\n";
+    if (line == "----")
+      second = true;
+    else if (second)
+      after += line + "\n";
+    else if (line.rfind("rule ", 0) == 0)
+      rules.push_back(line.substr(5)), head += line + "\n";
+    else if (line.rfind("#", 0) == 0)
+      head += line + "\n";
+    else
+      before += line + "\n";
   }
   ASSERT_FALSE(rules.empty());
   for (const std::string &rule : rules) {
@@ -105,7 +110,9 @@ TEST_P(Golden, FiresAsWritten) {
       worst = std::max(worst, std::fabs(x.as_double(i) - y.as_double(i)));
     }
     // In 16 bits a value that lies at the border of two numbers may be rounded to the other one.
-    const double unit = x.type() == ElementType::kFloat16 ? 0x1p-10 : x.type() == ElementType::kBFloat16 ? 0x1p-7 : 1e-6;
+    const double unit = x.type() == ElementType::kFloat16    ? 0x1p-10
+                        : x.type() == ElementType::kBFloat16 ? 0x1p-7
+                                                             : 1e-6;
     EXPECT_LE(worst / range, 2 * unit);
   }
 }

@@ -69,7 +69,8 @@ void check(const Case &c) {
         for (int64_t x = 0; x < a.dv; ++x) {
           double sum = 0;
           for (int64_t j = 0; j < a.keys; ++j) sum += p[j] * v[((b * a.keys + j) * a.kv_heads + kv) * a.dv + x];
-          expected[((b * a.queries + i) * a.heads + h) * a.dv + x] = total == 0 ? (a.zero_masked_rows ? 0 : NAN) : sum / total;
+          expected[((b * a.queries + i) * a.heads + h) * a.dv + x] =
+              total == 0 ? (a.zero_masked_rows ? 0 : NAN) : sum / total;
         }
       }
   for (const auto &f : OPTC_ISA_FUNCTIONS(run_attention)) {

@@ -291,7 +291,8 @@ target_link_libraries({0} PRIVATE Threads::Threads ${{CMAKE_DL_LIBS}})
 )",
                   f.name, sources);
   if (std::find(f.sources.begin(), f.sources.end(), "weights.cpp") != f.sources.end())
-    out += fmt::format("target_compile_definitions({0} PRIVATE OPTC_WEIGHTS_SOURCE=\"${{CMAKE_CURRENT_SOURCE_DIR}}/src\")\n", f.name);
+    out += fmt::format(
+        "target_compile_definitions({0} PRIVATE OPTC_WEIGHTS_SOURCE=\"${{CMAKE_CURRENT_SOURCE_DIR}}/src\")\n", f.name);
   if (f.weights_file)
     out += fmt::format(
         "target_compile_definitions({0} PRIVATE OPTC_WEIGHTS_FOLDER=\"${{CMAKE_CURRENT_SOURCE_DIR}}\")\n", f.name);

@@ -83,7 +83,8 @@ void ModelPrinter::print_carry(const ControlFlow &control) {
   for (size_t c = 0; c < control.carried; ++c) {
     const BufferId from = results[1 + c], to = control.body_inputs[c];
     for (size_t e = 0; e < control.carried; ++e)
-      staged = staged || (e != c && root(from) == root(control.body_inputs[e]) && root(results[1 + e]) != root(control.body_inputs[e]));
+      staged = staged || (e != c && root(from) == root(control.body_inputs[e]) &&
+                          root(results[1 + e]) != root(control.body_inputs[e]));
     if (is_object(to)) continue;
     const Shape &source = program_.buffer(from).shape(), &target = program_.buffer(to).shape();
     for (size_t a = 0; a < target.size(); ++a) {
@@ -204,11 +205,14 @@ void ModelPrinter::print_loop(const Kernel &kernel, const ControlFlow &control) 
     }
     if (needs_run_time_size(buffer_bytes(scan.slice))) {
       line(fmt::format("if ({} > 0 && {} != {})", i, scan.bytes, bytes));
-      line(fmt::format("  return run.fail(OPTC_MODEL_FAULT, \"%s\", \"slices of '{}' differ in size from one iteration to another\");",
-                       comment_text(program_.buffer(scan.to).name)));
+      line(
+          fmt::format("  return run.fail(OPTC_MODEL_FAULT, \"%s\", \"slices of '{}' differ in size from one iteration "
+                      "to another\");",
+                      comment_text(program_.buffer(scan.to).name)));
     }
     line(fmt::format("{} = {};", scan.bytes, bytes));
-    line(fmt::format("{0} = run.extend<uint8_t>({1}, {2} * {3}, ({2} + 1) * {3} + 1);", scan.kept, scan.slot, i, scan.bytes));
+    line(fmt::format("{0} = run.extend<uint8_t>({1}, {2} * {3}, ({2} + 1) * {3} + 1);", scan.kept, scan.slot, i,
+                     scan.bytes));
     line(fmt::format("if (!{}) return run.status;", scan.kept));
     line(fmt::format("memcpy({} + {} * {}, {}, static_cast<size_t>({}));", scan.kept, i, scan.bytes, from, scan.bytes));
   }
@@ -241,8 +245,8 @@ void ModelPrinter::print_loop(const Kernel &kernel, const ControlFlow &control) 
     hold(scan.to);
     Dim before = 1;
     for (size_t a = 0; a < scan.axis; ++a) before = before * program_.buffer(scan.to).shape()[a];
-    line(fmt::format("place_slices({}, {}, {}, {}, {}, {});", pointer(scan.to, true), scan.kept, i, dim(before), scan.bytes,
-                     scan.reverse ? "true" : "false"));
+    line(fmt::format("place_slices({}, {}, {}, {}, {}, {});", pointer(scan.to, true), scan.kept, i, dim(before),
+                     scan.bytes, scan.reverse ? "true" : "false"));
   }
 }
 

@@ -85,7 +85,8 @@ void ModelPrinter::print_library(const Kernel &kernel, const LibraryCall &call) 
           open_size = open_size || unknown;
           dims += (dims.empty() ? "" : ", ") + (unknown ? std::string("-1") : dim(extent));
         }
-        item = open_size ? fmt::format("lib_tensor(nullptr, 8, {{{}}})", dims) : fmt::format("new_strings(run, {{{}}})", dims);
+        item = open_size ? fmt::format("lib_tensor(nullptr, 8, {{{}}})", dims)
+                         : fmt::format("new_strings(run, {{{}}})", dims);
       }
     } else if (b.valid()) {
       const Buffer &buffer = program_.buffer(b);
@@ -111,8 +112,8 @@ void ModelPrinter::print_library(const Kernel &kernel, const LibraryCall &call) 
                            dims);
         if (const auto grown = grown_.find(r.index); grown != grown_.end()) {
           place = fmt::format("{{nullptr, 0, {}, -1}}", grown->second);
-          late.push_back(
-              fmt::format("{} = static_cast<{} *>(out[{}].data);", pointer_text, cpp_type(buffer.element()).storage, i));
+          late.push_back(fmt::format("{} = static_cast<{} *>(out[{}].data);", pointer_text,
+                                     cpp_type(buffer.element()).storage, i));
         } else if (program_.buffer(r).kind == BufferKind::kOutput) {
           const auto at = std::find(program_.outputs.begin(), program_.outputs.end(), r) - program_.outputs.begin();
           place = fmt::format("{{nullptr, 0, -1, {}}}", at);
@@ -161,8 +162,7 @@ void ModelPrinter::print_library(const Kernel &kernel, const LibraryCall &call) 
       if (!strings->empty()) line(fmt::format("static const char *const list{}[] = {{{}}};", i, items));
       fields = fmt::format("0, 0.0f, nullptr, nullptr, nullptr, {}, {}",
                            strings->empty() ? "nullptr" : fmt::format("list{}", i), strings->size());
-    }
-    else if (const auto *c = std::get_if<Constant>(&v)) {
+    } else if (const auto *c = std::get_if<Constant>(&v)) {
       fields = constant_attribute(*c, i);
     }
     list += fmt::format("{}{{{}, {}}}", list.empty() ? "" : ", ", string_literal(attribute), fields);

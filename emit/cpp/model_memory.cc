@@ -99,9 +99,10 @@ void ModelPrinter::collect_scratch(const std::vector<KernelId> &order, size_t fi
       for (const auto &body : control->bodies) collect_scratch(body, at, true);
     const bool recurrent = kernel.library() && kernel.strategy.name == "rnn";
     if (!kernel.nest() && !recurrent) continue;
-    const KernelText &text =
-        texts_.emplace(&kernel, recurrent ? print_recurrent(program_, kernel) : NestPrinter(program_, kernel, places_).print())
-            .first->second;
+    const KernelText &text = texts_
+                                 .emplace(&kernel, recurrent ? print_recurrent(program_, kernel)
+                                                             : NestPrinter(program_, kernel, places_).print())
+                                 .first->second;
     const std::string bytes = scratch_text(text);
     if (bytes.empty() || scratch_found_later(text)) continue;
     scratch_index_[&kernel] = row_scratches.size();

@@ -149,13 +149,19 @@ void ModelPrinter::declare_object(BufferId id, const std::string &name) {
   const Buffer &b = program_.buffer(id);
   if (b.kind == BufferKind::kInput) {
     const auto at = std::find(program_.inputs.begin(), program_.inputs.end(), id) - program_.inputs.begin();
-    declarations_ += fmt::format("  [[maybe_unused]] const OptcLibTensor {} = object_input(run, {});\n  if (run.status != OPTC_OK) return run.status;\n", name, at);
+    declarations_ += fmt::format(
+        "  [[maybe_unused]] const OptcLibTensor {} = object_input(run, {});\n  if (run.status != OPTC_OK) return "
+        "run.status;\n",
+        name, at);
   } else if (b.kind == BufferKind::kConstant) {
     const std::vector<std::string> &values = b.constant.string_values();
     std::string items;
-    for (const std::string &v : values) items += fmt::format("{}\n      {{{}, {}}}", items.empty() ? "" : ",", string_literal(v), v.size());
-    declarations_ += fmt::format("  static const OptcLibString {0}_values[] = {{{1}}};\n  const OptcLibTensor {0} = lib_tensor({0}_values, 8, {2});\n", name,
-                                 items.empty() ? "{nullptr, 0}" : items, dims_list(b.shape()));
+    for (const std::string &v : values)
+      items += fmt::format("{}\n      {{{}, {}}}", items.empty() ? "" : ",", string_literal(v), v.size());
+    declarations_ += fmt::format(
+        "  static const OptcLibString {0}_values[] = {{{1}}};\n  const OptcLibTensor {0} = lib_tensor({0}_values, 8, "
+        "{2});\n",
+        name, items.empty() ? "{nullptr, 0}" : items, dims_list(b.shape()));
   } else {
     declarations_ += fmt::format("  [[maybe_unused]] OptcLibTensor {} = no_tensor();\n", name);
   }

@@ -34,12 +34,13 @@ struct KernelText {
   std::vector<BufferId> buffers;  // arguments in order
   std::vector<bool> written;      // parallel to buffers
   std::vector<const DimSymbol *> symbols;
-  Dim scratch_bytes;              // row scratch for one task
-  // More of it, as a formula of runtime/cpu's plans: before + the dims, separated by commas + after, in bytes. Empty: none.
+  Dim scratch_bytes;  // row scratch for one task
+  // More of it, as a formula of runtime/cpu's plans: before + the dims, separated by commas + after, in bytes. Empty:
+  // none.
   std::string scratch_before, scratch_after;
   std::vector<Dim> scratch_dims;
-  Dim scratch_formula;      // what that formula comes to, in bytes, for the manifest
-  std::string plan_header;  // the header of that plan, for model.cpp
+  Dim scratch_formula;            // what that formula comes to, in bytes, for the manifest
+  std::string plan_header;        // the header of that plan, for model.cpp
   std::set<std::string> headers;  // runtime/cpu headers it needs beyond lanes.h: "gemm.h"
 };
 
@@ -78,7 +79,8 @@ class NestPrinter : private DimText {
     std::unordered_map<uint32_t, int> deepest;  // of its users
     std::unordered_map<const DimSymbol *, int> index_deepest;
     std::set<uint32_t> always;  // evaluated in every iteration whatever the conditions are
-    mutable std::unordered_map<uint32_t, bool> unproved;  // by scalar: holds a load that may only be evaluated when needed
+    mutable std::unordered_map<uint32_t, bool>
+        unproved;  // by scalar: holds a load that may only be evaluated when needed
   };
   struct Scope {  // what a C++ block has bound
     std::vector<uint32_t> values;
@@ -143,7 +145,8 @@ class NestPrinter : private DimText {
   void print_store(const StageOutput &output);
   void print_local_store(StagePlan &plan, const StageOutput &output, size_t index);
   std::string grain_text(Dim inner);
-  // Contractions by a strategy of runtime/cpu (nest_contraction.cc). False: the nest is not of the form; nothing was printed.
+  // Contractions by a strategy of runtime/cpu (nest_contraction.cc). False: the nest is not of the form; nothing was
+  // printed.
   bool print_contraction();
   bool print_gemm(const GemmView &view);
   bool print_convolution(const ConvolutionView &view);

@@ -1,5 +1,6 @@
-// Contractions by the strategies of runtime/cpu: matrix products, convolutions, attention. The kernel's function calls the
-// runtime's template for each task; the stages behind the sum become the sink that it calls with vectors of finished sums.
+// Contractions by the strategies of runtime/cpu: matrix products, convolutions, attention. The kernel's function calls
+// the runtime's template for each task; the stages behind the sum become the sink that it calls with vectors of
+// finished sums.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,13 +25,16 @@ bool NestPrinter::print_contraction() {
   return strategy == "attention" && print_attention();
 }
 
-// Makes the shared loops batch, rows, columns of the nest, one loop for the columns and as few for the rows as the epilogue's accesses
-// allow, and plans the stages behind the sum in lanes along the columns.
-bool NestPrinter::plan_epilogue(const std::vector<Loop> &batch, const std::vector<Loop> &rows, const std::vector<Loop> &columns) {
+// Makes the shared loops batch, rows, columns of the nest, one loop for the columns and as few for the rows as the
+// epilogue's accesses allow, and plans the stages behind the sum in lanes along the columns.
+bool NestPrinter::plan_epilogue(const std::vector<Loop> &batch, const std::vector<Loop> &rows,
+                                const std::vector<Loop> &columns) {
   const size_t sum = nest_.contraction->stage;
   if (sum != 0 || nest_.stages[sum].outputs.size() != 1) return false;
   const StageOutput &total = nest_.stages[sum].outputs[0];
-  if (!total.local.valid() || total.combine != Combine::kSum || !nest_.locals[total.local.index].shape.empty() || total.condition.valid()) return false;
+  if (!total.local.valid() || total.combine != Combine::kSum || !nest_.locals[total.local.index].shape.empty() ||
+      total.condition.valid())
+    return false;
   if (total.initial.valid()) {
     const Scalar &initial = program_.scalars.at(total.initial);
     if (initial.op != ScalarOp::kConstant || initial.bits != 0) return false;
@@ -114,13 +118,15 @@ void NestPrinter::print_sink(size_t batch_loops, size_t row_loops) {
   const bool one_row = row_loops == 1;
   const std::string row = one_row ? symbol(*outer_[batch_loops].index) : names_.unique("row", 16);
   local_declared_[total.index] = true;
-  const bool tiles = kernel_.strategy.name == "gemm" || kernel_.strategy.name == "conv.gemm" || kernel_.strategy.name == "conv.direct";
-  const std::string parameters =
-      fmt::format("(vf {}, [[maybe_unused]] int64_t {}, [[maybe_unused]] int64_t {}", local_names_[total.index], row, symbol(*column.index));
+  const bool tiles =
+      kernel_.strategy.name == "gemm" || kernel_.strategy.name == "conv.gemm" || kernel_.strategy.name == "conv.direct";
+  const std::string parameters = fmt::format("(vf {}, [[maybe_unused]] int64_t {}, [[maybe_unused]] int64_t {}",
+                                             local_names_[total.index], row, symbol(*column.index));
   if (tiles)
     open(fmt::format("const auto epilogue = [&]{}, auto n) OPTC_LAMBDA", parameters));
   else
-    open(fmt::format("const auto sink = gemm_sink<{}>([&]{}, Part n) OPTC_LAMBDA", light_epilogue() ? 1 : 0, parameters));
+    open(fmt::format("const auto sink = gemm_sink<{}>([&]{}, Part n) OPTC_LAMBDA", light_epilogue() ? 1 : 0,
+                     parameters));
   if (row_loops > 1) decode(row, batch_loops, row_loops);
   lane_count_ = "n";
   for (size_t i = sum + 1; i < plans_.size(); ++i) print_stage(i);
@@ -129,7 +135,8 @@ void NestPrinter::print_sink(size_t batch_loops, size_t row_loops) {
   if (tiles) line("const TileSink sink = tile_sink(epilogue);");
 }
 
-// The result is stored as rows of `columns` in one f32 buffer, and nothing of that size is read: the buffer may hold partial sums.
+// The result is stored as rows of `columns` in one f32 buffer, and nothing of that size is read: the buffer may hold
+// partial sums.
 bool NestPrinter::stores_plain_rows(Dim columns) const {
   const Stage &last = nest_.stages.back();
   if (nest_.stages.size() != 2 || last.outputs.size() != 1 || outer_.size() != 2) return false;
@@ -160,7 +167,8 @@ bool NestPrinter::print_gemm(const GemmView &view) {
   const std::string a = buffer_name(view.a.buffer);
   for (size_t i = 1; i < plans_.size(); ++i)
     for (const Item &item : plans_[i].order)
-      if (!item.index && program_.scalars.at(item.id).op == ScalarOp::kLoad && !written_buffers_.count(program_.scalars.at(item.id).buffer.index))
+      if (!item.index && program_.scalars.at(item.id).op == ScalarOp::kLoad &&
+          !written_buffers_.count(program_.scalars.at(item.id).buffer.index))
         buffer_name(program_.scalars.at(item.id).buffer);
   const std::string b = buffer_name(packed ? kernel.strategy.packed[0] : view.b.buffer);
   for (const Stage &stage : nest_.stages)
@@ -186,8 +194,10 @@ bool NestPrinter::print_gemm(const GemmView &view) {
   }
   uses_scratch_ = !scratch.is(0);
   scratch_bytes_ = scratch;
-  const std::string total = batches.is(1) ? "optc_gemm_tasks(plan)" : fmt::format("optc_gemm_tasks(plan) * {}", dim(batches, kUnaryPrecedence));
-  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", total, uses_scratch_ ? "scratch" : ""));
+  const std::string total = batches.is(1) ? "optc_gemm_tasks(plan)"
+                                          : fmt::format("optc_gemm_tasks(plan) * {}", dim(batches, kUnaryPrecedence));
+  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", total,
+                   uses_scratch_ ? "scratch" : ""));
   if (batch.empty()) print_sink(0, row_loops);
   const std::string task = names_.unique("task_", 16);
   open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
@@ -202,7 +212,8 @@ bool NestPrinter::print_gemm(const GemmView &view) {
   auto base = [&](const std::string &name, const OperandView &operand) {
     Dim offset = fix(operand.offset);
     for (size_t i = 0; i < view.batch.size(); ++i)
-      if (!view.batch[i].extent.is(1)) offset = offset + operand.strides[i] * program_.dims->symbol_value(view.batch[i].index);
+      if (!view.batch[i].extent.is(1))
+        offset = offset + operand.strides[i] * program_.dims->symbol_value(view.batch[i].index);
     return offset.is(0) ? name : name + " + " + dim(offset, kAddPrecedence);
   };
   std::string partial = fmt::format("no_partial({}), 0", a);
@@ -210,7 +221,9 @@ bool NestPrinter::print_gemm(const GemmView &view) {
     partial = fmt::format("{}, {}", buffer_name(nest_.stages.back().outputs[0].buffer), n);
   } else if (own_partial) {
     line(fmt::format("const OptcGemmTask part = optc_gemm_task(plan, {});", tile));
-    line(fmt::format("float *partial = reinterpret_cast<float *>(scratch + {}) - part.m0 * (part.n1 - part.n0) - part.n0;", dim(partial_at, kAddPrecedence)));
+    line(fmt::format(
+        "float *partial = reinterpret_cast<float *>(scratch + {}) - part.m0 * (part.n1 - part.n0) - part.n0;",
+        dim(partial_at, kAddPrecedence)));
     partial = "partial, part.n1 - part.n0";
   }
   const std::string strided = fmt::format("StridedRows{{{}, {}}}", base(a, view.a), dim(view.a_row));
@@ -219,8 +232,8 @@ bool NestPrinter::print_gemm(const GemmView &view) {
   else if (packed)
     line(fmt::format("gemm_rows<{}, {}>({}, {}, {}, {}, {}, sink);", n, k, m, tile, strided, b, partial));
   else
-    line(fmt::format("gemm_unpacked(plan, {}, {}, {}, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", tile, strided, base(b, view.b),
-                     dim(view.b_inner), dim(view.b_column), partial));
+    line(fmt::format("gemm_unpacked(plan, {}, {}, {}, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", tile,
+                     strided, base(b, view.b), dim(view.b_inner), dim(view.b_column), partial));
   close();
   close("});");
   return true;
@@ -233,12 +246,15 @@ bool NestPrinter::print_convolution(const ConvolutionView &view) {
   if (!plan_epilogue({}, pixel_loops(nest_), column_loops(nest_))) return false;
   const size_t row_loops = outer_.size() - 1;
   const std::string algorithm = strategy.name.substr(5);
-  text_.headers = {"runtime/bundle/sinks.h", algorithm == "depthwise" ? "runtime/cpu/depthwise.h" : algorithm.compare(0, 8, "winograd") == 0 ? "runtime/cpu/winograd.h" : "runtime/cpu/conv.h"};
+  text_.headers = {"runtime/bundle/sinks.h", algorithm == "depthwise"                   ? "runtime/cpu/depthwise.h"
+                                             : algorithm.compare(0, 8, "winograd") == 0 ? "runtime/cpu/winograd.h"
+                                                                                        : "runtime/cpu/conv.h"};
   text_.plan_header = "runtime/cpu/conv_plan.h";
   const std::string x = buffer_name(view.input);
   for (size_t i = 1; i < plans_.size(); ++i)
     for (const Item &item : plans_[i].order)
-      if (!item.index && program_.scalars.at(item.id).op == ScalarOp::kLoad && !written_buffers_.count(program_.scalars.at(item.id).buffer.index))
+      if (!item.index && program_.scalars.at(item.id).op == ScalarOp::kLoad &&
+          !written_buffers_.count(program_.scalars.at(item.id).buffer.index))
         buffer_name(program_.scalars.at(item.id).buffer);
   const std::string w = buffer_name(strategy.packed[0]);
   for (const Stage &stage : nest_.stages)
@@ -251,11 +267,15 @@ bool NestPrinter::print_convolution(const ConvolutionView &view) {
   const Dim height = spatial == 2 ? view.in_spatial[0] : Dim(1), width = view.in_spatial[spatial - 1];
   const bool known = height.is_constant() && width.is_constant();
   std::string rest;
-  for (const char *parameter : {"c", "oc", "kh", "kw", "sh", "sw", "dh", "dw", "pad_top", "pad_left", "pad_bottom", "pad_right", "groups"})
+  for (const char *parameter :
+       {"c", "oc", "kh", "kw", "sh", "sw", "dh", "dw", "pad_top", "pad_left", "pad_bottom", "pad_right", "groups"})
     rest += ", " + std::to_string(strategy.parameter(parameter, 0));
-  const std::string fixed = fmt::format("{{{}, {}, {}{}}}", view.batch.is_constant() && known ? dim(view.batch) : "0", known ? dim(height) : "0",
-                                        known ? dim(width) : "0", rest);
-  prologue_ = fmt::format("struct {}_shape {{\n  static constexpr OptcConvShape kShape = {};  // n, h, w (0: not constant), c, oc, kh, kw, strides, dilations, pads, groups\n}};\n", kernel_.name, fixed);
+  const std::string fixed = fmt::format("{{{}, {}, {}{}}}", view.batch.is_constant() && known ? dim(view.batch) : "0",
+                                        known ? dim(height) : "0", known ? dim(width) : "0", rest);
+  prologue_ = fmt::format(
+      "struct {}_shape {{\n  static constexpr OptcConvShape kShape = {};  // n, h, w (0: not constant), c, oc, kh, kw, "
+      "strides, dilations, pads, groups\n}};\n",
+      kernel_.name, fixed);
   const std::string type = kernel_.name + "_shape";
   const bool all_known = view.batch.is_constant() && known;
   if (all_known)
@@ -266,10 +286,12 @@ bool NestPrinter::print_convolution(const ConvolutionView &view) {
   const Dim pixel = strides[1 + spatial], row = spatial == 2 ? strides[2] : width * pixel;
   const std::string constant = all_known ? "constexpr" : "const";
   std::string tasks, call;
-  const std::string source = fmt::format("ConvSource{{{}, {}, {}, {}, {}}}", x, dim(strides[0]), dim(row), dim(pixel), dim(strides[1]));
+  const std::string source =
+      fmt::format("ConvSource{{{}, {}, {}, {}, {}}}", x, dim(strides[0]), dim(row), dim(pixel), dim(strides[1]));
   const std::string task = names_.unique("task_", 16);
   if (algorithm == "gemm") {
-    line(fmt::format("{} OptcGemm plan = optc_gemm_plan(s.n * optc_conv_oh(s) * optc_conv_ow(s), s.oc, s.c);", constant));
+    line(fmt::format("{} OptcGemm plan = optc_gemm_plan(s.n * optc_conv_oh(s) * optc_conv_ow(s), s.oc, s.c);",
+                     constant));
     tasks = "optc_gemm_tasks(plan)";
     std::string partial = fmt::format("no_partial({}), 0", x);
     if (strategy.parameter("c", 0) > 1024) {
@@ -293,13 +315,17 @@ bool NestPrinter::print_convolution(const ConvolutionView &view) {
     text_.scratch_after = rest + "}" + (direct ? "" : ", " + m) + ").scratch_floats";
     text_.scratch_formula = direct ? direct_scratch_bytes(strategy, height, width)
                                    : winograd_scratch_bytes(strategy, m == "4" ? 4 : 2, view.batch, height, width);
-    call = direct ? fmt::format("conv_direct<{}>(s, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", type, task, source, w)
-                  : fmt::format("conv_winograd<{}, {}>(s, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", m, type, task, source, w);
+    call = direct ? fmt::format("conv_direct<{}>(s, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", type, task,
+                                source, w)
+                  : fmt::format("conv_winograd<{}, {}>(s, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", m,
+                                type, task, source, w);
   }
-  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", tasks, uses_scratch_ ? "scratch" : ""));
+  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", tasks,
+                   uses_scratch_ ? "scratch" : ""));
   print_sink(0, row_loops);
   open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
-  if (call.find("part.m0") != std::string::npos) line(fmt::format("const OptcGemmTask part = optc_gemm_task(plan, {});", task));
+  if (call.find("part.m0") != std::string::npos)
+    line(fmt::format("const OptcGemmTask part = optc_gemm_task(plan, {});", task));
   line(call);
   close();
   close("});");
@@ -388,8 +414,8 @@ bool NestPrinter::print_attention() {
     const bool allowed = view->element == ElementType::kBool;
     if (!allowed && view->element != ElementType::kFloat32) return false;
     const std::string p = pointer(view->buffer, view->offset);
-    mask = fmt::format("AttentionMask{{{}, {}, {}, {}, {}, {}}}", allowed ? "nullptr" : p, allowed ? p : "nullptr", dim(stride(*view, c.batch[0])),
-                       dim(head), dim(stride(*view, c.m[0])), dim(key));
+    mask = fmt::format("AttentionMask{{{}, {}, {}, {}, {}, {}}}", allowed ? "nullptr" : p, allowed ? p : "nullptr",
+                       dim(stride(*view, c.batch[0])), dim(head), dim(stride(*view, c.m[0])), dim(key));
   }
   float scale = 1;
   if (c.scale.valid()) {
@@ -420,7 +446,8 @@ bool NestPrinter::print_attention() {
   for (size_t i = 1; i < c.batch.size(); ++i) head_count = head_count * extent(c.batch[i]);
   const Dim kv_heads = c.batch.size() == 3 ? extent(c.batch[1]) : head_count;
   text_.scratch_before = "4 * optc_attention_scratch_floats(OptcAttention{";
-  text_.scratch_dims = {extent(c.batch[0]), head_count, kv_heads, extent(c.m[0]), extent(c.k[0]), extent(c.k[1]), extent(c.n[1])};
+  text_.scratch_dims = {extent(c.batch[0]), head_count,     kv_heads,      extent(c.m[0]),
+                        extent(c.k[0]),     extent(c.k[1]), extent(c.n[1])};
   text_.scratch_after = ", 1.0f, 0.0f, false, 0})";
   text_.scratch_formula = attention_scratch_bytes(extent(c.m[0]), extent(c.k[0]), extent(c.k[1]), extent(c.n[1]));
   uses_scratch_ = true;
@@ -429,10 +456,12 @@ bool NestPrinter::print_attention() {
   uint32_t scale_bits, cap_bits;
   __builtin_memcpy(&scale_bits, &scale, 4);
   __builtin_memcpy(&cap_bits, &c.softcap, 4);
-  line("// batch, heads, key heads, queries, keys, width of keys and of values; scale, softcap, causal and its offset, zeros for masked rows");
-  line(fmt::format("const OptcAttention a = {{{}{}, {}, {}, {}, {}}};", dims, constant_text(ElementType::kFloat32, scale_bits).s,
-                   constant_text(ElementType::kFloat32, cap_bits).s, c.causal ? "true" : "false", dim(c.causal_offset),
-                   c.zero_masked_rows ? "true" : "false"));
+  line(
+      "// batch, heads, key heads, queries, keys, width of keys and of values; scale, softcap, causal and its offset, "
+      "zeros for masked rows");
+  line(fmt::format("const OptcAttention a = {{{}{}, {}, {}, {}, {}}};", dims,
+                   constant_text(ElementType::kFloat32, scale_bits).s, constant_text(ElementType::kFloat32, cap_bits).s,
+                   c.causal ? "true" : "false", dim(c.causal_offset), c.zero_masked_rows ? "true" : "false"));
   auto rows = [&](const char *name, const Operand &o) {
     line(fmt::format("const AttentionRows {} = {{{}, {}, {}, {}}};", name, o.p, dim(o.batch), dim(o.head), dim(o.row)));
   };
@@ -442,10 +471,12 @@ bool NestPrinter::print_attention() {
   rows(vn.c_str(), v);
   const std::string mn = names_.unique("mask", 16), on = names_.unique("output", 16), task = names_.unique("task_", 16);
   line(fmt::format("const AttentionMask {} = {};", mn, mask.substr(std::string("AttentionMask").size())));
-  line(fmt::format("const AttentionOutput {} = {{{}, {}, {}, {}}};", on, y, dim(stride(out, c.batch[0])), dim(out_head), dim(stride(out, c.m[0]))));
+  line(fmt::format("const AttentionOutput {} = {{{}, {}, {}, {}}};", on, y, dim(stride(out, c.batch[0])), dim(out_head),
+                   dim(stride(out, c.m[0]))));
   open("parallel(env, optc_attention_tasks(a), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) OPTC_TASK");
   open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
-  line(fmt::format("attention(a, {}, {}, {}, {}, {}, reinterpret_cast<float *>(scratch), {});", task, qn, kn, vn, mn, on));
+  line(fmt::format("attention(a, {}, {}, {}, {}, {}, reinterpret_cast<float *>(scratch), {});", task, qn, kn, vn, mn,
+                   on));
   close();
   close("});");
   return true;

@@ -172,7 +172,8 @@ bool NestPrinter::contains_unproved(const StagePlan &plan, ScalarId id) {
   if (s.op == ScalarOp::kIndex) collect_symbols(s.index_value, symbols);
   for (Dim d : s.index) collect_symbols(d, symbols);
   for (const DimSymbol *symbol : symbols)
-    if (symbol->kind == SymbolKind::kScalar) result = contains_unproved(plan, ScalarId(size_t{symbol->scalar})) || result;
+    if (symbol->kind == SymbolKind::kScalar)
+      result = contains_unproved(plan, ScalarId(size_t{symbol->scalar})) || result;
   plan.unproved[id.index] = result;
   return result;
 }

@@ -50,7 +50,8 @@ KernelText NestPrinter::print() {
     // Arguments: what is read, then what is written, in order of first appearance.
     for (const StagePlan &plan : plans_)
       for (const Item &item : plan.order)
-        if (!item.index && program_.scalars.at(item.id).op == ScalarOp::kLoad && !written_buffers_.count(program_.scalars.at(item.id).buffer.index))
+        if (!item.index && program_.scalars.at(item.id).op == ScalarOp::kLoad &&
+            !written_buffers_.count(program_.scalars.at(item.id).buffer.index))
           buffer_name(program_.scalars.at(item.id).buffer);
     for (const Stage &stage : nest_.stages)
       for (const StageOutput &o : stage.outputs)
@@ -74,7 +75,8 @@ KernelText NestPrinter::print() {
   }
   text.parameters = parameters;
   text.scratch_bytes = scratch_bytes_;
-  text.text = prologue_ + header_comment() + "static OPTC_KERNEL void " + kernel_.name + "(" + parameters + ") {\n" + out_ + "}\n";
+  text.text = prologue_ + header_comment() + "static OPTC_KERNEL void " + kernel_.name + "(" + parameters + ") {\n" +
+              out_ + "}\n";
   return text;
 }
 

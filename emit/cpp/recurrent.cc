@@ -40,7 +40,8 @@ std::string float_text(float x) {
 
 class RecurrentPrinter : private DimText {
  public:
-  RecurrentPrinter(const Program &program, const Kernel &kernel) : program_(program), kernel_(kernel), call_(*kernel.library()) {
+  RecurrentPrinter(const Program &program, const Kernel &kernel)
+      : program_(program), kernel_(kernel), call_(*kernel.library()) {
     names_.take("env");
   }
 
@@ -57,29 +58,39 @@ class RecurrentPrinter : private DimText {
     std::vector<std::string> packed;
     for (BufferId b : s.packed) packed.push_back(buffer(b, false));
     const std::string h0 = operand(5), c0 = gates_ == 4 ? operand(6) : "", p = gates_ == 4 ? operand(7) : "";
-    const std::string y = result(0), y_h = result(1), y_c = gates_ == 4 ? result(2) : "", sums = buffer(s.scratch[0], true);
-    const std::string t = dim(steps), n = dim(batch), n_factor = dim(batch, kUnaryPrecedence), t_factor = dim(steps, kUnaryPrecedence);
+    const std::string y = result(0), y_h = result(1), y_c = gates_ == 4 ? result(2) : "",
+                      sums = buffer(s.scratch[0], true);
+    const std::string t = dim(steps), n = dim(batch), n_factor = dim(batch, kUnaryPrecedence),
+                      t_factor = dim(steps, kUnaryPrecedence);
     const std::string state_row = std::to_string(layout ? directions_ * hidden_ : hidden_);
     line(1, fmt::format("const int64_t rows = {} * {};", t_factor, n_factor));
     line(1, fmt::format("const OptcGemm plan = optc_gemm_plan(rows, {}, {});", gates_ * hidden_, input_));
     for (int64_t d = 0; d < directions_; ++d) {
       const std::string layer = fmt::format("{}_layer{}", kernel_.name, d);
-      prologue_ += fmt::format("struct {} {{\n  static constexpr OptcRnn kRnn = {};  // kind, input, hidden, linear_before_reset, input_forget, clip, activations, alpha, beta\n}};\n",
-                               layer, literal(d));
-      const std::string &w = packed[static_cast<size_t>(3 * d)], &r = packed[static_cast<size_t>(3 * d + 1)], &b = packed[static_cast<size_t>(3 * d + 2)];
+      prologue_ += fmt::format(
+          "struct {} {{\n  static constexpr OptcRnn kRnn = {};  // kind, input, hidden, linear_before_reset, "
+          "input_forget, clip, activations, alpha, beta\n}};\n",
+          layer, literal(d));
+      const std::string &w = packed[static_cast<size_t>(3 * d)], &r = packed[static_cast<size_t>(3 * d + 1)],
+                        &b = packed[static_cast<size_t>(3 * d + 2)];
       const bool reverse = s.parameter("reverse", 0) != 0 || d == 1;
       line(1, fmt::format("{{  // {}", reverse ? "backward" : "forward"));
       line(2, "parallel(env, optc_gemm_tasks(plan), 1, [&](int64_t begin, int64_t end, uint8_t *) OPTC_TASK {");
-      line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_inputs<{}>(rows, t, {}, {}, {}, {});", layer, in, w, b, sums));
+      line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_inputs<{}>(rows, t, {}, {}, {}, {});", layer, in,
+                          w, b, sums));
       line(2, "});");
       line(2, "RnnRun run = {};");
-      line(2, fmt::format("run.seq = {}, run.batch = {}, run.reverse = {}, run.sums = {};", t, n, reverse ? "true" : "false", sums));
-      line(2, layout ? fmt::format("run.sum_step = 1, run.sum_row = {};", t) : fmt::format("run.sum_step = {}, run.sum_row = 1;", n));
+      line(2, fmt::format("run.seq = {}, run.batch = {}, run.reverse = {}, run.sums = {};", t, n,
+                          reverse ? "true" : "false", sums));
+      line(2, layout ? fmt::format("run.sum_step = 1, run.sum_row = {};", t)
+                     : fmt::format("run.sum_step = {}, run.sum_row = 1;", n));
       // y: [steps, directions, batch, hidden], with layout 1 [batch, steps, directions, hidden].
       if (!y.empty() && layout)
-        line(2, fmt::format("run.y = {} + {}, run.y_step = {}, run.y_row = {} * {};", y, d * hidden_, directions_ * hidden_, t_factor, directions_ * hidden_));
+        line(2, fmt::format("run.y = {} + {}, run.y_step = {}, run.y_row = {} * {};", y, d * hidden_,
+                            directions_ * hidden_, t_factor, directions_ * hidden_));
       else if (!y.empty())
-        line(2, fmt::format("run.y = {} + {} * {}, run.y_step = {} * {}, run.y_row = {};", y, n_factor, d * hidden_, n_factor, directions_ * hidden_, hidden_));
+        line(2, fmt::format("run.y = {} + {} * {}, run.y_step = {} * {}, run.y_row = {};", y, n_factor, d * hidden_,
+                            n_factor, directions_ * hidden_, hidden_));
       // States: [directions, batch, hidden], with layout 1 [batch, directions, hidden].
       const std::string state = layout ? std::to_string(d * hidden_) : fmt::format("{} * {}", n_factor, d * hidden_);
       if (!h0.empty()) line(2, fmt::format("run.initial_h = {} + {};", h0, state));
@@ -88,8 +99,12 @@ class RecurrentPrinter : private DimText {
       if (!y_c.empty()) line(2, fmt::format("run.y_c = {} + {};", y_c, state));
       line(2, fmt::format("run.initial_row = run.final_row = {};", state_row));
       if (!p.empty()) line(2, fmt::format("run.peepholes = {} + {};", p, d * 3 * hidden_));
-      line(2, fmt::format("parallel(env, optc_rnn_step_tasks({}), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) OPTC_TASK {{", n));
-      line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_steps<{}>(run, t, {}, {}, reinterpret_cast<float *>(scratch));", layer, r, b));
+      line(2, fmt::format("parallel(env, optc_rnn_step_tasks({}), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) "
+                          "OPTC_TASK {{",
+                          n));
+      line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_steps<{}>(run, t, {}, {}, reinterpret_cast<float "
+                          "*>(scratch));",
+                          layer, r, b));
       line(2, "});");
       line(1, "}");
     }
@@ -110,7 +125,9 @@ class RecurrentPrinter : private DimText {
     text.scratch_before = "4 * optc_rnn_scratch_floats(OptcRnn" + literal(0) + ")";
     constexpr int64_t kRows = 16;  // kRnnRows of that plan
     text.scratch_formula = Dim(4 * kRows * hidden_ * (gates_ + 3));
-    text.text = prologue_ + fmt::format("// {}, {} to {}, {} direction{}\n", comment_text(kernel_.note), input_, hidden_, directions_, directions_ == 1 ? "" : "s") +
+    text.text = prologue_ +
+                fmt::format("// {}, {} to {}, {} direction{}\n", comment_text(kernel_.note), input_, hidden_,
+                            directions_, directions_ == 1 ? "" : "s") +
                 "static OPTC_KERNEL void " + kernel_.name + "(" + text.parameters + ") {\n" + out_ + "}\n";
     return text;
   }
@@ -122,7 +139,9 @@ class RecurrentPrinter : private DimText {
     symbols_.emplace_back(&s, names_.unique(s.name, 32));
     return symbols_.back().second;
   }
-  void line(int indent, const std::string &text) { out_ += std::string(static_cast<size_t>(indent) * 2, ' ') + text + "\n"; }
+  void line(int indent, const std::string &text) {
+    out_ += std::string(static_cast<size_t>(indent) * 2, ' ') + text + "\n";
+  }
   std::string buffer(BufferId b, bool written) {
     for (size_t i = 0; i < buffers_.size(); ++i)
       if (buffers_[i] == b) {
@@ -147,16 +166,20 @@ class RecurrentPrinter : private DimText {
     return nullptr;
   }
 
-  // The OptcRnn of a direction. alpha and beta are listed for those activations that take them, all directions in a row.
+  // The OptcRnn of a direction. alpha and beta are listed for those activations that take them, all directions in a
+  // row.
   std::string literal(int64_t direction) const {
     const auto *given = attribute<std::vector<std::string>>("activations");
-    const auto *alphas = attribute<std::vector<float>>("activation_alpha"), *betas = attribute<std::vector<float>>("activation_beta");
+    const auto *alphas = attribute<std::vector<float>>("activation_alpha"),
+               *betas = attribute<std::vector<float>>("activation_beta");
     const size_t per = gates_ == 4 ? 3 : gates_ == 3 ? 2 : 1;
     size_t next_alpha = 0, next_beta = 0;
     std::string kinds, alpha, beta;
     for (size_t i = 0; i < per * static_cast<size_t>(direction + 1); ++i) {
       const size_t k = i % per;
-      const std::string name = given && i < given->size() ? lower((*given)[i]) : k == 0 && gates_ != 1 ? "sigmoid" : "tanh";
+      const std::string name = given && i < given->size() ? lower((*given)[i])
+                               : k == 0 && gates_ != 1    ? "sigmoid"
+                                                          : "tanh";
       Activation a = kActivations[0];
       for (const Activation &known : kActivations)
         if (name == known.name) a = known;
@@ -169,8 +192,12 @@ class RecurrentPrinter : private DimText {
     }
     for (size_t k = per; k < 3; ++k) kinds += ", OPTC_TANH", alpha += ", 0.0f", beta += ", 0.0f";
     const auto *before = attribute<int64_t>("linear_before_reset"), *forget = attribute<int64_t>("input_forget");
-    return fmt::format("{{{}, {}, {}, {}, {}, 0.0f, {{{}}}, {{{}}}, {{{}}}}}", gates_ == 4 ? "OPTC_LSTM" : gates_ == 3 ? "OPTC_GRU" : "OPTC_RNN",
-                       input_, hidden_, before && *before ? "true" : "false", forget && *forget ? "true" : "false", kinds, alpha, beta);
+    return fmt::format("{{{}, {}, {}, {}, {}, 0.0f, {{{}}}, {{{}}}, {{{}}}}}",
+                       gates_ == 4   ? "OPTC_LSTM"
+                       : gates_ == 3 ? "OPTC_GRU"
+                                     : "OPTC_RNN",
+                       input_, hidden_, before && *before ? "true" : "false", forget && *forget ? "true" : "false",
+                       kinds, alpha, beta);
   }
 
   const Program &program_;
@@ -187,6 +214,8 @@ class RecurrentPrinter : private DimText {
 
 }  // namespace
 
-KernelText print_recurrent(const Program &program, const Kernel &kernel) { return RecurrentPrinter(program, kernel).print(); }
+KernelText print_recurrent(const Program &program, const Kernel &kernel) {
+  return RecurrentPrinter(program, kernel).print();
+}
 
 }  // namespace optc

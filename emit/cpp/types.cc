@@ -13,7 +13,8 @@ const CppType &cpp_type(ElementType type) {
       e4m3z{"uint8_t", "float", "f8e4m3fnuz", 1}, e5m2{"uint8_t", "float", "f8e5m2", 1},
       e5m2z{"uint8_t", "float", "f8e5m2fnuz", 1}, u4{"uint8_t", "uint8_t", "u4", 2}, i4{"uint8_t", "int8_t", "i4", 2},
       f4{"uint8_t", "float", "f4e2m1", 2}, e8m0{"uint8_t", "float", "f8e8m0", 1}, u2{"uint8_t", "uint8_t", "u2", 4},
-      i2{"uint8_t", "int8_t", "i2", 4}, text{"OptcLibString", "OptcLibString", nullptr, 1}, none{"uint8_t", "uint8_t", nullptr, 1};
+      i2{"uint8_t", "int8_t", "i2", 4}, text{"OptcLibString", "OptcLibString", nullptr, 1},
+      none{"uint8_t", "uint8_t", nullptr, 1};
   switch (type) {
     case ElementType::kFloat32:
       return f32;

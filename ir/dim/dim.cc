@@ -22,7 +22,8 @@ bool atoms_less(const std::vector<const DimAtom *> &a, const std::vector<const D
 
 // Sorts, merges equal atom lists and drops zeros.
 void merge(std::vector<DimTerm> &terms) {
-  std::sort(terms.begin(), terms.end(), [](const DimTerm &a, const DimTerm &b) { return atoms_less(a.atoms, b.atoms); });
+  std::sort(terms.begin(), terms.end(),
+            [](const DimTerm &a, const DimTerm &b) { return atoms_less(a.atoms, b.atoms); });
   size_t out = 0;
   for (size_t i = 0; i < terms.size();) {
     DimTerm sum = std::move(terms[i]);
@@ -71,8 +72,8 @@ bool recombine(std::vector<DimTerm> &terms, int64_t &constant) {
       if (!divisor || divisor->coefficient == 0) continue;
       const std::vector<const DimAtom *> rest = *without_atoms(terms[i].atoms, {atom});
       const int64_t want = sat_mul(terms[i].coefficient, divisor->coefficient);
-      // The matching quotient may be one atom floor_div(a, b), or folded into a polynomial when part of it was split off;
-      // compare through the canonical quotient of the very same dividend.
+      // The matching quotient may be one atom floor_div(a, b), or folded into a polynomial when part of it was split
+      // off; compare through the canonical quotient of the very same dividend.
       const Dim quotient = floor_div(atom->a, atom->b);
       if (quotient.is_constant()) continue;
       const DimNode *q = quotient.node();
@@ -169,8 +170,8 @@ Interval bounds(Dim d, int depth) {
   return sum;
 }
 
-// Replaces loop counters (and other symbols with a symbolic extent) by the end of their range that makes d smallest, where d is
-// monotone in them: the result is a lower bound of d, free of those counters.
+// Replaces loop counters (and other symbols with a symbolic extent) by the end of their range that makes d smallest,
+// where d is monotone in them: the result is a lower bound of d, free of those counters.
 Dim minimized(Dim d) {
   for (int round = 0; round < 16 && d.node(); ++round) {
     const DimSymbol *pick = nullptr;
@@ -202,11 +203,16 @@ Dim minimized(Dim d) {
 
 std::string atom_str(const DimAtom *atom) {
   switch (atom->kind) {
-    case AtomKind::kSymbol: return atom->symbol->name;
-    case AtomKind::kFloorDiv: return "(" + atom->a.str() + ")/(" + atom->b.str() + ")";
-    case AtomKind::kMod: return "(" + atom->a.str() + ")%(" + atom->b.str() + ")";
-    case AtomKind::kMin: return "min(" + atom->a.str() + ", " + atom->b.str() + ")";
-    case AtomKind::kMax: return "max(" + atom->a.str() + ", " + atom->b.str() + ")";
+    case AtomKind::kSymbol:
+      return atom->symbol->name;
+    case AtomKind::kFloorDiv:
+      return "(" + atom->a.str() + ")/(" + atom->b.str() + ")";
+    case AtomKind::kMod:
+      return "(" + atom->a.str() + ")%(" + atom->b.str() + ")";
+    case AtomKind::kMin:
+      return "min(" + atom->a.str() + ", " + atom->b.str() + ")";
+    case AtomKind::kMax:
+      return "max(" + atom->a.str() + ", " + atom->b.str() + ")";
   }
   return {};
 }
@@ -490,7 +496,8 @@ Dim mod(Dim a, Dim b) {
     if (r.node() && r.node()->constant == 0 && r.node()->terms.size() == 1 && r.node()->terms[0].coefficient == 1 &&
         r.node()->terms[0].atoms.size() == 1) {
       const DimAtom *atom = r.node()->terms[0].atoms[0];  // (x mod (k b)) mod b = x mod b
-      if (atom->kind == AtomKind::kMod && atom->b.is_constant() && atom->b.value() % b.value() == 0) return mod(atom->a, b);
+      if (atom->kind == AtomKind::kMod && atom->b.is_constant() && atom->b.value() % b.value() == 0)
+        return mod(atom->a, b);
     }
   }
   return table_of(a, b)->atom(AtomKind::kMod, r, b);
@@ -529,11 +536,13 @@ bool above(Dim a, Dim b, int depth) {
   if (depth > 6) return false;
   if (const DimAtom *y = extreme(b)) {
     const bool first = above(a, y->a, depth + 1);
-    if (y->kind == AtomKind::kMin ? first || above(a, y->b, depth + 1) : first && above(a, y->b, depth + 1)) return true;
+    if (y->kind == AtomKind::kMin ? first || above(a, y->b, depth + 1) : first && above(a, y->b, depth + 1))
+      return true;
   }
   if (const DimAtom *x = extreme(a)) {
     const bool first = above(x->a, b, depth + 1);
-    if (x->kind == AtomKind::kMax ? first || above(x->b, b, depth + 1) : first && above(x->b, b, depth + 1)) return true;
+    if (x->kind == AtomKind::kMax ? first || above(x->b, b, depth + 1) : first && above(x->b, b, depth + 1))
+      return true;
   }
   return false;
 }

@@ -4,14 +4,15 @@
 //   * the indices of loads and stores in a Program, whose symbols are loop counters;
 //   * the values of small integer tensors that only compute shapes.
 //
-// Canonical form: a polynomial over atoms with int64 coefficients. An atom is a symbol, floor_div(a, b), mod(a, b), min(a, b) or max(a, b).
-// Two Dims of one table are equal iff the same canonical form; `==` is a pointer comparison.
-//   x floor_div and mod follow Python (result of mod has the divisor's sign); divisors are positive wherever optc makes them.
-//   mod and floor_div of one dividend recombine: c*b*(a floor_div b) + c*(a mod b) = c*a.
-// Arithmetic that leaves int64 saturates to kDimOverflow; importers check products of static dims before they trust them.
+// Canonical form: a polynomial over atoms with int64 coefficients. An atom is a symbol, floor_div(a, b), mod(a, b),
+// min(a, b) or max(a, b). Two Dims of one table are equal iff the same canonical form; `==` is a pointer comparison.
+//   x floor_div and mod follow Python (result of mod has the divisor's sign); divisors are positive wherever optc makes
+//   them. mod and floor_div of one dividend recombine: c*b*(a floor_div b) + c*(a mod b) = c*a.
+// Arithmetic that leaves int64 saturates to kDimOverflow; importers check products of static dims before they trust
+// them.
 //
-// A DimTable owns the interned nodes; Graph and the Programs made of it share one. Dims that are constants belong to no table.
-// Not thread-safe.
+// A DimTable owns the interned nodes; Graph and the Programs made of it share one. Dims that are constants belong to no
+// table. Not thread-safe.
 
 #include <cstdint>
 #include <deque>
@@ -34,7 +35,7 @@ inline constexpr int64_t kDimOverflow = int64_t{1} << 62;
 
 class Dim {
  public:
-  Dim() = default;                      // 0
+  Dim() = default;                       // 0
   Dim(int64_t value) : value_(value) {}  // NOLINT: a number is a Dim
   bool is_constant() const { return node_ == nullptr; }
   int64_t value() const { return value_; }  // is_constant() only
@@ -103,8 +104,11 @@ class DimTable {
   Dim scalar_symbol(uint32_t scalar, Dim extent);  // one symbol a scalar and extent
   DimSymbol *find(std::string_view name);          // null when there is none
   DimSymbol *symbol(uint32_t id) { return &symbols_[id]; }
-  Dim symbol_value(const DimSymbol *symbol) { return of_atom(symbol_atoms_[symbol->id]); }  // the Dim that is just this symbol
-  // Narrows the bounds of a symbol (for --dim and for facts that operators prove). Interned expressions stay as they are.
+  Dim symbol_value(const DimSymbol *symbol) {
+    return of_atom(symbol_atoms_[symbol->id]);
+  }  // the Dim that is just this symbol
+  // Narrows the bounds of a symbol (for --dim and for facts that operators prove). Interned expressions stay as they
+  // are.
   void set_bounds(const DimSymbol *symbol, int64_t min, int64_t max);
 
   Dim polynomial(int64_t constant, std::vector<DimTerm> terms);  // brings into canonical form
@@ -139,11 +143,11 @@ Dim max(Dim a, Dim b);
 // Bounds that are proved from the symbols' bounds and extents; ±kDimOverflow when nothing is known.
 int64_t lower_bound(Dim d);
 int64_t upper_bound(Dim d);
-bool proved_at_least(Dim a, Dim b);                 // a >= b for all values of the symbols
-bool proved_less(Dim a, Dim b);                     // a < b
-bool proved_in_range(Dim index, Dim extent);        // 0 <= index < extent
-bool divisible_by(Dim d, int64_t divisor);          // proved
-std::optional<Dim> exact_div(Dim a, Dim b);         // a / b where b divides a for all values, else nullopt
+bool proved_at_least(Dim a, Dim b);           // a >= b for all values of the symbols
+bool proved_less(Dim a, Dim b);               // a < b
+bool proved_in_range(Dim index, Dim extent);  // 0 <= index < extent
+bool divisible_by(Dim d, int64_t divisor);    // proved
+std::optional<Dim> exact_div(Dim a, Dim b);   // a / b where b divides a for all values, else nullopt
 
 // The value under the given symbols' values; nullopt if one is missing or a divisor is not positive.
 using DimValues = std::function<std::optional<int64_t>(const DimSymbol &)>;
@@ -154,17 +158,18 @@ Dim substitute(Dim d, const DimSubstitution &replacement);
 void collect_symbols(Dim d, std::vector<const DimSymbol *> &out);  // each once, in order of first appearance
 bool uses_symbol(Dim d, const DimSymbol *symbol);
 
-// The affine view of an index: d = coefficient * symbol + rest, with `symbol` in no atom of rest and coefficient free of loop
-// counters. nullopt when the symbol occurs inside a division, mod, min, max or to a power.
+// The affine view of an index: d = coefficient * symbol + rest, with `symbol` in no atom of rest and coefficient free
+// of loop counters. nullopt when the symbol occurs inside a division, mod, min, max or to a power.
 struct AffinePart {
   Dim coefficient, rest;
 };
 std::optional<AffinePart> affine_in(Dim d, const DimSymbol *symbol);
 
-Dim settle(Dim d);  // symbols whose bounds leave one value become that value
+Dim settle(Dim d);                      // symbols whose bounds leave one value become that value
 const DimSymbol *single_symbol(Dim d);  // the symbol, when d is exactly one; else null
 
-// Parses what str() prints (and what users give: "N", "2*N+1"). Unknown names become model symbols. nullopt on bad syntax.
+// Parses what str() prints (and what users give: "N", "2*N+1"). Unknown names become model symbols. nullopt on bad
+// syntax.
 std::optional<Dim> parse_dim(std::string_view text, DimTable &table);
 
 }  // namespace optc

@@ -47,10 +47,14 @@ class Parser {
     auto left = unary(depth);
     while (left) {
       char op = 0;
-      if (take('*')) op = '*';
-      else if (take('/')) op = '/';
-      else if (take('%')) op = '%';
-      else return left;
+      if (take('*'))
+        op = '*';
+      else if (take('/'))
+        op = '/';
+      else if (take('%'))
+        op = '%';
+      else
+        return left;
       const auto right = unary(depth);
       if (!right || (op != '*' && right->is_constant() && right->value() <= 0)) return std::nullopt;
       left = op == '*' ? *left * *right : op == '/' ? floor_div(*left, *right) : mod(*left, *right);

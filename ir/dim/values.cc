@@ -29,9 +29,14 @@ std::optional<int64_t> evaluate(Dim d, const DimValues &values) {
             if (*b <= 0) return std::nullopt;
             v = *a - floor_div_i(*a, *b) * *b;
             break;
-          case AtomKind::kMin: v = std::min(*a, *b); break;
-          case AtomKind::kMax: v = std::max(*a, *b); break;
-          case AtomKind::kSymbol: break;
+          case AtomKind::kMin:
+            v = std::min(*a, *b);
+            break;
+          case AtomKind::kMax:
+            v = std::max(*a, *b);
+            break;
+          case AtomKind::kSymbol:
+            break;
         }
       }
       product = sat_mul(product, v);
@@ -54,11 +59,20 @@ Dim substitute(Dim d, const DimSubstitution &replacement) {
       } else {
         const Dim a = substitute(atom->a, replacement), b = substitute(atom->b, replacement);
         switch (atom->kind) {
-          case AtomKind::kFloorDiv: factor = floor_div(a, b); break;
-          case AtomKind::kMod: factor = mod(a, b); break;
-          case AtomKind::kMin: factor = min(a, b); break;
-          case AtomKind::kMax: factor = max(a, b); break;
-          case AtomKind::kSymbol: break;
+          case AtomKind::kFloorDiv:
+            factor = floor_div(a, b);
+            break;
+          case AtomKind::kMod:
+            factor = mod(a, b);
+            break;
+          case AtomKind::kMin:
+            factor = min(a, b);
+            break;
+          case AtomKind::kMax:
+            factor = max(a, b);
+            break;
+          case AtomKind::kSymbol:
+            break;
         }
       }
       product = product * factor;

@@ -51,7 +51,9 @@ std::string_view Node::string_or(std::string_view n, std::string_view fallback) 
   const auto *v = attribute_as<std::string>(*this, n);
   return v ? std::string_view(*v) : fallback;
 }
-const std::vector<int64_t> *Node::ints(std::string_view n) const { return attribute_as<std::vector<int64_t>>(*this, n); }
+const std::vector<int64_t> *Node::ints(std::string_view n) const {
+  return attribute_as<std::vector<int64_t>>(*this, n);
+}
 const std::vector<float> *Node::floats(std::string_view n) const { return attribute_as<std::vector<float>>(*this, n); }
 RegionId Node::region_named(std::string_view region_name) const {
   for (const auto &[name_, id] : regions)
@@ -86,7 +88,8 @@ std::vector<NodeId> Graph::nodes(RegionId region) const {
 
 std::vector<NodeId> Graph::all_nodes() const {
   std::vector<NodeId> list;
-  // Explicit stack: nesting depth comes from a file. Frame: node to visit next in a region, or a finished owner to append.
+  // Explicit stack: nesting depth comes from a file. Frame: node to visit next in a region, or a finished owner to
+  // append.
   struct Frame {
     NodeId next;
     NodeId owner;
@@ -284,7 +287,8 @@ void Graph::set_elements(ValueId value, std::shared_ptr<const std::vector<Dim>> 
 
 void Graph::set_attribute(NodeId node, std::string_view name, Attribute value) {
   auto &list = nodes_[node.index].attributes;
-  auto it = std::lower_bound(list.begin(), list.end(), name, [](const auto &a, std::string_view b) { return a.first < b; });
+  auto it =
+      std::lower_bound(list.begin(), list.end(), name, [](const auto &a, std::string_view b) { return a.first < b; });
   if (it != list.end() && it->first == name)
     it->second = std::move(value);
   else

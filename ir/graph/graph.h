@@ -1,9 +1,9 @@
 #pragma once
-// Graph: an ONNX model in tensor SSA form. Nodes, values and regions are known by 32-bit ids; region 0 is the main graph, the
-// others are bodies of If, Loop, Scan and SequenceMap, which use outer values directly (their captures).
+// Graph: an ONNX model in tensor SSA form. Nodes, values and regions are known by 32-bit ids; region 0 is the main
+// graph, the others are bodies of If, Loop, Scan and SequenceMap, which use outer values directly (their captures).
 //
-// Only the importer (which fills a new Graph through GraphBuilder-like calls below) and the Rewriter (ir/graph/rewriter.h) change it.
-// Erased nodes and values keep their ids; alive() tells.
+// Only the importer (which fills a new Graph through GraphBuilder-like calls below) and the Rewriter
+// (ir/graph/rewriter.h) change it. Erased nodes and values keep their ids; alive() tells.
 
 #include <cstdint>
 #include <memory>
@@ -32,16 +32,16 @@ using Attribute = std::variant<int64_t, float, std::string, std::vector<int64_t>
 
 // Where a node came from: a node of the model file. Kept by every rewrite, so that kernels and the diff can name it.
 struct Origin {
-  std::string name;      // the node's name in the file, or "Op_index" when it has none
-  std::string op;        // its operator there
-  int64_t index = 0;     // its position in the file, counted over subgraphs in order
+  std::string name;   // the node's name in the file, or "Op_index" when it has none
+  std::string op;     // its operator there
+  int64_t index = 0;  // its position in the file, counted over subgraphs in order
 };
 
 enum class UseKind : uint8_t { kOperand, kRegionOutput };
 struct Use {
   UseKind kind = UseKind::kOperand;
-  NodeId node;       // kOperand
-  RegionId region;   // kRegionOutput
+  NodeId node;         // kOperand
+  RegionId region;     // kRegionOutput
   uint32_t index = 0;  // operand index, or position among the region's outputs
   friend bool operator==(const Use &, const Use &) = default;
 };
@@ -56,8 +56,8 @@ struct Value {
   RegionId region;     // kRegionInput: whose input; kConstant: the region that declares it (main for shared ones)
   uint32_t index = 0;  // output position of the producer, or position among the region's inputs
   Constant constant;   // kConstant
-  // Value propagation: the elements of a small (<= 64) integer tensor, row-major, as Dims; empty pointer: not known. Of rank 2 and
-  // more only where the shape is static.
+  // Value propagation: the elements of a small (<= 64) integer tensor, row-major, as Dims; empty pointer: not known. Of
+  // rank 2 and more only where the shape is static.
   std::shared_ptr<const std::vector<Dim>> elements;
   std::vector<Use> uses;
   bool alive = true;
@@ -87,8 +87,9 @@ struct Node {
 };
 
 struct Region {
-  NodeId owner;                 // invalid for the main region
-  std::vector<ValueId> inputs;  // main region: the model's inputs in order (those with an initializer too: see Graph::defaults)
+  NodeId owner;  // invalid for the main region
+  std::vector<ValueId>
+      inputs;  // main region: the model's inputs in order (those with an initializer too: see Graph::defaults)
   std::vector<ValueId> outputs;
   NodeId first, last;
 };
@@ -119,29 +120,32 @@ class Graph {
   const Value &value(ValueId id) const { return values_[id.index]; }
   const Region &region(RegionId id) const { return regions_[id.index]; }
   const std::vector<Origin> &origins() const { return origins_; }
-  size_t node_capacity() const { return nodes_.size(); }    // ids run below these
+  size_t node_capacity() const { return nodes_.size(); }  // ids run below these
   size_t value_capacity() const { return values_.size(); }
   size_t region_capacity() const { return regions_.size(); }
   size_t live_node_count() const;
 
-  std::vector<NodeId> nodes(RegionId region) const;      // in order
-  std::vector<NodeId> all_nodes() const;                 // every region, bodies before the node that owns them
-  std::vector<ValueId> captures(RegionId region) const;  // outer values used inside, in order of first use, nested regions included
+  std::vector<NodeId> nodes(RegionId region) const;  // in order
+  std::vector<NodeId> all_nodes() const;             // every region, bodies before the node that owns them
+  std::vector<ValueId> captures(
+      RegionId region) const;  // outer values used inside, in order of first use, nested regions included
   bool is_constant(ValueId id) const { return id.valid() && value(id).kind == ValueKind::kConstant; }
   const Constant *constant(ValueId id) const { return is_constant(id) ? &value(id).constant : nullptr; }
   ValueId find_value(std::string_view name) const;  // invalid when there is none (linear)
-  // Initial values of main inputs that the caller may leave out; parallel to region(main()).inputs, invalid Constant: none.
+  // Initial values of main inputs that the caller may leave out; parallel to region(main()).inputs, invalid Constant:
+  // none.
   const std::vector<Constant> &defaults() const { return defaults_; }
   std::string describe(NodeId id) const;  // "node 'name' (Op #index)", for messages
   std::string unique_name(std::string_view base) const;
 
-  // --- Construction: for the importer, the text parser and the Rewriter only. -------------------------------------------------
+  // --- Construction: for the importer, the text parser and the Rewriter only.
+  // -------------------------------------------------
   uint32_t add_origin(Origin origin);
   RegionId add_region(NodeId owner);
   ValueId add_input(RegionId region, std::string name, Type type);
   ValueId add_constant(std::string name, Constant constant, RegionId region = main());
-  // Appends to `region`, or inserts before `before` when it is valid. Outputs are created with the names and types given; an empty
-  // name gives an absent output. Attributes need not be sorted.
+  // Appends to `region`, or inserts before `before` when it is valid. Outputs are created with the names and types
+  // given; an empty name gives an absent output. Attributes need not be sorted.
   NodeId add_node(RegionId region, std::string op, std::string name, std::vector<ValueId> inputs,
                   std::vector<std::pair<std::string, Type>> outputs,
                   std::vector<std::pair<std::string, Attribute>> attributes, NodeId before = {});
@@ -153,7 +157,8 @@ class Graph {
   void set_elements(ValueId value, std::shared_ptr<const std::vector<Dim>> elements);
   void set_attribute(NodeId node, std::string_view name, Attribute value);
   void remove_attribute(NodeId node, std::string_view name);
-  void set_input(NodeId node, size_t index, ValueId value);  // extends with absent inputs when needed, trims trailing absent
+  void set_input(NodeId node, size_t index,
+                 ValueId value);  // extends with absent inputs when needed, trims trailing absent
   void set_op(NodeId node, std::string op);
   void rename_value(ValueId value, std::string name);
   void replace_uses(ValueId from, ValueId to);  // operands in every region and region outputs

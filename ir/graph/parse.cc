@@ -40,7 +40,8 @@ class GraphParser {
   }
 
  private:
-  // --- lexing -------------------------------------------------------------------------------------------------------------
+  // --- lexing
+  // -------------------------------------------------------------------------------------------------------------
   void skip() {
     while (at_ < text_.size()) {
       if (text_[at_] == '#') {
@@ -127,7 +128,8 @@ class GraphParser {
     return true;
   }
 
-  // --- types and values ---------------------------------------------------------------------------------------------------
+  // --- types and values
+  // ---------------------------------------------------------------------------------------------------
   bool type(Type &out, int depth = 0) {
     if (depth > 32) return false;
     std::string name;
@@ -187,7 +189,8 @@ class GraphParser {
     std::vector<int64_t> dims;
     int64_t count = 1;
     for (const Dim &d : *type.shape) {
-      if (!d.is_constant() || d.value() < 0 || __builtin_mul_overflow(count, d.value(), &count) || count > (int64_t{1} << 31))
+      if (!d.is_constant() || d.value() < 0 || __builtin_mul_overflow(count, d.value(), &count) ||
+          count > (int64_t{1} << 31))
         return error("a constant's dims must be numbers"), false;
       dims.push_back(d.value());
     }
@@ -250,7 +253,8 @@ class GraphParser {
         else
           put_small(bytes, bits, i, one.data()[0]);
       } else if (bits >= 8) {
-        std::memcpy(bytes.data() + static_cast<size_t>(i) * static_cast<size_t>(bits / 8), &integer, static_cast<size_t>(bits / 8));
+        std::memcpy(bytes.data() + static_cast<size_t>(i) * static_cast<size_t>(bits / 8), &integer,
+                    static_cast<size_t>(bits / 8));
       } else {
         put_small(bytes, bits, i, static_cast<int>(integer));
       }
@@ -285,7 +289,8 @@ class GraphParser {
     }
     if (word("floats")) {
       std::vector<float> values;
-      if (!list([&] { return number(v, integral, integer) && (values.push_back(static_cast<float>(v)), true); })) return false;
+      if (!list([&] { return number(v, integral, integer) && (values.push_back(static_cast<float>(v)), true); }))
+        return false;
       out = std::move(values);
       return true;
     }
@@ -324,7 +329,8 @@ class GraphParser {
     return true;
   }
 
-  // --- structure ----------------------------------------------------------------------------------------------------------
+  // --- structure
+  // ----------------------------------------------------------------------------------------------------------
   bool define(const std::string &name, ValueId id) {
     if (graph_.value(id).name != name || !values_.emplace(name, id).second) {
       error("the name '" + name + "' is defined twice");
@@ -474,6 +480,8 @@ class GraphParser {
 
 }  // namespace
 
-Result<Graph> parse_graph(std::string_view text, Diagnostics &diagnostics) { return GraphParser(text, diagnostics).run(); }
+Result<Graph> parse_graph(std::string_view text, Diagnostics &diagnostics) {
+  return GraphParser(text, diagnostics).run();
+}
 
 }  // namespace optc

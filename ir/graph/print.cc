@@ -30,7 +30,8 @@ std::string quoted(std::string_view text) {
 bool plain_name(std::string_view name) {
   if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
   for (char c : name)
-    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.')) return false;
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.'))
+      return false;
   return true;
 }
 // A name that is not an identifier is printed between back quotes.
@@ -75,7 +76,8 @@ std::string constant_text(const Constant &c, bool full) {
     const int bits = bit_width(c.type());
     if (bits >= 8) {
       const size_t width = static_cast<size_t>(bits / 8);
-      for (size_t at = width; at < c.size() && splat; at += width) splat = std::memcmp(c.data(), c.data() + at, width) == 0;
+      for (size_t at = width; at < c.size() && splat; at += width)
+        splat = std::memcmp(c.data(), c.data() + at, width) == 0;
     } else {
       for (int64_t i = 1; i < c.count() && splat; ++i) splat = c.as_double(i) == c.as_double(0);
     }
@@ -107,7 +109,8 @@ class Printer {
       if (g_.defaults()[i].valid()) text_ += " default " + constant_text(g_.defaults()[i], options_.full_constants);
     }
     text_ += ") -> (";
-    for (size_t i = 0; i < main.outputs.size(); ++i) text_ += (i ? ", " : "") + name_text(g_.value(main.outputs[i]).name);
+    for (size_t i = 0; i < main.outputs.size(); ++i)
+      text_ += (i ? ", " : "") + name_text(g_.value(main.outputs[i]).name);
     text_ += ") {\n";
     std::vector<std::string> opsets;
     for (const auto &[domain, version] : g_.info().opset_imports)
@@ -141,7 +144,8 @@ class Printer {
     if (const auto *ss = std::get_if<std::vector<std::string>>(&a))
       return "strings " + list_text(*ss, [](const std::string &v) { return quoted(v); });
     if (const auto *c = std::get_if<Constant>(&a))
-      return "tensor " + to_string(Type::tensor(c->type(), c->shape())) + " " + constant_text(*c, options_.full_constants);
+      return "tensor " + to_string(Type::tensor(c->type(), c->shape())) + " " +
+             constant_text(*c, options_.full_constants);
     return "type " + to_string(std::get<Type>(a));
   }
 

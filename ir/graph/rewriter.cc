@@ -6,22 +6,32 @@ namespace optc {
 
 std::string_view to_string(RewriteKind kind) {
   switch (kind) {
-    case RewriteKind::kRemove: return "remove";
-    case RewriteKind::kFold: return "fold";
-    case RewriteKind::kFuse: return "fuse";
-    case RewriteKind::kReplace: return "replace";
-    case RewriteKind::kExpand: return "expand";
-    case RewriteKind::kMove: return "move";
-    case RewriteKind::kAnnotate: return "annotate";
+    case RewriteKind::kRemove:
+      return "remove";
+    case RewriteKind::kFold:
+      return "fold";
+    case RewriteKind::kFuse:
+      return "fuse";
+    case RewriteKind::kReplace:
+      return "replace";
+    case RewriteKind::kExpand:
+      return "expand";
+    case RewriteKind::kMove:
+      return "move";
+    case RewriteKind::kAnnotate:
+      return "annotate";
   }
   return "replace";
 }
 
 std::string_view to_string(NumericsClass numerics) {
   switch (numerics) {
-    case NumericsClass::kExact: return "exact";
-    case NumericsClass::kReassociating: return "reassociating";
-    case NumericsClass::kApproximating: return "approximating";
+    case NumericsClass::kExact:
+      return "exact";
+    case NumericsClass::kReassociating:
+      return "reassociating";
+    case NumericsClass::kApproximating:
+      return "approximating";
   }
   return "exact";
 }
@@ -57,12 +67,15 @@ NodeId Rewriter::Change::create(std::string op, std::vector<ValueId> inputs,
   return node;
 }
 
-ValueId Rewriter::Change::output(NodeId node, size_t index) const { return rewriter_->graph_.node(node).outputs[index]; }
+ValueId Rewriter::Change::output(NodeId node, size_t index) const {
+  return rewriter_->graph_.node(node).outputs[index];
+}
 
 void Rewriter::Change::replace(ValueId from, ValueId to) {
   Graph &graph = rewriter_->graph_;
   bool model_output = false;
-  for (const Use &use : graph.value(from).uses) model_output |= use.kind == UseKind::kRegionOutput && use.region == Graph::main();
+  for (const Use &use : graph.value(from).uses)
+    model_output |= use.kind == UseKind::kRegionOutput && use.region == Graph::main();
   graph.replace_uses(from, to);
   // The interface keeps its names: a new producer of a model output takes over the old value's name.
   if (model_output && graph.value(to).kind == ValueKind::kNodeOutput) {

@@ -1,15 +1,15 @@
 #pragma once
-// Rewriter: the only way to change a Graph after import. Each change states {pass, rule, removed, created, kind}; that record is
-// what diff, --opt-report, bisection and kernel names are made of.
+// Rewriter: the only way to change a Graph after import. Each change states {pass, rule, removed, created, kind}; that
+// record is what diff, --opt-report, bisection and kernel names are made of.
 //
 //   Rewriter::Change change = rewriter.begin("conv.bn", RewriteKind::kFuse, anchor_node);
 //   ValueId w = change.constant("W_folded", folded);
 //   NodeId conv = change.create("Conv", {x, w, b}, attributes);          // types come from the operator's inference
-//   change.replace(bn_output, change.output(conv));                       // all uses; the new value takes over the old name
-//   change.erase(bn); change.erase(old_conv);
-//   OPTC_TRY(change.commit());
+//   change.replace(bn_output, change.output(conv));                       // all uses; the new value takes over the old
+//   name change.erase(bn); change.erase(old_conv); OPTC_TRY(change.commit());
 //
-// Created nodes inherit the union of the origins of the nodes that the change removed (or of the anchor when it removed none).
+// Created nodes inherit the union of the origins of the nodes that the change removed (or of the anchor when it removed
+// none).
 
 #include <cstdint>
 #include <functional>
@@ -25,7 +25,8 @@
 namespace optc {
 
 enum class RewriteKind : uint8_t { kRemove, kFold, kFuse, kReplace, kExpand, kMove, kAnnotate };
-// exact: the same bits; reassociating: the same value in exact arithmetic, other rounding; approximating: within a stated error.
+// exact: the same bits; reassociating: the same value in exact arithmetic, other rounding; approximating: within a
+// stated error.
 enum class NumericsClass : uint8_t { kExact, kReassociating, kApproximating };
 std::string_view to_string(RewriteKind kind);
 std::string_view to_string(NumericsClass numerics);
@@ -66,15 +67,17 @@ class Rewriter {
     Change(Change &&) = default;
     ValueId constant(std::string_view base_name, Constant value);
     // Inserts before the anchor (or before `before(...)`'s node). One output per entry of output_count.
-    NodeId create(std::string op, std::vector<ValueId> inputs, std::vector<std::pair<std::string, Attribute>> attributes = {},
-                  size_t output_count = 1);
+    NodeId create(std::string op, std::vector<ValueId> inputs,
+                  std::vector<std::pair<std::string, Attribute>> attributes = {}, size_t output_count = 1);
     ValueId output(NodeId node, size_t index = 0) const;
     void before(NodeId node) { before_ = node; }
-    // Every use of `from` reads `to` instead. A graph output keeps its name: `to` takes the name of `from` when `from` was one.
+    // Every use of `from` reads `to` instead. A graph output keeps its name: `to` takes the name of `from` when `from`
+    // was one.
     void replace(ValueId from, ValueId to);
     void erase(NodeId node);  // checked at commit: outputs without uses
     void set_attribute(NodeId node, std::string_view name, Attribute value);
-    void set_input(NodeId node, size_t index, ValueId value);  // the node counts as changed: removed + created under one id
+    void set_input(NodeId node, size_t index,
+                   ValueId value);  // the node counts as changed: removed + created under one id
     void detail(std::string text);
     void numerics(NumericsClass numerics);
     Status commit();  // infers types of what was created, erases, writes the record

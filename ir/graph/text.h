@@ -1,6 +1,7 @@
 #pragma once
-// The text form of Graphs: what goldens hold and what --dump-ir-after prints. It parses back to an equal Graph (constants of more
-// than 64 elements print as their hash and a fill; `print` with PrintOptions::full_constants writes all).
+// The text form of Graphs: what goldens hold and what --dump-ir-after prints. It parses back to an equal Graph
+// (constants of more than 64 elements print as their hash and a fill; `print` with PrintOptions::full_constants writes
+// all).
 //
 //   graph "mlp" (x: f32[N,784]) -> (probabilities: f32[N,10]) {
 //     const w0: f32[784,256] = hash "1f.."                      // or  = [1, 2, 3]  or  = splat 0.5

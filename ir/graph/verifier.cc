@@ -1,14 +1,11 @@
 // Invariants of a Graph:
 //  G1  every operand and region output is a live value.
 //  G2  every use is in its value's use list exactly once, and every entry of a use list is such a use.
-//  G3  a value is defined before it is used: earlier in the same region, or in a region around it (before the owner node).
-//  G4  outputs of a node name that node as producer, with their position.
-//  G5  names of live values are unique and not empty.
-//  G6  attributes are sorted by name, without duplicates; no trailing absent inputs or outputs.
-//  G7  a region's owner owns it; region inputs name their region and position.
-//  G8  node order links are consistent.
-//  G9  every output of a live node has a type; a tensor's rank is known.
-//  G10 origins are sorted, unique and in range.
+//  G3  a value is defined before it is used: earlier in the same region, or in a region around it (before the owner
+//  node). G4  outputs of a node name that node as producer, with their position. G5  names of live values are unique
+//  and not empty. G6  attributes are sorted by name, without duplicates; no trailing absent inputs or outputs. G7  a
+//  region's owner owns it; region inputs name their region and position. G8  node order links are consistent. G9  every
+//  output of a live node has a type; a tensor's rank is known. G10 origins are sorted, unique and in range.
 #include "ir/graph/verifier.h"
 
 #include <string>
@@ -36,8 +33,9 @@ class Verifier {
     region(Graph::main(), 0);
     for (size_t i = 0; i < g_.value_capacity(); ++i)
       if (g_.value(ValueId(i)).alive && counted_[i] != g_.value(ValueId(i)).uses.size())
-        fail("G2", "value '" + g_.value(ValueId(i)).name + "' lists " + std::to_string(g_.value(ValueId(i)).uses.size()) +
-                       " uses but has " + std::to_string(counted_[i]));
+        fail("G2", "value '" + g_.value(ValueId(i)).name + "' lists " +
+                       std::to_string(g_.value(ValueId(i)).uses.size()) + " uses but has " +
+                       std::to_string(counted_[i]));
     if (failed_) return Failure{ErrorKind::kInternal};
     return {};
   }
@@ -46,7 +44,7 @@ class Verifier {
   void fail(const char *number, const std::string &what, NodeId node = {}) {
     failed_ = true;
     (void)diagnostics_.error(ErrorKind::kInternal, std::string("verifier ") + number + ": " + what,
-                       node.valid() ? g_.describe(node) : std::string());
+                             node.valid() ? g_.describe(node) : std::string());
   }
 
   void use(ValueId v, const Use &use, NodeId node) {
@@ -75,7 +73,8 @@ class Verifier {
       previous = n;
       for (size_t i = 0; i < node.inputs.size(); ++i)
         if (node.inputs[i].valid()) use(node.inputs[i], {UseKind::kOperand, n, {}, static_cast<uint32_t>(i)}, n);
-      if ((!node.inputs.empty() && !node.inputs.back().valid()) || (!node.outputs.empty() && !node.outputs.back().valid()))
+      if ((!node.inputs.empty() && !node.inputs.back().valid()) ||
+          (!node.outputs.empty() && !node.outputs.back().valid()))
         fail("G6", "trailing absent input or output", n);
       for (size_t i = 1; i < node.attributes.size(); ++i)
         if (!(node.attributes[i - 1].first < node.attributes[i].first)) fail("G6", "attributes are not sorted", n);

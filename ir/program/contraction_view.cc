@@ -101,7 +101,8 @@ std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel) 
   const auto all_a = affine_operand(program, c.lhs, join({&view.batch, &m, &view.k}));
   const auto all_b = affine_operand(program, c.rhs, join({&view.batch, &view.k, &view.n}));
   if (!all_a || !all_b) return std::nullopt;
-  // A batch loop that b does not use is rows: [B, S, K] x [K, N]. Kept outermost, in order, as long as rows stay one stride.
+  // A batch loop that b does not use is rows: [B, S, K] x [K, N]. Kept outermost, in order, as long as rows stay one
+  // stride.
   std::vector<Loop> rows = m;
   std::vector<Dim> row_strides(all_a->strides.begin() + static_cast<long>(view.batch.size()),
                                all_a->strides.begin() + static_cast<long>(view.batch.size() + m.size()));

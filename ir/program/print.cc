@@ -29,8 +29,10 @@ std::string constant_text(const Scalar &s) {
       snprintf(text, sizeof text, "%.17g", d);
       return text;
     }
-    case ElementType::kBool: return s.bits ? "true" : "false";
-    default: break;
+    case ElementType::kBool:
+      return s.bits ? "true" : "false";
+    default:
+      break;
   }
   if (is_signed_integer(s.type)) {
     const int width = bit_width(s.type);
@@ -48,15 +50,19 @@ std::string scalar_text(const Program &program, ScalarId id, const std::vector<L
   const Scalar &s = program.scalars.at(id);
   auto arg = [&](int i) { return scalar_text(program, s.args[i], locals); };
   switch (s.op) {
-    case ScalarOp::kConstant: return constant_text(s) + ":" + std::string(to_string(s.type));
-    case ScalarOp::kIndex: return "index(" + s.index_value.str() + ")";
-    case ScalarOp::kLoad: return buffer_name(program, s.buffer) + index_text(program, s.index);
+    case ScalarOp::kConstant:
+      return constant_text(s) + ":" + std::string(to_string(s.type));
+    case ScalarOp::kIndex:
+      return "index(" + s.index_value.str() + ")";
+    case ScalarOp::kLoad:
+      return buffer_name(program, s.buffer) + index_text(program, s.index);
     case ScalarOp::kLocal:
       return (locals ? (*locals)[s.local.index].name : "local" + std::to_string(s.local.index)) +
              (s.index.empty() ? std::string() : index_text(program, s.index));
     case ScalarOp::kCast:
       return std::string(s.flag ? "cast_wrap<" : "cast<") + std::string(to_string(s.type)) + ">(" + arg(0) + ")";
-    default: break;
+    default:
+      break;
   }
   std::string text = std::string(to_string(s.op)) + "(" + arg(0);
   for (int i = 1; i < arity(s.op); ++i) text += ", " + arg(i);
@@ -104,7 +110,8 @@ void kernel_text(const Program &program, const Kernel &kernel, const std::string
     for (const DimSymbol *s : call->defines) text += " defines " + (s ? s->name : std::string("_"));
     text += "\n";
   } else if (const ControlFlow *control = kernel.control()) {
-    text += indent + (control->kind == ControlFlow::Kind::kIf ? "  if " : "  loop ") + buffer_name(program, control->condition) + "\n";
+    text += indent + (control->kind == ControlFlow::Kind::kIf ? "  if " : "  loop ") +
+            buffer_name(program, control->condition) + "\n";
     for (size_t b = 0; b < control->bodies.size(); ++b) {
       text += indent + "  body " + std::to_string(b) + "\n";
       for (KernelId k : control->bodies[b]) kernel_text(program, program.kernel(k), indent + "    ", text);
@@ -120,12 +127,18 @@ void kernel_text(const Program &program, const Kernel &kernel, const std::string
 
 const char *kind_text(BufferKind kind) {
   switch (kind) {
-    case BufferKind::kInput: return "input";
-    case BufferKind::kOutput: return "output";
-    case BufferKind::kConstant: return "const";
-    case BufferKind::kTemporary: return "temp";
-    case BufferKind::kScratch: return "scratch";
-    case BufferKind::kObject: return "object";
+    case BufferKind::kInput:
+      return "input";
+    case BufferKind::kOutput:
+      return "output";
+    case BufferKind::kConstant:
+      return "const";
+    case BufferKind::kTemporary:
+      return "temp";
+    case BufferKind::kScratch:
+      return "scratch";
+    case BufferKind::kObject:
+      return "object";
   }
   return "temp";
 }

@@ -8,13 +8,20 @@ namespace optc {
 
 std::string_view to_string(Combine combine) {
   switch (combine) {
-    case Combine::kStore: return "store";
-    case Combine::kSum: return "sum";
-    case Combine::kProduct: return "product";
-    case Combine::kMax: return "max";
-    case Combine::kMin: return "min";
-    case Combine::kAnd: return "and";
-    case Combine::kOr: return "or";
+    case Combine::kStore:
+      return "store";
+    case Combine::kSum:
+      return "sum";
+    case Combine::kProduct:
+      return "product";
+    case Combine::kMax:
+      return "max";
+    case Combine::kMin:
+      return "min";
+    case Combine::kAnd:
+      return "and";
+    case Combine::kOr:
+      return "or";
   }
   return "store";
 }
@@ -117,8 +124,12 @@ class Substituter {
     ScalarPool &pool = program_.scalars;
     ScalarId result;
     switch (s.op) {
-      case ScalarOp::kConstant: result = id; break;
-      case ScalarOp::kIndex: result = pool.index(dim(s.index_value)); break;
+      case ScalarOp::kConstant:
+        result = id;
+        break;
+      case ScalarOp::kIndex:
+        result = pool.index(dim(s.index_value));
+        break;
       case ScalarOp::kLoad: {
         Scalar load = s;
         for (Dim &d : load.index) d = dim(d);
@@ -133,9 +144,15 @@ class Substituter {
         if (!result.valid()) result = pool.local(local.local, local.type, std::move(local.index));
         break;
       }
-      case ScalarOp::kCast: result = pool.cast(scalar(s.args[0]), s.type, s.flag == 0); break;
-      case ScalarOp::kBitcast: result = pool.bitcast(scalar(s.args[0]), s.type); break;
-      case ScalarOp::kIsInf: result = pool.is_inf(scalar(s.args[0]), s.flag != 2, s.flag != 1); break;
+      case ScalarOp::kCast:
+        result = pool.cast(scalar(s.args[0]), s.type, s.flag == 0);
+        break;
+      case ScalarOp::kBitcast:
+        result = pool.bitcast(scalar(s.args[0]), s.type);
+        break;
+      case ScalarOp::kIsInf:
+        result = pool.is_inf(scalar(s.args[0]), s.flag != 2, s.flag != 1);
+        break;
       case ScalarOp::kSelect: {
         const ScalarId c = scalar(s.args[0]), a = scalar(s.args[1]), b = scalar(s.args[2]);
         result = pool.select(c, a, b);

@@ -1,6 +1,6 @@
 #pragma once
-// Program: kernels over buffers, in the order of execution. ops/build makes an unfused one of a Graph (one or a few kernels a node);
-// lowering fuses, lays out, chooses strategies and places buffers; evaluate/ runs it, emit/ prints it.
+// Program: kernels over buffers, in the order of execution. ops/build makes an unfused one of a Graph (one or a few
+// kernels a node); lowering fuses, lays out, chooses strategies and places buffers; evaluate/ runs it, emit/ prints it.
 
 #include <cstdint>
 #include <functional>
@@ -34,10 +34,11 @@ enum class BufferKind : uint8_t {
 struct Buffer {
   std::string name;
   BufferKind kind = BufferKind::kTemporary;
-  Type type;         // tensors have a known shape here
+  Type type;          // tensors have a known shape here
   Constant constant;  // kConstant
-  // Storage. The logical index of loads and stores never changes with it: address = sum over k of index[order[k]] * stride(k),
-  // row-major over the permuted dims; padded[k] (>= the logical dim) is the stored length of position k. Empty order: row-major, unpadded.
+  // Storage. The logical index of loads and stores never changes with it: address = sum over k of index[order[k]] *
+  // stride(k), row-major over the permuted dims; padded[k] (>= the logical dim) is the stored length of position k.
+  // Empty order: row-major, unpadded.
   std::vector<int> order;
   std::vector<Dim> padded;
   // A view: shares the bytes of `alias` (same element count or a slice of it), starting at `alias_offset` elements.
@@ -56,8 +57,8 @@ struct Loop {
 enum class Combine : uint8_t { kStore, kSum, kProduct, kMax, kMin, kAnd, kOr };
 std::string_view to_string(Combine combine);
 
-// A kernel-local array (row scratch) or scalar (accumulator). `shape` is empty for a scalar. One instance per iteration of the shared
-// outer loops; if the shape is not empty, it is indexed like a buffer.
+// A kernel-local array (row scratch) or scalar (accumulator). `shape` is empty for a scalar. One instance per iteration
+// of the shared outer loops; if the shape is not empty, it is indexed like a buffer.
 struct Local {
   std::string name;
   ElementType type = ElementType::kUndefined;
@@ -66,16 +67,16 @@ struct Local {
 
 // Where a stage puts one of its values.
 //   kStore: target[index] = value, for every iteration.
-//   others: target[index] = combine over the iterations that do not appear in `index`, starting from `initial` (the identity when
-//   invalid). A combine into a buffer is a sequential scatter: target must have been written before.
+//   others: target[index] = combine over the iterations that do not appear in `index`, starting from `initial` (the
+//   identity when invalid). A combine into a buffer is a sequential scatter: target must have been written before.
 struct StageOutput {
-  BufferId buffer;          // one of the two is valid
+  BufferId buffer;  // one of the two is valid
   LocalId local;
   std::vector<Dim> index;
   ScalarId value;
   Combine combine = Combine::kStore;
-  ScalarId initial;         // start of a reduction into a local; invalid: the identity of combine
-  ScalarId condition;       // bool; invalid: always. A store or combine happens only where it is true
+  ScalarId initial;    // start of a reduction into a local; invalid: the identity of combine
+  ScalarId condition;  // bool; invalid: always. A store or combine happens only where it is true
 };
 
 // A loop nest inside the shared outer loops. A later stage may read locals that earlier stages wrote.
@@ -86,23 +87,27 @@ struct Stage {
 
 enum class ContractionKind : uint8_t { kMatMul, kConvolution, kAttention };
 
-// A remark beside a loop nest, not a second meaning: which loops play which part, so that lowering can choose a strategy without
-// recognizing it. Substitution during fusion rewrites the scalars here too.
+// A remark beside a loop nest, not a second meaning: which loops play which part, so that lowering can choose a
+// strategy without recognizing it. Substitution during fusion rewrites the scalars here too.
 struct Contraction {
   ContractionKind kind = ContractionKind::kMatMul;
-  size_t stage = 0;  // the stage of the kernel that sums lhs * rhs (kMatMul, kConvolution)
-  ScalarId lhs, rhs;  // the factors, commonly loads: without the cast to the accumulating type, and without the select that padding puts around lhs
-  // Loops by role: out[batch.., m.., n..] += lhs[batch, m, k] * rhs[batch, k, n]. Convolution: batch = {n} (and group g when group > 1),
-  // m = output pixel loops, n = output channel (in the group), k = {input channel (in the group), kernel loops}.
+  size_t stage = 0;   // the stage of the kernel that sums lhs * rhs (kMatMul, kConvolution)
+  ScalarId lhs, rhs;  // the factors, commonly loads: without the cast to the accumulating type, and without the select
+                      // that padding puts around lhs
+  // Loops by role: out[batch.., m.., n..] += lhs[batch, m, k] * rhs[batch, k, n]. Convolution: batch = {n} (and group g
+  // when group > 1), m = output pixel loops, n = output channel (in the group), k = {input channel (in the group),
+  // kernel loops}.
   std::vector<const DimSymbol *> batch, m, n, k;
-  // kConvolution: one entry a spatial dimension; rhs is the weight [M, C/group, kernel...], lhs the input [N, C, spatial...].
+  // kConvolution: one entry a spatial dimension; rhs is the weight [M, C/group, kernel...], lhs the input [N, C,
+  // spatial...].
   std::vector<int64_t> kernel, strides, dilations, pads_begin, pads_end;
   int64_t group = 1;
-  // kAttention: out[b, h, i, e] = sum_j softmax_j(scale * sum_d q k + mask) v; loads by [b, h, i, d], [b, h_kv, j, d], [b, h_kv, j, e]. batch = {b, h}, m = {i}, k = {j, d} of the scores, n = {j, e} of the values.
+  // kAttention: out[b, h, i, e] = sum_j softmax_j(scale * sum_d q k + mask) v; loads by [b, h, i, d], [b, h_kv, j, d],
+  // [b, h_kv, j, e]. batch = {b, h}, m = {i}, k = {j, d} of the scores, n = {j, e} of the values.
   ScalarId query, key, value, mask, scale;  // mask invalid: none. mask is additive (float) or bool (false = excluded)
   bool causal = false;
-  Dim causal_offset;      // key j is visible to query i when j <= i + causal_offset
-  float softcap = 0;      // 0: none
+  Dim causal_offset;              // key j is visible to query i when j <= i + causal_offset
+  float softcap = 0;              // 0: none
   bool zero_masked_rows = false;  // a row whose every key is excluded gives 0, not NaN
 };
 
@@ -116,34 +121,37 @@ struct LoopNest {
 
 // A typed call into a runtime header (runtime/cpu/lib_*.h) and into evaluate/: NonZero, TopK, strings, sequences, LSTM.
 struct LibraryCall {
-  std::string function;  // "nonzero", "topk", "lstm"
+  std::string function;          // "nonzero", "topk", "lstm"
   std::vector<BufferId> inputs;  // invalid: absent
   std::vector<BufferId> outputs;
   std::vector<std::pair<std::string, Attribute>> attributes;
-  std::vector<const DimSymbol *> defines;  // sizes that it finds (kData), in the order the function documents; null: not wanted
+  std::vector<const DimSymbol *>
+      defines;  // sizes that it finds (kData), in the order the function documents; null: not wanted
 };
 
 struct Program;
 
-// If, Loop, Scan, SequenceMap: nested programs over the same buffers. A nested program's inputs are fresh buffers that the
-// construct sets before an iteration; outer buffers are used by id.
+// If, Loop, Scan, SequenceMap: nested programs over the same buffers. A nested program's inputs are fresh buffers that
+// the construct sets before an iteration; outer buffers are used by id.
 struct ControlFlow {
   enum class Kind : uint8_t { kIf, kLoop } kind = Kind::kIf;
-  BufferId condition;                    // kIf: bool scalar. kLoop: initial condition, invalid = true
-  BufferId trip_count;                   // kLoop: i64 scalar, invalid = unbounded
-  std::vector<std::vector<KernelId>> bodies;  // kIf: then, else; kLoop: the body. Kernels of the Program, not in its main order
+  BufferId condition;   // kIf: bool scalar. kLoop: initial condition, invalid = true
+  BufferId trip_count;  // kLoop: i64 scalar, invalid = unbounded
+  std::vector<std::vector<KernelId>>
+      bodies;  // kIf: then, else; kLoop: the body. Kernels of the Program, not in its main order
   // kIf: results[b] are the buffers that branch b leaves; copied (or renamed) to outputs.
   std::vector<std::vector<BufferId>> results;
   std::vector<BufferId> outputs;
-  // kLoop: iteration number and condition as the body sees them; carried[i] starts as initial[i], is read by the body as body_inputs[i]
-  // and becomes results[0][1 + i] (results[0][0] is the condition); scan outputs follow, one slice an iteration along axis 0.
+  // kLoop: iteration number and condition as the body sees them; carried[i] starts as initial[i], is read by the body
+  // as body_inputs[i] and becomes results[0][1 + i] (results[0][0] is the condition); scan outputs follow, one slice an
+  // iteration along axis 0.
   BufferId iteration, body_condition;
   std::vector<BufferId> initial, body_inputs;
   size_t carried = 0;
-  std::vector<int64_t> scan_axes;           // per scan output; empty: 0
-  std::vector<bool> scan_reverse;           // per scan output: written from the end
-  // Symbols that the construct sets from the dims of the tensors at hand: each is a dim by itself of a body input (set before every
-  // iteration) or of an output (set when it is done; the trip count is dim 0 of the scan outputs).
+  std::vector<int64_t> scan_axes;  // per scan output; empty: 0
+  std::vector<bool> scan_reverse;  // per scan output: written from the end
+  // Symbols that the construct sets from the dims of the tensors at hand: each is a dim by itself of a body input (set
+  // before every iteration) or of an output (set when it is done; the trip count is dim 0 of the scan outputs).
   std::vector<const DimSymbol *> defines;
 };
 
@@ -151,9 +159,11 @@ struct KernelCost {
   Dim bytes_read, bytes_written, flops;
 };
 
-// How lowering decided to run a loop nest; emit/ reads it. Parameters are small integers by name ("nr", "tile_m", "winograd").
+// How lowering decided to run a loop nest; emit/ reads it. Parameters are small integers by name ("nr", "tile_m",
+// "winograd").
 struct Strategy {
-  std::string name;  // "pointwise", "rows", "gemm", "conv.1x1", "conv.direct", "conv.winograd4", "conv.depthwise", "attention", "loops"
+  std::string name;  // "pointwise", "rows", "gemm", "conv.1x1", "conv.direct", "conv.winograd4", "conv.depthwise",
+                     // "attention", "loops"
   std::vector<std::pair<std::string, int64_t>> parameters;
   std::vector<BufferId> packed;   // constants laid out for this kernel
   std::vector<BufferId> scratch;  // kScratch buffers
@@ -165,13 +175,13 @@ struct Strategy {
 };
 
 struct Kernel {
-  std::string name;               // a C identifier, unique in the Program, made of the ONNX names it computes
-  std::vector<uint32_t> origin;   // indices into Program::origins
-  std::vector<std::string> rules; // rewrites that shaped it
+  std::string name;                // a C identifier, unique in the Program, made of the ONNX names it computes
+  std::vector<uint32_t> origin;    // indices into Program::origins
+  std::vector<std::string> rules;  // rewrites that shaped it
   std::variant<LoopNest, LibraryCall, ControlFlow> body;
   Strategy strategy;
   KernelCost cost;
-  std::string note;               // one line for the reader: "Conv 3x3 64->64 + bias + Relu"
+  std::string note;  // one line for the reader: "Conv 3x3 64->64 + bias + Relu"
   bool alive = true;
 
   LoopNest *nest() { return std::get_if<LoopNest>(&body); }
@@ -200,7 +210,7 @@ struct DimConstraint {
 
 struct Placement {  // of a temporary or scratch buffer in the arena; filled by lowering/buffers
   BufferId buffer;
-  Dim offset, bytes;     // offset is constant when all sizes are
+  Dim offset, bytes;           // offset is constant when all sizes are
   size_t first = 0, last = 0;  // position in `order` of the first writing and the last reading kernel
 };
 
@@ -212,7 +222,7 @@ struct Program {
   ScalarPool scalars;
   std::vector<Buffer> buffers;
   std::vector<Kernel> kernels;
-  std::vector<KernelId> order;  // the main sequence
+  std::vector<KernelId> order;            // the main sequence
   std::vector<BufferId> inputs, outputs;  // in the model's order
   std::vector<std::string> input_names, output_names;
   std::vector<Constant> input_defaults;  // parallel to inputs; invalid: the caller must give it
@@ -230,18 +240,21 @@ struct Program {
   KernelId add_kernel(Kernel kernel);  // does not append to `order`
 };
 
-// --- Walking and rewriting ------------------------------------------------------------------------------------------------------
+// --- Walking and rewriting
+// ------------------------------------------------------------------------------------------------------
 
-// Every buffer that a kernel reads / writes, nested bodies of control flow included; each once, in order of first appearance.
+// Every buffer that a kernel reads / writes, nested bodies of control flow included; each once, in order of first
+// appearance.
 std::vector<BufferId> reads(const Program &program, const Kernel &kernel);
 std::vector<BufferId> writes(const Program &program, const Kernel &kernel);
-void collect_loads(const Program &program, ScalarId root, std::vector<ScalarId> &out);  // kLoad nodes, through kScalar symbols too
+void collect_loads(const Program &program, ScalarId root,
+                   std::vector<ScalarId> &out);  // kLoad nodes, through kScalar symbols too
 
-// Rebuilds a scalar with loop symbols replaced and, through `on_load` / `on_local`, loads replaced (return an invalid id to keep them).
-// Symbols of kind kScalar inside indices are rebuilt with the same substitution.
+// Rebuilds a scalar with loop symbols replaced and, through `on_load` / `on_local`, loads replaced (return an invalid
+// id to keep them). Symbols of kind kScalar inside indices are rebuilt with the same substitution.
 struct ScalarSubstitution {
   DimSubstitution symbols;
-  std::function<ScalarId(const Scalar &load)> on_load;    // index entries are already substituted
+  std::function<ScalarId(const Scalar &load)> on_load;  // index entries are already substituted
   std::function<ScalarId(const Scalar &local)> on_local;
 };
 ScalarId substitute(Program &program, ScalarId root, const ScalarSubstitution &substitution);
@@ -252,8 +265,9 @@ Dim linear_offset(const Buffer &buffer, const std::vector<Dim> &index);
 std::vector<Dim> storage_strides(const Buffer &buffer);  // per logical dimension, in elements
 Dim storage_count(const Buffer &buffer);                 // elements stored, padding included
 
-Status verify(const Program &program, Diagnostics &diagnostics);  // numbered invariants at the top of ir/program/verifier.cc
-std::string print(const Program &program);                        // the text form
+Status verify(const Program &program,
+              Diagnostics &diagnostics);    // numbered invariants at the top of ir/program/verifier.cc
+std::string print(const Program &program);  // the text form
 std::string print(const Program &program, const Kernel &kernel);
 std::string print(const Program &program, ScalarId scalar);
 

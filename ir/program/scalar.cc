@@ -48,8 +48,10 @@ bool is_transcendental(ScalarOp op) {
     case ScalarOp::kAtanh:
     case ScalarOp::kErf:
     case ScalarOp::kSigmoid:
-    case ScalarOp::kPow: return true;
-    default: return false;
+    case ScalarOp::kPow:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -122,7 +124,8 @@ ScalarId ScalarPool::local(LocalId local, ElementType type, std::vector<Dim> ind
 ScalarId ScalarPool::unary(ScalarOp op, ScalarId a) {
   const Scalar &x = at(a);
   // Integers are their own floor; -(-x) = x and not(not x) = x for every input.
-  if (!is_float(x.type) && (op == ScalarOp::kFloor || op == ScalarOp::kCeil || op == ScalarOp::kRound || op == ScalarOp::kTrunc))
+  if (!is_float(x.type) &&
+      (op == ScalarOp::kFloor || op == ScalarOp::kCeil || op == ScalarOp::kRound || op == ScalarOp::kTrunc))
     return a;
   if ((op == ScalarOp::kNeg || op == ScalarOp::kNot || op == ScalarOp::kBitNot) && x.op == op) return x.args[0];
   if (x.op == ScalarOp::kConstant) {
@@ -131,8 +134,9 @@ ScalarId ScalarPool::unary(ScalarOp op, ScalarId a) {
                               : constant_bits(x.type, bits_of_integer(x.type, ~x.bits + 1));
     if (op == ScalarOp::kNot) return constant_bits(ElementType::kBool, x.bits == 0);
     if (op == ScalarOp::kSqrt && is_float(x.type))
-      return x.type == ElementType::kFloat32 ? constant(x.type, std::sqrt(static_cast<float>(float_of_bits(x.type, x.bits))))
-                                             : constant(x.type, std::sqrt(float_of_bits(x.type, x.bits)));
+      return x.type == ElementType::kFloat32
+                 ? constant(x.type, std::sqrt(static_cast<float>(float_of_bits(x.type, x.bits))))
+                 : constant(x.type, std::sqrt(float_of_bits(x.type, x.bits)));
   }
   Scalar s;
   s.op = op;
@@ -175,23 +179,38 @@ ScalarId ScalarPool::binary(ScalarOp op, ScalarId a, ScalarId b) {
     const bool is_signed = is_signed_integer(type);
     const bool less = is_signed ? p < q : x.bits < y.bits;
     switch (op) {
-      case ScalarOp::kAdd: return constant_bits(type, bits_of_integer(type, x.bits + y.bits));
-      case ScalarOp::kSub: return constant_bits(type, bits_of_integer(type, x.bits - y.bits));
-      case ScalarOp::kMul: return constant_bits(type, bits_of_integer(type, x.bits * y.bits));
-      case ScalarOp::kMin: return less ? a : b;
-      case ScalarOp::kMax: return less ? b : a;
-      case ScalarOp::kEq: return constant_bits(ElementType::kBool, x.bits == y.bits);
-      case ScalarOp::kNe: return constant_bits(ElementType::kBool, x.bits != y.bits);
-      case ScalarOp::kLt: return constant_bits(ElementType::kBool, less);
-      case ScalarOp::kLe: return constant_bits(ElementType::kBool, less || x.bits == y.bits);
-      case ScalarOp::kAnd: return constant_bits(ElementType::kBool, x.bits && y.bits);
-      case ScalarOp::kOr: return constant_bits(ElementType::kBool, x.bits || y.bits);
-      default: break;
+      case ScalarOp::kAdd:
+        return constant_bits(type, bits_of_integer(type, x.bits + y.bits));
+      case ScalarOp::kSub:
+        return constant_bits(type, bits_of_integer(type, x.bits - y.bits));
+      case ScalarOp::kMul:
+        return constant_bits(type, bits_of_integer(type, x.bits * y.bits));
+      case ScalarOp::kMin:
+        return less ? a : b;
+      case ScalarOp::kMax:
+        return less ? b : a;
+      case ScalarOp::kEq:
+        return constant_bits(ElementType::kBool, x.bits == y.bits);
+      case ScalarOp::kNe:
+        return constant_bits(ElementType::kBool, x.bits != y.bits);
+      case ScalarOp::kLt:
+        return constant_bits(ElementType::kBool, less);
+      case ScalarOp::kLe:
+        return constant_bits(ElementType::kBool, less || x.bits == y.bits);
+      case ScalarOp::kAnd:
+        return constant_bits(ElementType::kBool, x.bits && y.bits);
+      case ScalarOp::kOr:
+        return constant_bits(ElementType::kBool, x.bits || y.bits);
+      default:
+        break;
     }
   }
-  auto is_int_constant = [&](const Scalar &s, uint64_t v) { return s.op == ScalarOp::kConstant && !float_type && s.bits == v; };
+  auto is_int_constant = [&](const Scalar &s, uint64_t v) {
+    return s.op == ScalarOp::kConstant && !float_type && s.bits == v;
+  };
   auto is_float_constant = [&](const Scalar &s, double v) {
-    return s.op == ScalarOp::kConstant && float_type && float_of_bits(type, s.bits) == v && !std::signbit(float_of_bits(type, s.bits));
+    return s.op == ScalarOp::kConstant && float_type && float_of_bits(type, s.bits) == v &&
+           !std::signbit(float_of_bits(type, s.bits));
   };
   switch (op) {
     case ScalarOp::kAdd:
@@ -224,7 +243,8 @@ ScalarId ScalarPool::binary(ScalarOp op, ScalarId a, ScalarId b) {
       if (y.op == ScalarOp::kConstant) return y.bits ? b : a;
       if (a == b) return a;
       break;
-    default: break;
+    default:
+      break;
   }
   // Comparisons of indices that the algebra can decide.
   if (type == ElementType::kInt64 && (op == ScalarOp::kLt || op == ScalarOp::kLe)) {
@@ -242,7 +262,8 @@ ScalarId ScalarPool::binary(ScalarOp op, ScalarId a, ScalarId b) {
   }
   Scalar s;
   s.op = op;
-  s.type = is_comparison(op) || op == ScalarOp::kAnd || op == ScalarOp::kOr || op == ScalarOp::kXor ? ElementType::kBool : type;
+  s.type = is_comparison(op) || op == ScalarOp::kAnd || op == ScalarOp::kOr || op == ScalarOp::kXor ? ElementType::kBool
+                                                                                                    : type;
   s.args[0] = a;
   s.args[1] = b;
   return add_node(std::move(s));

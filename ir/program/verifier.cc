@@ -2,12 +2,11 @@
 //  P1  every id in kernels, stages and scalars is in range; tensors have a known shape.
 //  P2  an index has one entry per logical dimension of its buffer or local.
 //  P3  symbols of kind kLoop in an index or condition belong to a loop around it (shared, or of the same stage).
-//  P4  a stage output has exactly one target, and its value's type is the target's element type (kStore) or a type that combines.
-//  P5  a buffer is written before it is read, in execution order; constants and inputs are never written.
-//  P6  a load's scalar type is its buffer's element type; a local's likewise.
-//  P7  locals are written by an earlier stage (or an earlier output of a loop-free stage) than the one that reads them.
-//  P8  `order` is a permutation and `padded` has one entry a dimension, where they are given.
-//  P9  kernels in `order` and in bodies are alive and appear once.
+//  P4  a stage output has exactly one target, and its value's type is the target's element type (kStore) or a type that
+//  combines. P5  a buffer is written before it is read, in execution order; constants and inputs are never written. P6
+//  a load's scalar type is its buffer's element type; a local's likewise. P7  locals are written by an earlier stage
+//  (or an earlier output of a loop-free stage) than the one that reads them. P8  `order` is a permutation and `padded`
+//  has one entry a dimension, where they are given. P9  kernels in `order` and in bodies are alive and appear once.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -35,7 +34,8 @@ class Verifier {
           if (sorted[k] != static_cast<int>(k)) fail("P8", "order of '" + b.name + "' is not a permutation");
         if (sorted.size() != b.shape().size()) fail("P8", "order of '" + b.name + "' has another rank");
       }
-      if (!b.padded.empty() && b.padded.size() != b.shape().size()) fail("P8", "padding of '" + b.name + "' has another rank");
+      if (!b.padded.empty() && b.padded.size() != b.shape().size())
+        fail("P8", "padding of '" + b.name + "' has another rank");
     }
     sequence(p_.order);
     for (BufferId o : p_.outputs)
@@ -81,7 +81,8 @@ class Verifier {
     const std::vector<BufferId> in = reads(p_, kernel), out = writes(p_, kernel);
     for (BufferId b : out) {
       const BufferKind kind = p_.buffer(b).kind;
-      if (kind == BufferKind::kInput || kind == BufferKind::kConstant) fail("P5", where + "writes '" + p_.buffer(b).name + "'");
+      if (kind == BufferKind::kInput || kind == BufferKind::kConstant)
+        fail("P5", where + "writes '" + p_.buffer(b).name + "'");
       if (p_.buffer(b).kind == BufferKind::kScratch) mark_written(b);
     }
     for (BufferId b : in)
@@ -108,9 +109,11 @@ class Verifier {
         scalar(o.initial, where);
         scalar(o.condition, where);
         const ElementType target = o.buffer.valid() ? p_.buffer(o.buffer).element() : nest.locals[o.local.index].type;
-        const size_t rank = o.buffer.valid() ? p_.buffer(o.buffer).shape().size() : nest.locals[o.local.index].shape.size();
+        const size_t rank =
+            o.buffer.valid() ? p_.buffer(o.buffer).shape().size() : nest.locals[o.local.index].shape.size();
         if (o.index.size() != rank)
-          fail("P2", where + "an output has " + std::to_string(o.index.size()) + " indices, expected " + std::to_string(rank));
+          fail("P2", where + "an output has " + std::to_string(o.index.size()) + " indices, expected " +
+                         std::to_string(rank));
         for (Dim d : o.index) dim(d, where);
         if (o.value.valid() && p_.scalars.at(o.value).type != target)
           fail("P4", where + "stores " + std::string(to_string(p_.scalars.at(o.value).type)) + " into " +

@@ -27,7 +27,8 @@ class Placer {
     bool constant = true;
     for (size_t i = 0; i < p_.buffers.size(); ++i) {
       const Buffer &b = p_.buffers[i];
-      if ((b.kind != BufferKind::kTemporary && b.kind != BufferKind::kScratch) || b.alias.valid() || !touched_[i]) continue;
+      if ((b.kind != BufferKind::kTemporary && b.kind != BufferKind::kScratch) || b.alias.valid() || !touched_[i])
+        continue;
       Placement placement;
       placement.buffer = BufferId(i);
       placement.bytes = bytes_of(b);
@@ -81,11 +82,12 @@ class Placer {
       const LoopNest *nest = kernel.nest();
       if (!nest || nest->sequential || !strategy_allows(kernel)) continue;
       const Stage &last = nest->stages.back();
-      if (last.outputs.size() != 1 || !last.outputs[0].buffer.valid() || last.outputs[0].combine != Combine::kStore) continue;
+      if (last.outputs.size() != 1 || !last.outputs[0].buffer.valid() || last.outputs[0].combine != Combine::kStore)
+        continue;
       const StageOutput &out = last.outputs[0];
       Buffer &result = p_.buffer(out.buffer);
-      if (result.kind != BufferKind::kTemporary || result.alias.valid() || uses_.writers[out.buffer.index].size() != 1 ||
-          first_[out.buffer.index] != step)
+      if (result.kind != BufferKind::kTemporary || result.alias.valid() ||
+          uses_.writers[out.buffer.index].size() != 1 || first_[out.buffer.index] != step)
         continue;
       for (BufferId operand : reads(p_, kernel)) {
         const BufferId root = root_[operand.index];

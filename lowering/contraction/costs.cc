@@ -9,7 +9,9 @@ namespace {
 int64_t operations(const Program &program, ScalarId id, std::unordered_set<uint32_t> &seen) {
   if (!id.valid() || !seen.insert(id.index).second) return 0;
   const Scalar &s = program.scalars.at(id);
-  int64_t count = arity(s.op) == 0 || s.op == ScalarOp::kCast || s.op == ScalarOp::kBitcast ? 0 : is_transcendental(s.op) ? 20 : 1;
+  int64_t count = arity(s.op) == 0 || s.op == ScalarOp::kCast || s.op == ScalarOp::kBitcast ? 0
+                  : is_transcendental(s.op)                                                 ? 20
+                                                                                            : 1;
   for (int i = 0; i < arity(s.op); ++i) count += operations(program, s.args[i], seen);
   return count;
 }

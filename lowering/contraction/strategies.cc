@@ -59,7 +59,8 @@ class Chooser {
 
   bool gemm(KernelId id) {
     const auto view = gemm_view(p_, p_.kernel(id));
-    if (!view || !is_f32(view->a.buffer) || !is_f32(view->b.buffer) || p_.scalars.at(p_.kernel(id).nest()->contraction->lhs).type != ElementType::kFloat32)
+    if (!view || !is_f32(view->a.buffer) || !is_f32(view->b.buffer) ||
+        p_.scalars.at(p_.kernel(id).nest()->contraction->lhs).type != ElementType::kFloat32)
       return false;
     if (!view->columns.is_constant() || !view->inner.is_constant()) {
       // Shapes known at run time only: B is given at run time too (attention-like products).
@@ -75,9 +76,9 @@ class Chooser {
     if (b.kind == BufferKind::kConstant && !batched && view->b.offset.is_constant() && view->b_inner.is_constant() &&
         view->b_column.is_constant()) {
       strategy.parameters = {{"b_constant", 1}};
-      strategy.packed.push_back(packed_buffer(
-          b.name, pack_gemm(b.constant, view->b.offset.value(), view->inner.value(), view->columns.value(),
-                            view->b_inner.value(), view->b_column.value())));
+      strategy.packed.push_back(
+          packed_buffer(b.name, pack_gemm(b.constant, view->b.offset.value(), view->inner.value(),
+                                          view->columns.value(), view->b_inner.value(), view->b_column.value())));
     } else {
       strategy.parameters = {{"b_constant", 0}};
     }
@@ -87,10 +88,12 @@ class Chooser {
 
   bool convolution(KernelId id) {
     const auto view = convolution_view(p_, p_.kernel(id));
-    if (!view || !is_f32(view->input) || !is_f32(view->weight) || p_.buffer(view->weight).kind != BufferKind::kConstant) return false;
+    if (!view || !is_f32(view->input) || !is_f32(view->weight) || p_.buffer(view->weight).kind != BufferKind::kConstant)
+      return false;
     const Contraction &info = *view->info;
     const size_t spatial = info.kernel.size();
-    if (spatial < 1 || spatial > 2 || !view->in_channels.is_constant() || !view->out_channels.is_constant()) return false;
+    if (spatial < 1 || spatial > 2 || !view->in_channels.is_constant() || !view->out_channels.is_constant())
+      return false;
     if (!epilogue_is_row_wise(p_, p_.kernel(id))) return false;
     ConvolutionShape shape;
     shape.channels = view->in_channels.value();
@@ -109,29 +112,40 @@ class Chooser {
     }
     if (shape.width == 0) shape.height = 0;  // the rule knows both or neither
     if (shape.height == 0) shape.width = 0;
-    ConvolutionAlgorithm algorithm = options_.winograd == LoweringOptions::Winograd::kOff
-                                         ? ConvolutionAlgorithm::kDirect
-                                         : convolution_algorithm(shape, options_.winograd == LoweringOptions::Winograd::kStrict);
+    ConvolutionAlgorithm algorithm =
+        options_.winograd == LoweringOptions::Winograd::kOff
+            ? ConvolutionAlgorithm::kDirect
+            : convolution_algorithm(shape, options_.winograd == LoweringOptions::Winograd::kStrict);
     if (options_.winograd == LoweringOptions::Winograd::kOff) {
       const ConvolutionAlgorithm rule = convolution_algorithm(shape, true);
       if (rule == ConvolutionAlgorithm::kGemm || rule == ConvolutionAlgorithm::kDepthwise) algorithm = rule;
     }
-    static constexpr const char *kNames[] = {"conv.gemm", "conv.direct", "conv.depthwise", "conv.winograd2", "conv.winograd4"};
+    static constexpr const char *kNames[] = {"conv.gemm", "conv.direct", "conv.depthwise", "conv.winograd2",
+                                             "conv.winograd4"};
     if (algorithm != ConvolutionAlgorithm::kDirect && !last_is_channel(view->input)) return false;
     Strategy strategy;
     strategy.name = kNames[static_cast<size_t>(algorithm)];
-    strategy.parameters = {{"c", shape.channels},         {"oc", shape.filters},          {"groups", shape.groups},
-                           {"kh", shape.kernel[0]},       {"kw", shape.kernel[1]},        {"sh", shape.strides[0]},
-                           {"sw", shape.strides[1]},      {"dh", shape.dilations[0]},     {"dw", shape.dilations[1]},
-                           {"pad_top", shape.pads_begin[0]}, {"pad_left", shape.pads_begin[1]},
-                           {"pad_bottom", shape.pads_end[0]}, {"pad_right", shape.pads_end[1]}};
+    strategy.parameters = {{"c", shape.channels},
+                           {"oc", shape.filters},
+                           {"groups", shape.groups},
+                           {"kh", shape.kernel[0]},
+                           {"kw", shape.kernel[1]},
+                           {"sh", shape.strides[0]},
+                           {"sw", shape.strides[1]},
+                           {"dh", shape.dilations[0]},
+                           {"dw", shape.dilations[1]},
+                           {"pad_top", shape.pads_begin[0]},
+                           {"pad_left", shape.pads_begin[1]},
+                           {"pad_bottom", shape.pads_end[0]},
+                           {"pad_right", shape.pads_end[1]}};
     const Buffer weight = p_.buffer(view->weight);
     strategy.packed.push_back(packed_buffer(weight.name, pack_convolution(weight.constant, shape, algorithm)));
     p_.kernel(id).strategy = std::move(strategy);
     return true;
   }
 
-  // LSTM, GRU, RNN of f32 with constant weights, all steps live and no clip: runtime/cpu/rnn.h. Else the library function runs.
+  // LSTM, GRU, RNN of f32 with constant weights, all steps live and no clip: runtime/cpu/rnn.h. Else the library
+  // function runs.
   void recurrent(KernelId id) {
     const LibraryCall call = *p_.kernel(id).library();
     if (call.function != "rnn") return;
@@ -163,8 +177,8 @@ class Chooser {
     const Shape x = p_.buffer(call.inputs[0]).shape();
     Strategy strategy;
     strategy.name = "rnn";
-    strategy.parameters = {{"gates", gates},           {"input", shape.input}, {"hidden", shape.hidden}, {"directions", directions},
-                           {"layout", layout}, {"reverse", reverse ? 1 : 0}};
+    strategy.parameters = {{"gates", gates},           {"input", shape.input}, {"hidden", shape.hidden},
+                           {"directions", directions}, {"layout", layout},     {"reverse", reverse ? 1 : 0}};
     Constant bias;
     if (call.inputs.size() > 3 && call.inputs[3].valid()) bias = p_.buffer(call.inputs[3]).constant;
     for (int64_t d = 0; d < directions; ++d) {

@@ -51,7 +51,8 @@ void for_each_sequence(Program &program, const std::function<void(std::vector<Ke
     if (!program.kernels[i].alive || !program.kernels[i].control()) continue;
     const size_t bodies = program.kernels[i].control()->bodies.size();
     for (size_t b = 0; b < bodies; ++b) {
-      std::vector<KernelId> body = program.kernels[i].control()->bodies[b];  // a copy: f may add kernels, which moves them
+      std::vector<KernelId> body =
+          program.kernels[i].control()->bodies[b];  // a copy: f may add kernels, which moves them
       f(body);
       std::get<ControlFlow>(program.kernels[i].body).bodies[b] = std::move(body);
     }

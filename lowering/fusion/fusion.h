@@ -1,29 +1,33 @@
 #pragma once
 // Fusion by substitution of index expressions.
 //
-// inline_producers: a kernel that only maps (each element of its result is an expression of loads) disappears into its readers: where a
-// reader loads result[index], the expression stands instead, its loop counters replaced by `index`. Views, casts, broadcasts and
-// pointwise chains then cost no memory traffic. It never fuses where the model says that it loses:
+// inline_producers: a kernel that only maps (each element of its result is an expression of loads) disappears into its
+// readers: where a reader loads result[index], the expression stands instead, its loop counters replaced by `index`.
+// Views, casts, broadcasts and pointwise chains then cost no memory traffic. It never fuses where the model says that
+// it loses:
 //   * into a contraction's operands only views whose address stays affine (strategies walk operands by strides);
 //   * arithmetic is not computed twice: one reader, one stage of it, and no more evaluations there than elements
 //     (except a few cheap operations that are broadcast);
 //   * nothing that gathers goes into the inner loop of a reduction.
-// fuse_epilogues: a map whose only link is the result of a contraction, reduction or row kernel runs on the accumulator instead:
-// bias, activation, residual. The fused kernel takes the place of the reader, where all its other inputs exist.
+// fuse_epilogues: a map whose only link is the result of a contraction, reduction or row kernel runs on the accumulator
+// instead: bias, activation, residual. The fused kernel takes the place of the reader, where all its other inputs
+// exist.
 
 #include "ir/program/program.h"
 #include "lowering/lower.h"
 
 namespace optc {
 
-void tidy(Program &program);                                   // loops of extent 1, views
+void tidy(Program &program);                                                 // loops of extent 1, views
 int64_t inline_producers(Program &program, const LoweringOptions &options);  // number of producers that disappeared
 int64_t fuse_epilogues(Program &program, const LoweringOptions &options);    // number of maps merged
-void remove_dead_kernels(Program &program);                    // whose results nobody reads
+void remove_dead_kernels(Program &program);                                  // whose results nobody reads
 
-// --- shared by the two --------------------------------------------------------------------------------------------------------
+// --- shared by the two
+// --------------------------------------------------------------------------------------------------------
 
-// A kernel whose iterations each store expressions of loads: one stage, no locals, no combination, no condition, not sequential.
+// A kernel whose iterations each store expressions of loads: one stage, no locals, no combination, no condition, not
+// sequential.
 bool is_map(const Kernel &kernel);
 // Who reads and writes each buffer over the whole Program (bodies of control flow included).
 struct Uses {
@@ -37,10 +41,12 @@ struct Uses {
 };
 // Whether all that a kernel reads is stable, so that the kernel may run at a later place.
 bool reads_stable_values(const Program &program, const Kernel &kernel, const Uses &uses);
-// The scalar result of a map for output `o` at `index` of its buffer; nullopt when the store's index cannot be inverted.
+// The scalar result of a map for output `o` at `index` of its buffer; nullopt when the store's index cannot be
+// inverted.
 std::optional<DimSubstitution> invert_store(const std::vector<Loop> &loops, const std::vector<Dim> &store_index,
                                             const std::vector<Dim> &index, const Shape &shape);
-// Calls `f` for the main sequence of kernels and for each body of control flow; f may drop kernels from the order it is given.
+// Calls `f` for the main sequence of kernels and for each body of control flow; f may drop kernels from the order it is
+// given.
 void for_each_sequence(Program &program, const std::function<void(std::vector<KernelId> &)> &f);
 std::vector<Loop> all_loops(const LoopNest &nest, const Stage &stage);
 bool has_quotient(Dim d);  // a division or remainder survives in it

@@ -11,11 +11,12 @@ void order_attention_results(Program &program) {
   const Uses uses(program);
   for (const Kernel &kernel : program.kernels) {
     const LoopNest *nest = kernel.nest();
-    if (!kernel.alive || !nest || !nest->contraction || nest->contraction->kind != ContractionKind::kAttention) continue;
+    if (!kernel.alive || !nest || !nest->contraction || nest->contraction->kind != ContractionKind::kAttention)
+      continue;
     for (BufferId b : writes(program, kernel)) {
       Buffer &buffer = program.buffer(b);
-      if (buffer.kind == BufferKind::kTemporary && buffer.shape().size() == 4 && !buffer.alias.valid() && !uses.aliased[b.index] &&
-          !uses.is_model_output(b))
+      if (buffer.kind == BufferKind::kTemporary && buffer.shape().size() == 4 && !buffer.alias.valid() &&
+          !uses.aliased[b.index] && !uses.is_model_output(b))
         buffer.order = {0, 2, 1, 3};
     }
   }
@@ -47,8 +48,8 @@ void drop_unit_loops(Program &program, LoopNest &nest) {
 
 void tidy(Program &program) {
   order_attention_results(program);
-  // A load from a view becomes a load from what it views, where the index stays simple. Where it does not (a merge of dims that a
-  // quotient would have to split), the view itself is read: it costs nothing either.
+  // A load from a view becomes a load from what it views, where the index stays simple. Where it does not (a merge of
+  // dims that a quotient would have to split), the view itself is read: it costs nothing either.
   ScalarSubstitution through;
   through.on_load = [&](const Scalar &load) -> ScalarId {
     BufferId buffer = load.buffer;

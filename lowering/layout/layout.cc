@@ -41,7 +41,8 @@ class Layout {
   // Convolutions that have a channels-last strategy: one or two spatial dims, known channels, f32.
   std::optional<ConvolutionView> spatial_convolution(KernelId k) const {
     auto view = convolution_view(p_, p_.kernel(k));
-    if (!view || view->in_spatial.size() > 2 || !view->in_channels.is_constant() || !view->out_channels.is_constant()) return std::nullopt;
+    if (!view || view->in_spatial.size() > 2 || !view->in_channels.is_constant() || !view->out_channels.is_constant())
+      return std::nullopt;
     return view;
   }
 
@@ -88,8 +89,9 @@ class Layout {
     return true;
   }
 
-  // Where a convolution meets a row-major tensor: it reads a channels-last copy (several share one), except the direct form, which
-  // copies bands of its input anyway and reads any strides; and it writes a channels-last temporary that is copied out.
+  // Where a convolution meets a row-major tensor: it reads a channels-last copy (several share one), except the direct
+  // form, which copies bands of its input anyway and reads any strides; and it writes a channels-last temporary that is
+  // copied out.
   void convert_borders() {
     std::vector<BufferId> copies(p_.buffers.size());
     std::vector<KernelId> order;

@@ -1,7 +1,8 @@
 #pragma once
-// Storage order of spatial tensors: channels last (NHWC, NDHWC, NWC) for the temporaries that convolutions and poolings read and write,
-// and for what maps connect with them. Logical indices do not change, only Buffer::order does; a conversion of the caller's row-major
-// input or output is a copy kernel, made only where a convolution would otherwise walk a row-major tensor.
+// Storage order of spatial tensors: channels last (NHWC, NDHWC, NWC) for the temporaries that convolutions and poolings
+// read and write, and for what maps connect with them. Logical indices do not change, only Buffer::order does; a
+// conversion of the caller's row-major input or output is a copy kernel, made only where a convolution would otherwise
+// walk a row-major tensor.
 
 #include "ir/program/program.h"
 
@@ -9,8 +10,9 @@ namespace optc {
 
 void choose_layout(Program &program);
 
-// On GPUs: constant weights of convolutions with the input channel innermost, as the input has it, so that both are fetched 16 bytes
-// at a time. The bytes of the constant are in the order of its buffer from here on (its dims stay the logical ones).
+// On GPUs: constant weights of convolutions with the input channel innermost, as the input has it, so that both are
+// fetched 16 bytes at a time. The bytes of the constant are in the order of its buffer from here on (its dims stay the
+// logical ones).
 void order_weights(Program &program);
 
 }  // namespace optc

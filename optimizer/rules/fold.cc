@@ -7,7 +7,8 @@ namespace optc {
 namespace {
 
 // Every output a constant: the node goes.
-Result<bool> replace_with_constants(RuleContext &context, NodeId n, std::string_view rule, std::vector<Constant> values) {
+Result<bool> replace_with_constants(RuleContext &context, NodeId n, std::string_view rule,
+                                    std::vector<Constant> values) {
   auto change = context.rewriter().begin(rule, RewriteKind::kFold, n);
   const Node node = context.node(n);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -47,12 +48,14 @@ Result<bool> fold_constant(RuleContext &context, NodeId n) {
     if (!count.is_constant()) return false;
     const auto bytes = storage_bytes(type.element, count.value());
     // A small seed that blows up (ConstantOfShape, Expand, Tile) costs more as a weight than as code.
-    if (!bytes || *bytes > context.options().max_folded_bytes || (*bytes > 4096 && *bytes > 4 * input_bytes)) return false;
+    if (!bytes || *bytes > context.options().max_folded_bytes || (*bytes > 4096 && *bytes > 4 * input_bytes))
+      return false;
   }
   Diagnostics quiet;
   Result<std::vector<RuntimeValue>> values = evaluate_node(graph, n, quiet);
   if (!values.ok()) {
-    context.rewriter().missed("fold.constant", n, quiet.all().empty() ? "evaluation failed" : quiet.all().front().message);
+    context.rewriter().missed("fold.constant", n,
+                              quiet.all().empty() ? "evaluation failed" : quiet.all().front().message);
     return false;
   }
   std::vector<Constant> constants;
@@ -66,7 +69,8 @@ Result<bool> fold_constant(RuleContext &context, NodeId n) {
   return replace_with_constants(context, n, "fold.constant", std::move(constants));
 }
 
-// The elements of all outputs are numbers although the inputs are not constants: Shape of static dims and what is computed of it.
+// The elements of all outputs are numbers although the inputs are not constants: Shape of static dims and what is
+// computed of it.
 Result<bool> fold_shape(RuleContext &context, NodeId n) {
   const Graph &graph = context.graph();
   const Node &node = graph.node(n);
@@ -110,7 +114,8 @@ Result<bool> fold_if(RuleContext &context, NodeId n) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].valid()) continue;
     ValueId result = results[i];
-    if (is_graph_output(g, outputs[i])) result = change.output(change.create("Identity", {result}));  // keeps the interface's name
+    if (is_graph_output(g, outputs[i]))
+      result = change.output(change.create("Identity", {result}));  // keeps the interface's name
     change.replace(outputs[i], result);
   }
   change.erase(n);
@@ -123,8 +128,8 @@ constexpr Rule kRules[] = {
      "pure, and the value is no larger than 4 KiB or four times its operands", fold_constant},
     {"fold.shape", NumericsClass::kExact, "*", "a node whose results are numbers by shape inference -> their value",
      "every element is known at compile time", fold_shape},
-    {"fold.if", NumericsClass::kExact, "If", "If with a constant condition -> the branch that it takes", "the condition is a constant",
-     fold_if},
+    {"fold.if", NumericsClass::kExact, "If", "If with a constant condition -> the branch that it takes",
+     "the condition is a constant", fold_if},
 };
 
 }  // namespace

@@ -27,7 +27,8 @@ Result<bool> forward(RuleContext &context, NodeId n, std::string_view rule, Valu
   for (const Use &use : context.graph().value(out).uses) is_output |= use.kind == UseKind::kRegionOutput;
   auto change = context.rewriter().begin(rule, RewriteKind::kRemove, n);
   if (is_output) {
-    // The interface keeps its name: an Identity stands where the node stood (it costs one copy, or nothing when a kernel fuses it).
+    // The interface keeps its name: an Identity stands where the node stood (it costs one copy, or nothing when a
+    // kernel fuses it).
     const NodeId copy = change.create("Identity", {value});
     change.replace(out, change.output(copy));
   } else {
@@ -44,7 +45,8 @@ bool same_type(const RuleContext &context, ValueId a, ValueId b) {
 
 bool others_unused(const RuleContext &context, NodeId n) {
   for (size_t i = 1; i < context.node(n).outputs.size(); ++i)
-    if (context.node(n).outputs[i].valid() && !context.graph().value(context.node(n).outputs[i]).uses.empty()) return false;
+    if (context.node(n).outputs[i].valid() && !context.graph().value(context.node(n).outputs[i]).uses.empty())
+      return false;
   return true;
 }
 
@@ -88,7 +90,8 @@ Result<bool> one_operand(RuleContext &context, NodeId n) {
 
 bool all_equal(const Constant &c, double value, bool negative_zero) {
   for (int64_t i = 0; i < c.count(); ++i)
-    if (c.as_double(i) != value || (value == 0 && is_float(c.type()) && std::signbit(c.as_double(i)) != negative_zero)) return false;
+    if (c.as_double(i) != value || (value == 0 && is_float(c.type()) && std::signbit(c.as_double(i)) != negative_zero))
+      return false;
   return c.count() > 0;
 }
 
@@ -139,31 +142,37 @@ Result<bool> transpose_nothing(RuleContext &context, NodeId n) {
 Result<bool> cast_pair(RuleContext &context, NodeId n) {
   const NodeId inner = context.producer(context.input(n, 0), "Cast");
   if (!inner.valid()) return false;
-  const ElementType from = context.type(context.input(inner, 0)).element, middle = context.type(context.output(inner)).element,
-                    to = context.type(context.output(n)).element;
-  const bool widens = (is_float(from) && bit_width(from) <= 16 && (middle == ElementType::kFloat32 || middle == ElementType::kFloat64)) ||
-                      (from == ElementType::kFloat32 && middle == ElementType::kFloat64) ||
-                      (is_integer(from) && is_integer(middle) && is_signed_integer(middle) && bit_width(middle) > bit_width(from)) ||
-                      (from == ElementType::kBool && (is_integer(middle) || is_float(middle)));
+  const ElementType from = context.type(context.input(inner, 0)).element,
+                    middle = context.type(context.output(inner)).element, to = context.type(context.output(n)).element;
+  const bool widens =
+      (is_float(from) && bit_width(from) <= 16 &&
+       (middle == ElementType::kFloat32 || middle == ElementType::kFloat64)) ||
+      (from == ElementType::kFloat32 && middle == ElementType::kFloat64) ||
+      (is_integer(from) && is_integer(middle) && is_signed_integer(middle) && bit_width(middle) > bit_width(from)) ||
+      (from == ElementType::kBool && (is_integer(middle) || is_float(middle)));
   if (from != to || !widens) return false;
   return forward(context, n, "identity.cast_pair", context.input(inner, 0));
 }
 
 constexpr Rule kRules[] = {
-    {"identity.identity", NumericsClass::kExact, "Identity", "Identity(x) -> x", "x is not both an input and the model's output", identity},
-    {"identity.dropout", NumericsClass::kExact, "Dropout", "Dropout(x) -> x", "inference: no training_mode, mask unused", dropout},
-    {"identity.same", NumericsClass::kExact, "Cast CastLike Reshape Flatten Squeeze Unsqueeze Expand Tile Slice Pad Concat",
+    {"identity.identity", NumericsClass::kExact, "Identity", "Identity(x) -> x",
+     "x is not both an input and the model's output", identity},
+    {"identity.dropout", NumericsClass::kExact, "Dropout", "Dropout(x) -> x",
+     "inference: no training_mode, mask unused", dropout},
+    {"identity.same", NumericsClass::kExact,
+     "Cast CastLike Reshape Flatten Squeeze Unsqueeze Expand Tile Slice Pad Concat",
      "a view or cast whose result has the operand's type and shape -> the operand",
      "the element order is kept: no negative step, no padding; dims equal for every value of the symbols", same},
-    {"identity.one_operand", NumericsClass::kExact, "Concat Sum Max Min Mean", "Concat(x), Sum(x), Max(x), Min(x), Mean(x) -> x",
-     "one operand", one_operand},
+    {"identity.one_operand", NumericsClass::kExact, "Concat Sum Max Min Mean",
+     "Concat(x), Sum(x), Max(x), Min(x), Mean(x) -> x", "one operand", one_operand},
     {"identity.neutral", NumericsClass::kExact, "Add Sub Mul Div", "x - 0, x * 1, x / 1, x + (-0), integer x + 0 -> x",
      "the constant does not broadcast x to a larger shape; a float x + (+0) stays, since -0 + 0 is +0", neutral},
-    {"identity.transpose_nothing", NumericsClass::kExact, "Transpose", "Transpose with the identity permutation -> the operand", "always",
-     transpose_nothing},
-    {"identity.transpose_pair", NumericsClass::kExact, "Transpose", "Transpose(Transpose(x)) -> one Transpose", "always", transpose_pair},
-    {"identity.cast_pair", NumericsClass::kExact, "Cast", "Cast to a wider type and back -> x", "the middle type holds every value exactly",
-     cast_pair},
+    {"identity.transpose_nothing", NumericsClass::kExact, "Transpose",
+     "Transpose with the identity permutation -> the operand", "always", transpose_nothing},
+    {"identity.transpose_pair", NumericsClass::kExact, "Transpose", "Transpose(Transpose(x)) -> one Transpose",
+     "always", transpose_pair},
+    {"identity.cast_pair", NumericsClass::kExact, "Cast", "Cast to a wider type and back -> x",
+     "the middle type holds every value exactly", cast_pair},
 };
 
 }  // namespace

@@ -90,9 +90,7 @@ OPTC_INLINE void lanes4(int64_t begin, int64_t end, const Body &body) {
 
 struct SumLanes {
   vf s[4];
-  OPTC_MEMBER SumLanes() {
-    OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = vf{};
-  }
+  OPTC_MEMBER SumLanes() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = vf{}; }
   template <int S>
   OPTC_MEMBER void add(vf v, Full<S>) {
     s[S] = s[S] + v;
@@ -102,9 +100,7 @@ struct SumLanes {
 };
 struct ProductLanes {
   vf s[4];
-  OPTC_MEMBER ProductLanes() {
-    OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(1.0f);
-  }
+  OPTC_MEMBER ProductLanes() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(1.0f); }
   template <int S>
   OPTC_MEMBER void add(vf v, Full<S>) {
     s[S] = s[S] * v;
@@ -114,9 +110,7 @@ struct ProductLanes {
 };
 struct MaxLanes {
   vf s[4];
-  OPTC_MEMBER MaxLanes() {
-    OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(-INFINITY);
-  }
+  OPTC_MEMBER MaxLanes() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(-INFINITY); }
   template <int S>
   OPTC_MEMBER void add(vf v, Full<S>) {
     s[S] = max(s[S], v);
@@ -128,9 +122,7 @@ struct MaxLanes {
 };
 struct MinLanes {
   vf s[4];
-  OPTC_MEMBER MinLanes() {
-    OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(INFINITY);
-  }
+  OPTC_MEMBER MinLanes() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(INFINITY); }
   template <int S>
   OPTC_MEMBER void add(vf v, Full<S>) {
     s[S] = min(s[S], v);

@@ -17,8 +17,8 @@ static inline __attribute__((unused)) OptcLibTensor lib_tensor(const void *data,
   return t;
 }
 
-// Where the memory of an output comes from whose size the call finds: a slot of the growing region (kInRegion: the region of objects), or
-// an output of the model.
+// Where the memory of an output comes from whose size the call finds: a slot of the growing region (kInRegion: the
+// region of objects), or an output of the model.
 constexpr int32_t kInRegion = -2;
 struct LibMemory {
   void *data;

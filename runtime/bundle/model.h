@@ -3,9 +3,10 @@
 //
 // M has: kInputs, kOutputs; inputs[], outputs[] (optc_value_info); defaults[] (offset in the weights of an input's
 // value, -1: required); struct Dims; bind(run) -> status, from input dims to Dims; output_dims(dims, outputs);
-// scratch(dims, bytes): row scratch of each kernel that needs some, for one task; plan(dims, threads, scratch, offsets) -> bytes of the
-// arena, where its buffers lie and then the row scratch of each kernel for all threads; kPlaced, kScratch, kGrowing (how many); execute(run) -> status; weights; manifest; faults[]; kKernels, kernel_names[]; Objects: ObjectRegion
-// (objects.h) where it has strings, sequences, optionals or maps, else NoObjects.
+// scratch(dims, bytes): row scratch of each kernel that needs some, for one task; plan(dims, threads, scratch, offsets)
+// -> bytes of the arena, where its buffers lie and then the row scratch of each kernel for all threads; kPlaced,
+// kScratch, kGrowing (how many); execute(run) -> status; weights; manifest; faults[]; kKernels, kernel_names[];
+// Objects: ObjectRegion (objects.h) where it has strings, sequences, optionals or maps, else NoObjects.
 #pragma once
 #include <limits.h>
 #include <stdarg.h>
@@ -68,8 +69,8 @@ static inline __attribute__((unused)) int64_t count_of(const optc_tensor &t) {
 }
 
 // Slices of `bytes` each, collected one behind the other, laid along an axis of `to` before which `before` rows stand.
-static inline __attribute__((unused)) void place_slices(void *to, const void *from, int64_t length, int64_t before, int64_t bytes,
-                                                        bool reverse) {
+static inline __attribute__((unused)) void place_slices(void *to, const void *from, int64_t length, int64_t before,
+                                                        int64_t bytes, bool reverse) {
   const int64_t row = before > 0 ? bytes / before : 0;
   for (int64_t s = 0; s < length; ++s)
     for (int64_t b = 0; b < before; ++b)

@@ -1,6 +1,6 @@
-// objects.h: strings, sequences, optionals and maps of a run (runtime/cpu/lib.h says how library operators see them). They live in a
-// region of the context that grows while the model runs and is empty again when the next run begins: outputs stay valid until then.
-// Included by the schedules that have such values.
+// objects.h: strings, sequences, optionals and maps of a run (runtime/cpu/lib.h says how library operators see them).
+// They live in a region of the context that grows while the model runs and is empty again when the next run begins:
+// outputs stay valid until then. Included by the schedules that have such values.
 #pragma once
 #include "runtime/bundle/library.h"
 
@@ -141,7 +141,8 @@ static bool object_to(R &run, const OptcLibTensor &from, optc_value &to) {
     optc_object *object = static_cast<optc_object *>(object_memory(run, sizeof(optc_object)));
     if (!object) return false;
     const size_t count = source ? source->count : 0;
-    *object = {source ? source->kind : 2, count, static_cast<optc_value *>(object_memory(run, count * sizeof(optc_value)))};
+    *object = {source ? source->kind : 2, count,
+               static_cast<optc_value *>(object_memory(run, count * sizeof(optc_value)))};
     if (!object->items) return false;
     for (size_t i = 0; i < count; ++i)
       if (!object_to(run, source->items[i], object->items[i])) return false;
@@ -180,8 +181,8 @@ static bool give_object(R &run, size_t i, const OptcLibTensor &value) {
   for (int32_t k = 0; k < value.rank; ++k) t.dims[k] = value.dims[k];
   t.needed_bytes = lib_bytes(value);
   if (t.needed_bytes > (t.data ? t.capacity_bytes : 0)) {
-    run.fail(OPTC_BUFFER_TOO_SMALL, "output '%s' needs %zu bytes, its buffer has %zu", R::Model::outputs[i].name, t.needed_bytes,
-             t.data ? t.capacity_bytes : static_cast<size_t>(0));
+    run.fail(OPTC_BUFFER_TOO_SMALL, "output '%s' needs %zu bytes, its buffer has %zu", R::Model::outputs[i].name,
+             t.needed_bytes, t.data ? t.capacity_bytes : static_cast<size_t>(0));
     return false;
   }
   if (t.needed_bytes) memcpy(t.data, value.data, t.needed_bytes);

@@ -5,7 +5,8 @@
 // are read as they lie, each element broadcast once, and the softmax runs down the rows without a horizontal reduction.
 // Up to 1024 keys the softmax is exact (maximum, then exponentials); beyond, blocks of 1024 keys are joined by
 // rescaling (online softmax, Milakov and Gimelshein 2018). One to four queries (decoding) go row by row. A query that
-// sees no key gives NaN, as a softmax of -inf alone does, or zeros where the plan says so. Exponentials are summed in an order that depends on the shape alone.
+// sees no key gives NaN, as a softmax of -inf alone does, or zeros where the plan says so. Exponentials are summed in
+// an order that depends on the shape alone.
 #ifndef OPTC_CPU_ATTENTION_H
 #define OPTC_CPU_ATTENTION_H
 #include "runtime/cpu/attention_plan.h"

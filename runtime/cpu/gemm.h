@@ -81,8 +81,8 @@ struct GemmTile {
   int64_t nr;  // floats from one k to the next in b
 };
 
-// The tile's products: MR rows of A times NV vectors of a panel, into acc. NR: the panel's width when a constant, else 0 and
-// t.nr tells, so that panels of all widths share the code.
+// The tile's products: MR rows of A times NV vectors of a panel, into acc. NR: the panel's width when a constant, else
+// 0 and t.nr tells, so that panels of all widths share the code.
 template <int MR, int NV, int NR, bool Prefetch, bool List>
 OPTC_INLINE void gemm_products(vf (&acc)[MR][NV], const float *a, int64_t lda, const float *const *list,
                                const GemmTile &t) {
@@ -230,7 +230,7 @@ OPTC_INLINE void gemm_panel(const Rows &a, const float *panel, int64_t m0, int64
 // is a constant, else 0. Not inlined: products of one kind share it, and it is entered once a task.
 template <int NR, int64_t M, int64_t MTasks, bool Prefetch, class Rows, class Sink>
 static OPTC_KERNEL void gemm_block(const OptcGemm &g, const OptcGemmTask &task, const Rows &a, const float *packed,
-                            float *partial, int64_t ldp, const Sink &sink) {
+                                   float *partial, int64_t ldp, const Sink &sink) {
   constexpr uint32_t kHeights = gemm_tile_heights(M, MTasks, NR);
   const int64_t padded = optc_round_up(g.n, NR);
   if (g.k == 0) {

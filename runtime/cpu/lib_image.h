@@ -11,11 +11,12 @@ static inline double optc_lib_reflect(double x, double low, double high) {
   return d > range ? high - (d - range) : low + d;
 }
 
-// The element of a plane at integer coordinates under a padding mode (0 zeros, 1 border, 2 reflection); reflection about [low, high].
+// The element of a plane at integer coordinates under a padding mode (0 zeros, 1 border, 2 reflection); reflection
+// about [low, high].
 typedef struct OptcLibPlane {
   const OptcLibTensor *x;
-  int64_t base;      // element number of the plane's first
-  int32_t n;         // spatial dims
+  int64_t base;  // element number of the plane's first
+  int32_t n;     // spatial dims
   const int64_t *dims;
   int padding, align;
 } OptcLibPlane;
@@ -28,7 +29,8 @@ static inline double optc_lib_pixel(const OptcLibPlane *p, const int64_t *at) {
       if (p->padding == 1) {
         i = i < 0 ? 0 : p->dims[k] - 1;
       } else {
-        i = (int64_t)(p->align ? optc_lib_reflect((double)i, 0, (double)(p->dims[k] - 1)) : optc_lib_reflect((double)i, -0.5, (double)p->dims[k] - 0.5));
+        i = (int64_t)(p->align ? optc_lib_reflect((double)i, 0, (double)(p->dims[k] - 1))
+                               : optc_lib_reflect((double)i, -0.5, (double)p->dims[k] - 0.5));
         i = i < 0 ? 0 : i >= p->dims[k] ? p->dims[k] - 1 : i;
       }
     }
@@ -51,8 +53,10 @@ static inline double optc_lib_interpolate(const OptcLibPlane *p, const double *x
   for (int32_t k = 0; k < p->n; ++k) {
     const double f = floor(x[k]), t = x[k] - f;
     first[k] = (int64_t)f - (taps == 4);
-    if (taps == 4) optc_lib_cubic(t, w[k]);
-    else w[k][0] = 1 - t, w[k][1] = t;
+    if (taps == 4)
+      optc_lib_cubic(t, w[k]);
+    else
+      w[k][0] = 1 - t, w[k][1] = t;
     combinations *= taps;
   }
   double sum = 0;
@@ -70,12 +74,13 @@ static inline double optc_lib_interpolate(const OptcLibPlane *p, const double *x
   return sum;
 }
 
-// inputs: X [N, C, spatial...], grid [N, out..., n] (x first); attributes mode (nearest, linear, cubic and their old names), padding_mode, align_corners.
-// Output: [N, C, out...].
+// inputs: X [N, C, spatial...], grid [N, out..., n] (x first); attributes mode (nearest, linear, cubic and their old
+// names), padding_mode, align_corners. Output: [N, C, out...].
 static inline int optc_lib_grid_sample(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0], *grid = &call->inputs[1];
   const int32_t n = x->rank - 2;
-  const char *mode = optc_lib_string_attribute(call, "mode", "linear"), *padding = optc_lib_string_attribute(call, "padding_mode", "zeros");
+  const char *mode = optc_lib_string_attribute(call, "mode", "linear"),
+             *padding = optc_lib_string_attribute(call, "padding_mode", "zeros");
   const int nearest = mode[0] == 'n', cubic = optc_lib_same(mode, "cubic") || optc_lib_same(mode, "bicubic");
   const int align = optc_lib_int_attribute(call, "align_corners", 0) != 0;
   int64_t plane = 1, points = 1;
@@ -83,7 +88,8 @@ static inline int optc_lib_grid_sample(OptcLibCall *call) {
   OptcLibTensor *y = &call->outputs[0];
   for (int64_t b = 0; b < x->dims[0]; ++b)
     for (int64_t c = 0; c < x->dims[1]; ++c) {
-      OptcLibPlane p = {x, (b * x->dims[1] + c) * plane, n, x->dims + 2, padding[0] == 'b' ? 1 : padding[0] == 'r' ? 2 : 0, align};
+      OptcLibPlane p = {
+          x, (b * x->dims[1] + c) * plane, n, x->dims + 2, padding[0] == 'b' ? 1 : padding[0] == 'r' ? 2 : 0, align};
       for (int64_t q = 0; q < points; ++q) {
         double at[8];
         for (int32_t k = 0; k < n; ++k) {
@@ -114,13 +120,16 @@ static inline int optc_lib_grid_sample(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: X [N, C, H, W], rois [R, 4] (x1, y1, x2, y2), batch_indices [R]; attributes mode, output_height, output_width, sampling_ratio,
-// spatial_scale, half_pixel. Output: [R, C, output_height, output_width].
+// inputs: X [N, C, H, W], rois [R, 4] (x1, y1, x2, y2), batch_indices [R]; attributes mode, output_height,
+// output_width, sampling_ratio, spatial_scale, half_pixel. Output: [R, C, output_height, output_width].
 static inline int optc_lib_roi_align(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0], *rois = &call->inputs[1];
   const int64_t regions = rois->dims[0], channels = x->dims[1], height = x->dims[2], width = x->dims[3];
-  const int64_t oh = optc_lib_int_attribute(call, "output_height", 1), ow = optc_lib_int_attribute(call, "output_width", 1), ratio = optc_lib_int_attribute(call, "sampling_ratio", 0);
-  const double scale = optc_lib_float_attribute(call, "spatial_scale", 1), shift = optc_lib_int_attribute(call, "half_pixel", 1) ? 0.5 : 0;
+  const int64_t oh = optc_lib_int_attribute(call, "output_height", 1),
+                ow = optc_lib_int_attribute(call, "output_width", 1),
+                ratio = optc_lib_int_attribute(call, "sampling_ratio", 0);
+  const double scale = optc_lib_float_attribute(call, "spatial_scale", 1),
+               shift = optc_lib_int_attribute(call, "half_pixel", 1) ? 0.5 : 0;
   const int most = optc_lib_same(optc_lib_string_attribute(call, "mode", "avg"), "max");
   for (int64_t r = 0; r < regions; ++r) {
     const int64_t batch = optc_lib_int_at(&call->inputs[2], r);
@@ -140,45 +149,59 @@ static inline int optc_lib_roi_align(OptcLibCall *call) {
           const int64_t base = (batch * channels + c) * height * width;
           for (int64_t u = 0; u < gh; ++u)
             for (int64_t v = 0; v < gw; ++v) {
-              double y = box[1] + (double)i * bh + ((double)u + 0.5) * bh / (double)gh, z = box[0] + (double)j * bw + ((double)v + 0.5) * bw / (double)gw;
+              double y = box[1] + (double)i * bh + ((double)u + 0.5) * bh / (double)gh,
+                     z = box[0] + (double)j * bw + ((double)v + 0.5) * bw / (double)gw;
               double w[4] = {0, 0, 0, 0};
               int64_t y0 = 0, y1 = 0, x0 = 0, x1 = 0;
               if (y >= -1 && y <= (double)height && z >= -1 && z <= (double)width) {
                 y = y > 0 ? y : 0, z = z > 0 ? z : 0;
                 y0 = (int64_t)y, x0 = (int64_t)z;
-                if (y0 >= height - 1) y0 = y1 = height - 1, y = (double)y0; else y1 = y0 + 1;
-                if (x0 >= width - 1) x0 = x1 = width - 1, z = (double)x0; else x1 = x0 + 1;
+                if (y0 >= height - 1)
+                  y0 = y1 = height - 1, y = (double)y0;
+                else
+                  y1 = y0 + 1;
+                if (x0 >= width - 1)
+                  x0 = x1 = width - 1, z = (double)x0;
+                else
+                  x1 = x0 + 1;
                 const double ly = y - (double)y0, lx = z - (double)x0;
                 w[0] = (1 - ly) * (1 - lx), w[1] = (1 - ly) * lx, w[2] = ly * (1 - lx), w[3] = ly * lx;
               }
-              const double e[4] = {w[0] * optc_lib_double(x, base + y0 * width + x0), w[1] * optc_lib_double(x, base + y0 * width + x1),
-                                   w[2] * optc_lib_double(x, base + y1 * width + x0), w[3] * optc_lib_double(x, base + y1 * width + x1)};
+              const double e[4] = {
+                  w[0] * optc_lib_double(x, base + y0 * width + x0), w[1] * optc_lib_double(x, base + y0 * width + x1),
+                  w[2] * optc_lib_double(x, base + y1 * width + x0), w[3] * optc_lib_double(x, base + y1 * width + x1)};
               sum += e[0] + e[1] + e[2] + e[3];
               for (int k = 0; k < 4; ++k) best = e[k] > best ? e[k] : best;
             }
-          optc_lib_set(&call->outputs[0], ((r * channels + c) * oh + i) * ow + j, most ? best : sum / (double)(gh * gw));
+          optc_lib_set(&call->outputs[0], ((r * channels + c) * oh + i) * ow + j,
+                       most ? best : sum / (double)(gh * gw));
         }
   }
   return 0;
 }
 
-// inputs: X [N, C, H, W], rois [R, 5] (batch, x1, y1, x2, y2); attributes pooled_shape, spatial_scale. Output: [R, C, ph, pw].
+// inputs: X [N, C, H, W], rois [R, 5] (batch, x1, y1, x2, y2); attributes pooled_shape, spatial_scale. Output: [R, C,
+// ph, pw].
 static inline int optc_lib_max_roi_pool(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0], *rois = &call->inputs[1];
   const OptcLibAttribute *pooled = optc_lib_attribute(call, "pooled_shape");
   const double scale = optc_lib_float_attribute(call, "spatial_scale", 1);
-  const int64_t channels = x->dims[1], height = x->dims[2], width = x->dims[3], ph = pooled->ints[0], pw = pooled->ints[1];
+  const int64_t channels = x->dims[1], height = x->dims[2], width = x->dims[3], ph = pooled->ints[0],
+                pw = pooled->ints[1];
   for (int64_t r = 0; r < rois->dims[0]; ++r) {
     const int64_t batch = optc_lib_int_at(rois, 5 * r);
     if (batch < 0 || batch >= x->dims[0]) return optc_lib_fault(call, "MaxRoiPool: a batch index is out of range");
     int64_t box[4];
     for (int k = 0; k < 4; ++k) box[k] = (int64_t)round(optc_lib_double(rois, 5 * r + 1 + k) * scale);
-    const double rh = (double)(box[3] - box[1] + 1 > 1 ? box[3] - box[1] + 1 : 1), rw = (double)(box[2] - box[0] + 1 > 1 ? box[2] - box[0] + 1 : 1);
+    const double rh = (double)(box[3] - box[1] + 1 > 1 ? box[3] - box[1] + 1 : 1),
+                 rw = (double)(box[2] - box[0] + 1 > 1 ? box[2] - box[0] + 1 : 1);
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t i = 0; i < ph; ++i)
         for (int64_t j = 0; j < pw; ++j) {
-          int64_t h0 = (int64_t)floor((double)i * rh / (double)ph) + box[1], h1 = (int64_t)ceil((double)(i + 1) * rh / (double)ph) + box[1];
-          int64_t w0 = (int64_t)floor((double)j * rw / (double)pw) + box[0], w1 = (int64_t)ceil((double)(j + 1) * rw / (double)pw) + box[0];
+          int64_t h0 = (int64_t)floor((double)i * rh / (double)ph) + box[1],
+                  h1 = (int64_t)ceil((double)(i + 1) * rh / (double)ph) + box[1];
+          int64_t w0 = (int64_t)floor((double)j * rw / (double)pw) + box[0],
+                  w1 = (int64_t)ceil((double)(j + 1) * rw / (double)pw) + box[0];
           h0 = h0 < 0 ? 0 : h0, w0 = w0 < 0 ? 0 : w0, h1 = h1 > height ? height : h1, w1 = w1 > width ? width : w1;
           double best = h0 < h1 && w0 < w1 ? -INFINITY : 0;
           for (int64_t h = h0; h < h1; ++h)
@@ -192,14 +215,19 @@ static inline int optc_lib_max_roi_pool(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: X [N, C, H, W], W [M, C / group, kh, kw], offset [N, offset_group * kh * kw * 2, oh, ow] (y, x), B (optional), mask (optional); attributes
-// dilations, group, offset_group, pads, strides. Output: [N, M, oh, ow].
+// inputs: X [N, C, H, W], W [M, C / group, kh, kw], offset [N, offset_group * kh * kw * 2, oh, ow] (y, x), B
+// (optional), mask (optional); attributes dilations, group, offset_group, pads, strides. Output: [N, M, oh, ow].
 static inline int optc_lib_deform_conv(OptcLibCall *call) {
-  const OptcLibTensor *x = &call->inputs[0], *w = &call->inputs[1], *offset = &call->inputs[2], *bias = optc_lib_input(call, 3), *mask = optc_lib_input(call, 4);
-  const OptcLibAttribute *d = optc_lib_attribute(call, "dilations"), *p = optc_lib_attribute(call, "pads"), *s = optc_lib_attribute(call, "strides");
-  const int64_t group = optc_lib_int_attribute(call, "group", 1), offset_group = optc_lib_int_attribute(call, "offset_group", 1);
-  const int64_t dh = d ? d->ints[0] : 1, dw = d ? d->ints[1] : 1, top = p ? p->ints[0] : 0, left = p ? p->ints[1] : 0, sh = s ? s->ints[0] : 1, sw = s ? s->ints[1] : 1;
-  const int64_t channels = x->dims[1], filters = w->dims[0], depth = w->dims[1], kh = w->dims[2], kw = w->dims[3], oh = offset->dims[2], ow = offset->dims[3];
+  const OptcLibTensor *x = &call->inputs[0], *w = &call->inputs[1], *offset = &call->inputs[2],
+                      *bias = optc_lib_input(call, 3), *mask = optc_lib_input(call, 4);
+  const OptcLibAttribute *d = optc_lib_attribute(call, "dilations"), *p = optc_lib_attribute(call, "pads"),
+                         *s = optc_lib_attribute(call, "strides");
+  const int64_t group = optc_lib_int_attribute(call, "group", 1),
+                offset_group = optc_lib_int_attribute(call, "offset_group", 1);
+  const int64_t dh = d ? d->ints[0] : 1, dw = d ? d->ints[1] : 1, top = p ? p->ints[0] : 0, left = p ? p->ints[1] : 0,
+                sh = s ? s->ints[0] : 1, sw = s ? s->ints[1] : 1;
+  const int64_t channels = x->dims[1], filters = w->dims[0], depth = w->dims[1], kh = w->dims[2], kw = w->dims[3],
+                oh = offset->dims[2], ow = offset->dims[3];
   const int64_t per_group = filters / group, per_offset = channels / offset_group;
   for (int64_t n = 0; n < x->dims[0]; ++n)
     for (int64_t m = 0; m < filters; ++m)
@@ -211,11 +239,13 @@ static inline int optc_lib_deform_conv(OptcLibCall *call) {
             const OptcLibPlane plane = {x, (n * channels + channel) * x->dims[2] * x->dims[3], 2, x->dims + 2, 0, 1};
             for (int64_t u = 0; u < kh; ++u)
               for (int64_t v = 0; v < kw; ++v) {
-                const int64_t tap = (g * kh + u) * kw + v, at = ((n * offset_group * kh * kw + tap) * 2 * oh + i) * ow + j;
+                const int64_t tap = (g * kh + u) * kw + v,
+                              at = ((n * offset_group * kh * kw + tap) * 2 * oh + i) * ow + j;
                 const double position[2] = {(double)(i * sh - top + u * dh) + optc_lib_double(offset, at),
                                             (double)(j * sw - left + v * dw) + optc_lib_double(offset, at + oh * ow)};
                 if (!(fabs(position[0]) < 1e15 && fabs(position[1]) < 1e15)) continue;
-                double value = optc_lib_interpolate(&plane, position, 2) * optc_lib_double(w, ((m * depth + c) * kh + u) * kw + v);
+                double value =
+                    optc_lib_interpolate(&plane, position, 2) * optc_lib_double(w, ((m * depth + c) * kh + u) * kw + v);
                 if (mask) value *= optc_lib_double(mask, ((n * offset_group * kh * kw + tap) * oh + i) * ow + j);
                 sum += value;
               }
@@ -225,22 +255,27 @@ static inline int optc_lib_deform_conv(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: X [N, C * blocks, L], image_shape, block_shape; attributes dilations, pads, strides. Output: [N, C, image...]. Sizes: its dims.
+// inputs: X [N, C * blocks, L], image_shape, block_shape; attributes dilations, pads, strides. Output: [N, C,
+// image...]. Sizes: its dims.
 static inline int optc_lib_col2im(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0], *image = &call->inputs[1], *block = &call->inputs[2];
-  const OptcLibAttribute *dilations = optc_lib_attribute(call, "dilations"), *pads = optc_lib_attribute(call, "pads"), *strides = optc_lib_attribute(call, "strides");
+  const OptcLibAttribute *dilations = optc_lib_attribute(call, "dilations"), *pads = optc_lib_attribute(call, "pads"),
+                         *strides = optc_lib_attribute(call, "strides");
   const int32_t n = (int32_t)optc_lib_count(image);
-  if (n < 1 || n > 6 || optc_lib_count(block) != n) return optc_lib_fault(call, "Col2Im: image_shape and block_shape differ in length");
+  if (n < 1 || n > 6 || optc_lib_count(block) != n)
+    return optc_lib_fault(call, "Col2Im: image_shape and block_shape differ in length");
   int64_t kernel[6], columns[6], dims[8], taps = 1, length = 1, pixels = 1;
   for (int32_t k = 0; k < n; ++k) {
     kernel[k] = optc_lib_int_at(block, k);
     dims[2 + k] = optc_lib_int_at(image, k);
-    const int64_t d = dilations ? dilations->ints[k] : 1, s = strides ? strides->ints[k] : 1, p = pads ? pads->ints[k] + pads->ints[n + k] : 0;
+    const int64_t d = dilations ? dilations->ints[k] : 1, s = strides ? strides->ints[k] : 1,
+                  p = pads ? pads->ints[k] + pads->ints[n + k] : 0;
     if (kernel[k] < 1 || s < 1 || dims[2 + k] < 1) return optc_lib_fault(call, "Col2Im: a shape is not positive");
     columns[k] = (dims[2 + k] + p - d * (kernel[k] - 1) - 1) / s + 1;
     taps *= kernel[k], length *= columns[k], pixels *= dims[2 + k];
   }
-  if (x->dims[1] % taps != 0 || x->dims[2] != length) return optc_lib_fault(call, "Col2Im: the input's dims do not fit the image and the block");
+  if (x->dims[1] % taps != 0 || x->dims[2] != length)
+    return optc_lib_fault(call, "Col2Im: the input's dims do not fit the image and the block");
   dims[0] = x->dims[0], dims[1] = x->dims[1] / taps;
   for (int32_t k = 0; k < n + 2; ++k) call->sizes[k] = dims[k];
   if (!optc_lib_allocate(call, 0, n + 2, dims)) return optc_lib_out_of_memory(call);
@@ -253,7 +288,8 @@ static inline int optc_lib_col2im(OptcLibCall *call) {
         int64_t tap = t, column = l, stride = 1, to = 0;
         int inside = 1;
         for (int32_t k = n; k-- > 0;) {
-          const int64_t i = column % columns[k] * (strides ? strides->ints[k] : 1) - (pads ? pads->ints[k] : 0) + tap % kernel[k] * (dilations ? dilations->ints[k] : 1);
+          const int64_t i = column % columns[k] * (strides ? strides->ints[k] : 1) - (pads ? pads->ints[k] : 0) +
+                            tap % kernel[k] * (dilations ? dilations->ints[k] : 1);
           column /= columns[k], tap /= kernel[k];
           if (i < 0 || i >= dims[2 + k]) inside = 0;
           to += i * stride, stride *= dims[2 + k];

@@ -4,7 +4,8 @@
 
 #include "lib_util.h"
 
-static inline double optc_lib_probit(double p) {  // sqrt(2) * erfinv(2 p - 1), by Winitzki's approximation, as ONNX's runtimes do
+static inline double optc_lib_probit(
+    double p) {  // sqrt(2) * erfinv(2 p - 1), by Winitzki's approximation, as ONNX's runtimes do
   const double x = 2 * p - 1, y = (1 - x) * (1 + x);
   if (y <= 0) return 0;
   const double log_y = log(y), v = 2 / (3.14159265358979323846 * 0.147) + 0.5 * log_y, v2 = log_y / 0.147;
@@ -31,20 +32,23 @@ static inline void optc_lib_post_transform(double *row, int64_t n, int64_t post)
   }
 }
 
-// inputs: X [n, features]; nodes i64[m, 5] (feature, mode, true child, false child, NaN goes to true), thresholds f64[m], member_first
-// i64[m + 1], members f64; leaf_first i64[l + 1], leaf_target i64, leaf_weight f64; roots i64[t]. A child or root c >= 0 is node c, else leaf ~c.
-// Modes: 0 <=, 1 <, 2 >=, 3 >, 4 ==, 5 !=, 6 member. Attributes: targets, aggregate (0 average, 1 sum, 2 min, 3 max), base_values, post,
-// binary (0 no, 1 one score with weights that are not negative, 2 one score of mixed sign: gives two columns).
-// Outputs: scores [n, targets]; winning class i64[n] (optional).
+// inputs: X [n, features]; nodes i64[m, 5] (feature, mode, true child, false child, NaN goes to true), thresholds
+// f64[m], member_first i64[m + 1], members f64; leaf_first i64[l + 1], leaf_target i64, leaf_weight f64; roots i64[t].
+// A child or root c >= 0 is node c, else leaf ~c. Modes: 0 <=, 1 <, 2 >=, 3 >, 4 ==, 5 !=, 6 member. Attributes:
+// targets, aggregate (0 average, 1 sum, 2 min, 3 max), base_values, post, binary (0 no, 1 one score with weights that
+// are not negative, 2 one score of mixed sign: gives two columns). Outputs: scores [n, targets]; winning class i64[n]
+// (optional).
 static inline int optc_lib_tree_ensemble(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
   const int64_t *nodes = (const int64_t *)call->inputs[1].data, *member_first = (const int64_t *)call->inputs[3].data;
   const double *threshold = (const double *)call->inputs[2].data, *members = (const double *)call->inputs[4].data;
-  const int64_t *leaf_first = (const int64_t *)call->inputs[5].data, *leaf_target = (const int64_t *)call->inputs[6].data;
+  const int64_t *leaf_first = (const int64_t *)call->inputs[5].data,
+                *leaf_target = (const int64_t *)call->inputs[6].data;
   const double *leaf_weight = (const double *)call->inputs[7].data;
   const int64_t *roots = (const int64_t *)call->inputs[8].data, trees = optc_lib_count(&call->inputs[8]);
   const int64_t rows = x->rank == 1 ? 1 : x->dims[0], features = x->rank == 1 ? x->dims[0] : x->dims[1];
-  const int64_t targets = optc_lib_int_attribute(call, "targets", 1), aggregate = optc_lib_int_attribute(call, "aggregate", 1);
+  const int64_t targets = optc_lib_int_attribute(call, "targets", 1),
+                aggregate = optc_lib_int_attribute(call, "aggregate", 1);
   const int64_t post = optc_lib_int_attribute(call, "post", 0), binary = optc_lib_int_attribute(call, "binary", 0);
   const OptcLibAttribute *base = optc_lib_attribute(call, "base_values");
   OptcLibTensor *scores = optc_lib_output(call, 0), *winner = optc_lib_output(call, 1);
@@ -65,12 +69,24 @@ static inline int optc_lib_tree_ensemble(OptcLibCall *call) {
         const double v = optc_lib_double(x, i * features + node[0]), s = threshold[at];
         int yes = 0;
         switch (node[1]) {
-          case 0: yes = v <= s; break;
-          case 1: yes = v < s; break;
-          case 2: yes = v >= s; break;
-          case 3: yes = v > s; break;
-          case 4: yes = v == s; break;
-          case 5: yes = v != s; break;
+          case 0:
+            yes = v <= s;
+            break;
+          case 1:
+            yes = v < s;
+            break;
+          case 2:
+            yes = v >= s;
+            break;
+          case 3:
+            yes = v > s;
+            break;
+          case 4:
+            yes = v == s;
+            break;
+          case 5:
+            yes = v != s;
+            break;
           default:
             for (int64_t m = member_first[at]; m < member_first[at + 1]; ++m) yes |= v == members[m];
         }
@@ -88,8 +104,10 @@ static inline int optc_lib_tree_ensemble(OptcLibCall *call) {
     }
     for (int64_t k = 0; k < targets; ++k) {
       if (aggregate == 0) row[k] /= (double)trees;
-      if (base && base->count == (size_t)targets) row[k] += base->floats[k];
-      else if (base && base->count == 1) row[k] += base->floats[0];
+      if (base && base->count == (size_t)targets)
+        row[k] += base->floats[k];
+      else if (base && base->count == 1)
+        row[k] += base->floats[0];
     }
     int64_t best = 0;
     if (binary) {
@@ -133,10 +151,11 @@ static inline int optc_lib_string_labels(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: X (any type), keys, values (two vectors), default (one element). Output: values[j] where X equals keys[j] (the last such j), else
-// the default. NaN equals NaN.
+// inputs: X (any type), keys, values (two vectors), default (one element). Output: values[j] where X equals keys[j]
+// (the last such j), else the default. NaN equals NaN.
 static inline int optc_lib_label_encoder(OptcLibCall *call) {
-  const OptcLibTensor *x = &call->inputs[0], *keys = &call->inputs[1], *values = &call->inputs[2], *fallback = &call->inputs[3];
+  const OptcLibTensor *x = &call->inputs[0], *keys = &call->inputs[1], *values = &call->inputs[2],
+                      *fallback = &call->inputs[3];
   const int64_t n = optc_lib_count(x), m = optc_lib_count(keys);
   if (!optc_lib_allocate(call, 0, x->rank, x->dims)) return optc_lib_out_of_memory(call);
   OptcLibTensor *y = &call->outputs[0];

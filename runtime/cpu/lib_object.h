@@ -1,14 +1,20 @@
-// lib_object.h: sequences and optionals: SequenceConstruct, SequenceAt, ... Items of results share the memory of the operands' items; the
-// caller keeps or copies what it needs.
+// lib_object.h: sequences and optionals: SequenceConstruct, SequenceAt, ... Items of results share the memory of the
+// operands' items; the caller keeps or copies what it needs.
 #pragma once
 #include "lib_util.h"
 
 static inline int64_t optc_lib_bytes(const OptcLibTensor *t) {
   const int64_t n = optc_lib_count(t);
   switch (t->type) {
-    case 21: case 22: case 23: return (n + 1) / 2;
-    case 25: case 26: return (n + 3) / 4;
-    default: return n * (int64_t)optc_lib_element_size(t->type);
+    case 21:
+    case 22:
+    case 23:
+      return (n + 1) / 2;
+    case 25:
+    case 26:
+      return (n + 3) / 4;
+    default:
+      return n * (int64_t)optc_lib_element_size(t->type);
   }
 }
 // An object of `count` items as output `output`; null: out of memory.
@@ -45,7 +51,9 @@ static inline int optc_lib_give(OptcLibCall *call, size_t output, const OptcLibT
   memcpy(to->data, from->data, bytes);
   return 0;
 }
-static inline const OptcLibObject *optc_lib_object(const OptcLibTensor *t) { return t && t->rank < 0 ? (const OptcLibObject *)t->data : nullptr; }
+static inline const OptcLibObject *optc_lib_object(const OptcLibTensor *t) {
+  return t && t->rank < 0 ? (const OptcLibObject *)t->data : nullptr;
+}
 
 // Sizes that a call was asked for, from the dims of its first output.
 static inline void optc_lib_note_dims(OptcLibCall *call, const OptcLibTensor *t) {
@@ -63,7 +71,9 @@ static inline int optc_lib_sequence_construct(OptcLibCall *call) {
   return 0;
 }
 // no inputs. Output: a sequence without items.
-static inline int optc_lib_sequence_empty(OptcLibCall *call) { return optc_lib_new_object(call, 0, 1, 0) ? 0 : optc_lib_out_of_memory(call); }
+static inline int optc_lib_sequence_empty(OptcLibCall *call) {
+  return optc_lib_new_object(call, 0, 1, 0) ? 0 : optc_lib_out_of_memory(call);
+}
 // inputs: sequence. Output: i64 scalar.
 static inline int optc_lib_sequence_length(OptcLibCall *call) {
   if (!optc_lib_allocate(call, 0, 0, nullptr)) return optc_lib_out_of_memory(call);
@@ -106,7 +116,8 @@ static inline int optc_lib_sequence_erase(OptcLibCall *call) {
   memcpy(object->items + at, sequence->items + at + 1, (size_t)(n - 1 - at) * sizeof(OptcLibTensor));
   return 0;
 }
-// inputs: tensor, split (optional: a scalar chunk length, or lengths); attributes axis, keepdims (without split). Output: the sequence of parts.
+// inputs: tensor, split (optional: a scalar chunk length, or lengths); attributes axis, keepdims (without split).
+// Output: the sequence of parts.
 static inline int optc_lib_split_to_sequence(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0], *split = optc_lib_input(call, 1);
   int64_t axis = optc_lib_int_attribute(call, "axis", 0), outer = 1, inner = 1;
@@ -114,7 +125,8 @@ static inline int optc_lib_split_to_sequence(OptcLibCall *call) {
   if (axis < 0 || axis >= x->rank) return optc_lib_fault(call, "SplitToSequence: the axis is out of range");
   for (int32_t k = 0; k < x->rank; ++k) outer *= k < axis ? x->dims[k] : 1, inner *= k > axis ? x->dims[k] : 1;
   const int64_t extent = x->dims[axis], chunk = !split ? 1 : split->rank == 0 ? optc_lib_int_at(split, 0) : 0;
-  if (split && split->rank == 0 && chunk <= 0) return optc_lib_fault(call, "SplitToSequence: the chunk is not positive");
+  if (split && split->rank == 0 && chunk <= 0)
+    return optc_lib_fault(call, "SplitToSequence: the chunk is not positive");
   const int64_t parts = split && split->rank == 1 ? optc_lib_count(split) : (extent + chunk - 1) / chunk;
   const int drop = !split && optc_lib_int_attribute(call, "keepdims", 1) == 0;
   OptcLibObject *object = optc_lib_new_object(call, 0, 1, (size_t)parts);
@@ -123,7 +135,8 @@ static inline int optc_lib_split_to_sequence(OptcLibCall *call) {
   int64_t start = 0;
   for (int64_t p = 0; p < parts; ++p) {
     int64_t length = split && split->rank == 1 ? optc_lib_int_at(split, p) : chunk;
-    if (split && split->rank == 1 ? start + length > extent || length < 0 : 0) return optc_lib_fault(call, "SplitToSequence: the lengths do not sum to the axis");
+    if (split && split->rank == 1 ? start + length > extent || length < 0 : 0)
+      return optc_lib_fault(call, "SplitToSequence: the lengths do not sum to the axis");
     if (start + length > extent) length = extent - start;
     OptcLibTensor *item = &object->items[p];
     *item = *x;
@@ -135,10 +148,12 @@ static inline int optc_lib_split_to_sequence(OptcLibCall *call) {
     item->data = call->allocate(call->user, OPTC_LIB_EXTRA, (size_t)(outer * length * inner) * size + 1);
     if (!item->data) return optc_lib_out_of_memory(call);
     for (int64_t o = 0; o < outer; ++o)
-      memcpy((char *)item->data + (size_t)(o * length * inner) * size, (const char *)x->data + (size_t)((o * extent + start) * inner) * size, (size_t)(length * inner) * size);
+      memcpy((char *)item->data + (size_t)(o * length * inner) * size,
+             (const char *)x->data + (size_t)((o * extent + start) * inner) * size, (size_t)(length * inner) * size);
     start += length;
   }
-  if (split && split->rank == 1 && start != extent) return optc_lib_fault(call, "SplitToSequence: the lengths do not sum to the axis");
+  if (split && split->rank == 1 && start != extent)
+    return optc_lib_fault(call, "SplitToSequence: the lengths do not sum to the axis");
   return 0;
 }
 // inputs: sequence; attributes axis, new_axis. Output: the items joined. Sizes: its dims.
@@ -150,14 +165,17 @@ static inline int optc_lib_concat_from_sequence(OptcLibCall *call) {
   const int32_t rank = first->rank + fresh;
   int64_t axis = optc_lib_int_attribute(call, "axis", 0), dims[OPTC_LIB_MAX_RANK], outer = 1, inner = 1;
   if (axis < 0) axis += rank;
-  if (axis < 0 || axis >= rank || rank > OPTC_LIB_MAX_RANK) return optc_lib_fault(call, "ConcatFromSequence: the axis is out of range");
-  for (int32_t k = 0; k < rank; ++k) dims[k] = fresh ? (k < axis ? first->dims[k] : k > axis ? first->dims[k - 1] : 1) : first->dims[k];
+  if (axis < 0 || axis >= rank || rank > OPTC_LIB_MAX_RANK)
+    return optc_lib_fault(call, "ConcatFromSequence: the axis is out of range");
+  for (int32_t k = 0; k < rank; ++k)
+    dims[k] = fresh ? (k < axis ? first->dims[k] : k > axis ? first->dims[k - 1] : 1) : first->dims[k];
   dims[axis] = 0;
   for (size_t i = 0; i < sequence->count; ++i) {
     const OptcLibTensor *item = &sequence->items[i];
     if (item->rank != first->rank) return optc_lib_fault(call, "ConcatFromSequence: the items' ranks differ");
     for (int32_t k = 0; k < item->rank; ++k)
-      if ((fresh || k != axis) && item->dims[k] != first->dims[k]) return optc_lib_fault(call, "ConcatFromSequence: the items' dimensions differ");
+      if ((fresh || k != axis) && item->dims[k] != first->dims[k])
+        return optc_lib_fault(call, "ConcatFromSequence: the items' dimensions differ");
     dims[axis] += fresh ? 1 : item->dims[axis];
   }
   for (int32_t k = 0; k < rank; ++k) {
@@ -171,8 +189,8 @@ static inline int optc_lib_concat_from_sequence(OptcLibCall *call) {
     const OptcLibTensor *item = &sequence->items[i];
     const int64_t length = fresh ? 1 : item->dims[axis];
     for (int64_t o = 0; o < outer; ++o)
-      memcpy((char *)call->outputs[0].data + (size_t)((o * dims[axis] + start) * inner) * size, (const char *)item->data + (size_t)(o * length * inner) * size,
-             (size_t)(length * inner) * size);
+      memcpy((char *)call->outputs[0].data + (size_t)((o * dims[axis] + start) * inner) * size,
+             (const char *)item->data + (size_t)(o * length * inner) * size, (size_t)(length * inner) * size);
     start += length;
   }
   return 0;
@@ -187,7 +205,8 @@ static inline int optc_lib_optional(OptcLibCall *call) {
 }
 // inputs: an optional, or a plain tensor or sequence, or none. Output: bool scalar.
 static inline int optc_lib_optional_has_element(OptcLibCall *call) {
-  const OptcLibTensor *value = call->input_count && (call->inputs[0].type || call->inputs[0].rank < 0) ? &call->inputs[0] : nullptr;
+  const OptcLibTensor *value =
+      call->input_count && (call->inputs[0].type || call->inputs[0].rank < 0) ? &call->inputs[0] : nullptr;
   const OptcLibObject *object = optc_lib_object(value);
   if (!optc_lib_allocate(call, 0, 0, nullptr)) return optc_lib_out_of_memory(call);
   *(uint8_t *)call->outputs[0].data = value && (!object || object->kind != 2 || object->count > 0);

@@ -1,6 +1,6 @@
-// lib_random.h: random numbers. The generator is splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014):
-// number i of a call is a function of the call's seed and i alone. With attribute seed every call gives the same numbers; without it
-// each call of the process gives others.
+// lib_random.h: random numbers. The generator is splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+// generators", 2014): number i of a call is a function of the call's seed and i alone. With attribute seed every call
+// gives the same numbers; without it each call of the process gives others.
 #pragma once
 #include <math.h>
 
@@ -47,8 +47,9 @@ static inline int optc_lib_random_normal(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: data, ratio (a float scalar, absent: 0.5), training (bool scalar, absent: false); attribute seed. Outputs: data with elements set
-// to 0 with probability ratio and the others scaled by 1 / (1 - ratio); optionally the mask (bool) of those kept. Not training: the data.
+// inputs: data, ratio (a float scalar, absent: 0.5), training (bool scalar, absent: false); attribute seed. Outputs:
+// data with elements set to 0 with probability ratio and the others scaled by 1 / (1 - ratio); optionally the mask
+// (bool) of those kept. Not training: the data.
 static inline int optc_lib_dropout(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0], *ratio_in = optc_lib_input(call, 1), *training = optc_lib_input(call, 2);
   OptcLibTensor *y = optc_lib_output(call, 0), *mask = optc_lib_output(call, 1);

@@ -1,5 +1,5 @@
-// lib_resize.h: which input elements each output coordinate of a Resize reads along one axis, and with what weight. An interpolation of
-// several axes is the product of one table an axis. ONNX operator text, Resize-19.
+// lib_resize.h: which input elements each output coordinate of a Resize reads along one axis, and with what weight. An
+// interpolation of several axes is the product of one table an axis. ONNX operator text, Resize-19.
 #pragma once
 #include <math.h>
 
@@ -25,7 +25,9 @@ typedef struct OptcLibResizeAxis {
   double roi_start, roi_end;
 } OptcLibResizeAxis;
 
-static inline int optc_lib_resize_mode(const char *s) { return s[0] == 'n' ? OPTC_RESIZE_NEAREST : s[0] == 'c' ? OPTC_RESIZE_CUBIC : OPTC_RESIZE_LINEAR; }
+static inline int optc_lib_resize_mode(const char *s) {
+  return s[0] == 'n' ? OPTC_RESIZE_NEAREST : s[0] == 'c' ? OPTC_RESIZE_CUBIC : OPTC_RESIZE_LINEAR;
+}
 static inline int optc_lib_resize_coordinates(const char *s) {
   if (optc_lib_same(s, "half_pixel_symmetric")) return OPTC_RESIZE_HALF_PIXEL_SYMMETRIC;
   if (optc_lib_same(s, "pytorch_half_pixel")) return OPTC_RESIZE_PYTORCH_HALF_PIXEL;
@@ -62,8 +64,8 @@ static inline double optc_lib_resize_weight(const OptcLibResizeAxis *a, double d
   return 0;
 }
 
-// index[out * taps], weight[out * taps] (f32). An index of -1 says that the coordinate lies outside a crop: the result is the
-// extrapolation value.
+// index[out * taps], weight[out * taps] (f32). An index of -1 says that the coordinate lies outside a crop: the result
+// is the extrapolation value.
 static inline void optc_lib_resize_table(const OptcLibResizeAxis *a, int64_t taps, int64_t *index, float *weight) {
   for (int64_t i = 0; i < a->out; ++i) {
     int64_t *to = index + i * taps;
@@ -75,11 +77,21 @@ static inline void optc_lib_resize_table(const OptcLibResizeAxis *a, int64_t tap
     double x = 0;
     const double n = (double)a->in;
     switch (a->coordinates) {
-      case OPTC_RESIZE_HALF_PIXEL: x = ((double)i + 0.5) / a->scale - 0.5; break;
-      case OPTC_RESIZE_HALF_PIXEL_SYMMETRIC: x = n / 2 * (1 - (double)a->out / a->length) + ((double)i + 0.5) / a->scale - 0.5; break;
-      case OPTC_RESIZE_PYTORCH_HALF_PIXEL: x = a->out > 1 ? ((double)i + 0.5) / a->scale - 0.5 : 0; break;
-      case OPTC_RESIZE_ALIGN_CORNERS: x = a->length > 1 ? (double)i * (n - 1) / (a->length - 1) : 0; break;
-      case OPTC_RESIZE_ASYMMETRIC: x = (double)i / a->scale; break;
+      case OPTC_RESIZE_HALF_PIXEL:
+        x = ((double)i + 0.5) / a->scale - 0.5;
+        break;
+      case OPTC_RESIZE_HALF_PIXEL_SYMMETRIC:
+        x = n / 2 * (1 - (double)a->out / a->length) + ((double)i + 0.5) / a->scale - 0.5;
+        break;
+      case OPTC_RESIZE_PYTORCH_HALF_PIXEL:
+        x = a->out > 1 ? ((double)i + 0.5) / a->scale - 0.5 : 0;
+        break;
+      case OPTC_RESIZE_ALIGN_CORNERS:
+        x = a->length > 1 ? (double)i * (n - 1) / (a->length - 1) : 0;
+        break;
+      case OPTC_RESIZE_ASYMMETRIC:
+        x = (double)i / a->scale;
+        break;
       default:
         x = a->length > 1 ? a->roi_start * (n - 1) + (double)i * (a->roi_end - a->roi_start) * (n - 1) / (a->length - 1)
                           : 0.5 * (a->roi_start + a->roi_end) * (n - 1);
@@ -90,11 +102,20 @@ static inline void optc_lib_resize_table(const OptcLibResizeAxis *a, int64_t tap
     if (a->mode == OPTC_RESIZE_NEAREST) {
       double p = floor(x);
       switch (a->nearest) {
-        case OPTC_RESIZE_PREFER_FLOOR: p = ceil(x - 0.5); break;
-        case OPTC_RESIZE_PREFER_CEIL: p = floor(x + 0.5); break;
-        case OPTC_RESIZE_CEIL: p = ceil(x); break;
-        case OPTC_RESIZE_SIMPLE: p = a->scale < 1 ? ceil(x) : floor(x); break;
-        default: break;
+        case OPTC_RESIZE_PREFER_FLOOR:
+          p = ceil(x - 0.5);
+          break;
+        case OPTC_RESIZE_PREFER_CEIL:
+          p = floor(x + 0.5);
+          break;
+        case OPTC_RESIZE_CEIL:
+          p = ceil(x);
+          break;
+        case OPTC_RESIZE_SIMPLE:
+          p = a->scale < 1 ? ceil(x) : floor(x);
+          break;
+        default:
+          break;
       }
       to[0] = p < 0 ? 0 : p > n - 1 ? a->in - 1 : (int64_t)p;
       w[0] = 1;
@@ -118,20 +139,24 @@ static inline void optc_lib_resize_table(const OptcLibResizeAxis *a, int64_t tap
   }
 }
 
-// Fills `axes` (one a dimension of X) from the operands of a Resize: X, roi, scales, sizes and the operator's attributes.
+// Fills `axes` (one a dimension of X) from the operands of a Resize: X, roi, scales, sizes and the operator's
+// attributes.
 static inline int optc_lib_resize_axes(OptcLibCall *call, OptcLibResizeAxis *axes) {
-  const OptcLibTensor *x = &call->inputs[0], *roi = optc_lib_input(call, 1), *scales = optc_lib_input(call, 2), *sizes = optc_lib_input(call, 3);
+  const OptcLibTensor *x = &call->inputs[0], *roi = optc_lib_input(call, 1), *scales = optc_lib_input(call, 2),
+                      *sizes = optc_lib_input(call, 3);
   const OptcLibAttribute *listed = optc_lib_attribute(call, "axes");
   const int64_t rank = x->rank, n = listed && listed->count ? (int64_t)listed->count : rank;
   if (scales && optc_lib_count(scales) == 0) scales = nullptr;
   if (sizes && optc_lib_count(sizes) == 0) sizes = nullptr;
   if (roi && optc_lib_count(roi) == 0) roi = nullptr;
   if (!scales && !sizes) return optc_lib_fault(call, "Resize: neither scales nor sizes");
-  if ((scales ? optc_lib_count(scales) : optc_lib_count(sizes)) != n) return optc_lib_fault(call, "Resize: one entry an axis is needed");
+  if ((scales ? optc_lib_count(scales) : optc_lib_count(sizes)) != n)
+    return optc_lib_fault(call, "Resize: one entry an axis is needed");
   for (int64_t k = 0; k < rank; ++k) {
     OptcLibResizeAxis *a = &axes[k];
     a->mode = optc_lib_resize_mode(optc_lib_string_attribute(call, "mode", "nearest"));
-    a->coordinates = optc_lib_resize_coordinates(optc_lib_string_attribute(call, "coordinate_transformation_mode", "half_pixel"));
+    a->coordinates =
+        optc_lib_resize_coordinates(optc_lib_string_attribute(call, "coordinate_transformation_mode", "half_pixel"));
     a->nearest = optc_lib_resize_nearest(optc_lib_string_attribute(call, "nearest_mode", "round_prefer_floor"));
     a->antialias = optc_lib_int_attribute(call, "antialias", 0) != 0;
     a->exclude_outside = optc_lib_int_attribute(call, "exclude_outside", 0) != 0;
@@ -158,7 +183,8 @@ static inline int optc_lib_resize_axes(OptcLibCall *call, OptcLibResizeAxis *axe
       a->length = (double)a->out;
       if (j == 0 || (optc_lib_same(policy, "not_larger") ? a->scale < common : a->scale > common)) common = a->scale;
     }
-    if (roi && optc_lib_count(roi) == 2 * n) a->roi_start = optc_lib_double(roi, j), a->roi_end = optc_lib_double(roi, n + j);
+    if (roi && optc_lib_count(roi) == 2 * n)
+      a->roi_start = optc_lib_double(roi, j), a->roi_end = optc_lib_double(roi, n + j);
   }
   if (!scales && !optc_lib_same(policy, "stretch"))
     for (int64_t j = 0; j < n; ++j) {
@@ -171,7 +197,8 @@ static inline int optc_lib_resize_axes(OptcLibCall *call, OptcLibResizeAxis *axe
   return 0;
 }
 
-// inputs: X, roi, scales, sizes; the operator's attributes. Sizes: the rank dims of the result, then the taps of each dimension.
+// inputs: X, roi, scales, sizes; the operator's attributes. Sizes: the rank dims of the result, then the taps of each
+// dimension.
 static inline int optc_lib_resize_sizes(OptcLibCall *call) {
   OptcLibResizeAxis axes[OPTC_LIB_MAX_RANK];
   const int status = optc_lib_resize_axes(call, axes);
@@ -183,7 +210,8 @@ static inline int optc_lib_resize_sizes(OptcLibCall *call) {
   }
   return 0;
 }
-// inputs as resize_sizes; attribute table_axis. Outputs: i64[out, taps] indices and f32[out, taps] weights of that dimension.
+// inputs as resize_sizes; attribute table_axis. Outputs: i64[out, taps] indices and f32[out, taps] weights of that
+// dimension.
 static inline int optc_lib_resize_table_of_axis(OptcLibCall *call) {
   OptcLibResizeAxis axes[OPTC_LIB_MAX_RANK];
   const int status = optc_lib_resize_axes(call, axes);

@@ -29,12 +29,14 @@ static inline int optc_lib_nonzero(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: X, condition (bool[m]); attribute axis (absent: X is flattened). Output 0: the chosen slices. Size: their number.
+// inputs: X, condition (bool[m]); attribute axis (absent: X is flattened). Output 0: the chosen slices. Size: their
+// number.
 static inline int optc_lib_compress(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0], *condition = &call->inputs[1];
   const OptcLibAttribute *axis_attribute = optc_lib_attribute(call, "axis");
   const int64_t axis = axis_attribute ? (axis_attribute->i < 0 ? axis_attribute->i + x->rank : axis_attribute->i) : 0;
-  int64_t outer = 1, extent = axis_attribute ? x->dims[axis] : optc_lib_count(x), inner = 1, n = 0, m = optc_lib_count(condition);
+  int64_t outer = 1, extent = axis_attribute ? x->dims[axis] : optc_lib_count(x), inner = 1, n = 0,
+          m = optc_lib_count(condition);
   if (axis_attribute) {
     for (int64_t k = 0; k < axis; ++k) outer *= x->dims[k];
     for (int64_t k = axis + 1; k < x->rank; ++k) inner *= x->dims[k];
@@ -79,8 +81,8 @@ static inline int optc_lib_first_before(const void *user, int64_t a, int64_t b) 
   return ((const int64_t *)user)[a] < ((const int64_t *)user)[b];
 }
 
-// inputs: X; attributes axis (absent: flattened), sorted. Outputs: Y, indices of first occurrences, inverse indices, counts (i64).
-// Size: the number of unique slices.
+// inputs: X; attributes axis (absent: flattened), sorted. Outputs: Y, indices of first occurrences, inverse indices,
+// counts (i64). Size: the number of unique slices.
 static inline int optc_lib_unique(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
   const OptcLibAttribute *axis_attribute = optc_lib_attribute(call, "axis");
@@ -97,7 +99,8 @@ static inline int optc_lib_unique(OptcLibCall *call) {
   // order, scratch, group of each slice, first of each group, count of each group, rank of each group
   int64_t *memory = (int64_t *)malloc((size_t)(6 * n + 1) * sizeof(int64_t));
   if (!memory) return optc_lib_out_of_memory(call);
-  int64_t *order = memory, *scratch = order + n, *group = scratch + n, *first = group + n, *count = first + n, *place = count + n;
+  int64_t *order = memory, *scratch = order + n, *group = scratch + n, *first = group + n, *count = first + n,
+          *place = count + n;
   for (int64_t i = 0; i < n; ++i) order[i] = i;
   optc_lib_sort(order, scratch, n, optc_lib_slice_before, &slices);
   int64_t groups = 0;
@@ -142,9 +145,9 @@ static inline int optc_lib_unique(OptcLibCall *call) {
   return ok ? 0 : optc_lib_out_of_memory(call);
 }
 
-// inputs: X, K (i64[1]); attributes axis, largest, sorted. Outputs: values, indices (i64), of k along the axis. Size: k (wanted only where K
-// is not constant). The result is sorted always; of equal elements the one with the lower index comes first. Needs no memory: the
-// indices' place holds a heap of the k best so far, worst on top.
+// inputs: X, K (i64[1]); attributes axis, largest, sorted. Outputs: values, indices (i64), of k along the axis. Size: k
+// (wanted only where K is not constant). The result is sorted always; of equal elements the one with the lower index
+// comes first. Needs no memory: the indices' place holds a heap of the k best so far, worst on top.
 static inline int optc_lib_topk(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
   const int64_t k = optc_lib_int_at(&call->inputs[1], 0);
@@ -165,17 +168,18 @@ static inline int optc_lib_topk(OptcLibCall *call) {
   OptcLibTensor *values = optc_lib_output(call, 0), *indices = optc_lib_output(call, 1);
   if (values && !optc_lib_allocate(call, 0, x->rank, dims)) return optc_lib_out_of_memory(call);
   if (indices && !optc_lib_allocate(call, 1, x->rank, dims)) return optc_lib_out_of_memory(call);
-  if (!indices && !(scratch = (int64_t *)malloc((size_t)(k + 1) * sizeof(int64_t)))) return optc_lib_out_of_memory(call);
+  if (!indices && !(scratch = (int64_t *)malloc((size_t)(k + 1) * sizeof(int64_t))))
+    return optc_lib_out_of_memory(call);
   const size_t bytes = optc_lib_element_size(x->type);
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < inner; ++i) {
       int64_t *heap = indices ? (int64_t *)indices->data + o * k * inner + i : scratch;
       const int64_t step = indices ? inner : 1, base = o * n * inner + i;
       // worse(a, b): a is kept after b.
-#define OPTC_LIB_WORSE(a, b)                                                                  \
-  (optc_lib_compare(x, base + (a) * inner, base + (b) * inner) == 0                           \
-       ? (a) > (b)                                                                            \
-       : (optc_lib_compare(x, base + (a) * inner, base + (b) * inner) < 0) == largest)
+#define OPTC_LIB_WORSE(a, b)                                    \
+  (optc_lib_compare(x, base + (a)*inner, base + (b)*inner) == 0 \
+       ? (a) > (b)                                              \
+       : (optc_lib_compare(x, base + (a)*inner, base + (b)*inner) < 0) == largest)
       int64_t size = 0;
       for (int64_t j = 0; j < n && k > 0; ++j) {
         int64_t at;
@@ -219,7 +223,8 @@ static inline int optc_lib_topk(OptcLibCall *call) {
 #undef OPTC_LIB_WORSE
       if (values)
         for (int64_t j = 0; j < k; ++j)
-          memcpy((char *)values->data + (size_t)((o * k + j) * inner + i) * bytes, (const char *)x->data + (size_t)(base + heap[j * step] * inner) * bytes, bytes);
+          memcpy((char *)values->data + (size_t)((o * k + j) * inner + i) * bytes,
+                 (const char *)x->data + (size_t)(base + heap[j * step] * inner) * bytes, bytes);
     }
   free(scratch);
   return 0;
@@ -227,7 +232,8 @@ static inline int optc_lib_topk(OptcLibCall *call) {
 
 static inline void optc_lib_box(const float *b, int center, float *corners) {
   if (center) {
-    corners[0] = b[1] - b[3] / 2, corners[1] = b[0] - b[2] / 2, corners[2] = b[1] + b[3] / 2, corners[3] = b[0] + b[2] / 2;
+    corners[0] = b[1] - b[3] / 2, corners[1] = b[0] - b[2] / 2, corners[2] = b[1] + b[3] / 2,
+    corners[3] = b[0] + b[2] / 2;
   } else {  // any two opposite corners, y first
     corners[0] = b[0] < b[2] ? b[0] : b[2], corners[1] = b[1] < b[3] ? b[1] : b[3];
     corners[2] = b[0] < b[2] ? b[2] : b[0], corners[3] = b[1] < b[3] ? b[3] : b[1];
@@ -237,7 +243,8 @@ static inline int optc_lib_overlap(const float *a, const float *b, int center, f
   float p[4], q[4];
   optc_lib_box(a, center, p);
   optc_lib_box(b, center, q);
-  const float h = (p[2] < q[2] ? p[2] : q[2]) - (p[0] > q[0] ? p[0] : q[0]), w = (p[3] < q[3] ? p[3] : q[3]) - (p[1] > q[1] ? p[1] : q[1]);
+  const float h = (p[2] < q[2] ? p[2] : q[2]) - (p[0] > q[0] ? p[0] : q[0]),
+              w = (p[3] < q[3] ? p[3] : q[3]) - (p[1] > q[1] ? p[1] : q[1]);
   if (h <= 0 || w <= 0) return 0;
   const float area_p = (p[2] - p[0]) * (p[3] - p[1]), area_q = (q[2] - q[0]) * (q[3] - q[1]);
   if (area_p <= 0 || area_q <= 0) return 0;
@@ -247,11 +254,13 @@ static inline int optc_lib_score_before(const void *user, int64_t a, int64_t b) 
   return ((const float *)user)[a] > ((const float *)user)[b];
 }
 
-// inputs: boxes f32[batch, n, 4], scores f32[batch, classes, n], max_output_boxes_per_class, iou_threshold, score_threshold (optional
-// scalars); attribute center_point_box. Output: i64[selected, 3] of (batch, class, box). Size: selected.
+// inputs: boxes f32[batch, n, 4], scores f32[batch, classes, n], max_output_boxes_per_class, iou_threshold,
+// score_threshold (optional scalars); attribute center_point_box. Output: i64[selected, 3] of (batch, class, box).
+// Size: selected.
 static inline int optc_lib_nms(OptcLibCall *call) {
   const OptcLibTensor *boxes = &call->inputs[0], *scores = &call->inputs[1];
-  const OptcLibTensor *max_tensor = optc_lib_input(call, 2), *iou = optc_lib_input(call, 3), *low = optc_lib_input(call, 4);
+  const OptcLibTensor *max_tensor = optc_lib_input(call, 2), *iou = optc_lib_input(call, 3),
+                      *low = optc_lib_input(call, 4);
   const int center = optc_lib_int_attribute(call, "center_point_box", 0) != 0;
   int64_t most = max_tensor ? optc_lib_int_at(max_tensor, 0) : 0;
   const float threshold = iou ? (float)optc_lib_double(iou, 0) : 0;
@@ -263,7 +272,8 @@ static inline int optc_lib_nms(OptcLibCall *call) {
   int64_t *scratch = order + n, *found = scratch + n, total = 0;
   for (int64_t b = 0; b < batches; ++b)
     for (int64_t c = 0; c < classes; ++c) {
-      const float *score = (const float *)scores->data + (b * classes + c) * n, *box = (const float *)boxes->data + b * n * 4;
+      const float *score = (const float *)scores->data + (b * classes + c) * n,
+                  *box = (const float *)boxes->data + b * n * 4;
       int64_t candidates = 0;
       for (int64_t i = 0; i < n; ++i)
         if (!low || score[i] > (float)optc_lib_double(low, 0)) order[candidates++] = i;

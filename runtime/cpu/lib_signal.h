@@ -4,14 +4,18 @@
 
 #include "lib_util.h"
 
-static inline void optc_lib_swap(double *a, double *b) { const double t = *a; *a = *b, *b = t; }
+static inline void optc_lib_swap(double *a, double *b) {
+  const double t = *a;
+  *a = *b, *b = t;
+}
 
-// One transform of n complex numbers (re, im), in place; sign -1 forward, +1 inverse (not scaled). Powers of two by the radix-2 method of Cooley
-// and Tukey, other lengths by the definition with a table of roots. `scratch`: 4 n doubles.
+// One transform of n complex numbers (re, im), in place; sign -1 forward, +1 inverse (not scaled). Powers of two by the
+// radix-2 method of Cooley and Tukey, other lengths by the definition with a table of roots. `scratch`: 4 n doubles.
 static inline void optc_lib_dft_line(double *re, double *im, int64_t n, int sign, double *scratch) {
   const double two_pi = 6.283185307179586476925286766559;
   double *c = scratch, *s = scratch + n;
-  for (int64_t k = 0; k < n; ++k) c[k] = cos(two_pi * (double)k / (double)n), s[k] = sign * sin(two_pi * (double)k / (double)n);
+  for (int64_t k = 0; k < n; ++k)
+    c[k] = cos(two_pi * (double)k / (double)n), s[k] = sign * sin(two_pi * (double)k / (double)n);
   if (n > 0 && (n & (n - 1)) == 0) {
     for (int64_t i = 1, j = 0; i < n; ++i) {
       int64_t bit = n >> 1;
@@ -43,11 +47,13 @@ static inline void optc_lib_dft_line(double *re, double *im, int64_t n, int sign
   memcpy(im, out_im, (size_t)n * sizeof(double));
 }
 
-// inputs: X [..., 1 or 2], dft_length (optional scalar), axis (optional scalar, -2); attributes inverse, onesided. Output: [..., 2], or [..., 1]
-// for a one-sided inverse. Sizes: the output's dims.
+// inputs: X [..., 1 or 2], dft_length (optional scalar), axis (optional scalar, -2); attributes inverse, onesided.
+// Output: [..., 2], or [..., 1] for a one-sided inverse. Sizes: the output's dims.
 static inline int optc_lib_dft(OptcLibCall *call) {
-  const OptcLibTensor *x = &call->inputs[0], *length_tensor = optc_lib_input(call, 1), *axis_tensor = optc_lib_input(call, 2);
-  const int inverse = optc_lib_int_attribute(call, "inverse", 0) != 0, onesided = optc_lib_int_attribute(call, "onesided", 0) != 0;
+  const OptcLibTensor *x = &call->inputs[0], *length_tensor = optc_lib_input(call, 1),
+                      *axis_tensor = optc_lib_input(call, 2);
+  const int inverse = optc_lib_int_attribute(call, "inverse", 0) != 0,
+            onesided = optc_lib_int_attribute(call, "onesided", 0) != 0;
   int64_t axis = axis_tensor ? optc_lib_int_at(axis_tensor, 0) : -2;
   if (axis < 0) axis += x->rank;
   if (axis < 0 || axis >= x->rank - 1) return optc_lib_fault(call, "DFT: the axis is out of range");
@@ -88,14 +94,17 @@ static inline int optc_lib_dft(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: signal [batch, length, 1 or 2], frame_step, window (optional), frame_length (optional); attribute onesided. Output: [batch, frames,
-// bins, 2]. Sizes: its dims.
+// inputs: signal [batch, length, 1 or 2], frame_step, window (optional), frame_length (optional); attribute onesided.
+// Output: [batch, frames, bins, 2]. Sizes: its dims.
 static inline int optc_lib_stft(OptcLibCall *call) {
-  const OptcLibTensor *x = &call->inputs[0], *window = optc_lib_input(call, 2), *length_tensor = optc_lib_input(call, 3);
-  const int64_t step = optc_lib_int_at(&call->inputs[1], 0), batch = x->dims[0], length = x->dims[1], parts = x->rank == 3 ? x->dims[2] : 1;
+  const OptcLibTensor *x = &call->inputs[0], *window = optc_lib_input(call, 2),
+                      *length_tensor = optc_lib_input(call, 3);
+  const int64_t step = optc_lib_int_at(&call->inputs[1], 0), batch = x->dims[0], length = x->dims[1],
+                parts = x->rank == 3 ? x->dims[2] : 1;
   const int64_t n = length_tensor ? optc_lib_int_at(length_tensor, 0) : window ? optc_lib_count(window) : length;
   if (step < 1 || n < 1 || n > length) return optc_lib_fault(call, "STFT: the frame does not fit the signal");
-  const int64_t frames = 1 + (length - n) / step, bins = optc_lib_int_attribute(call, "onesided", 1) != 0 && parts == 1 ? n / 2 + 1 : n;
+  const int64_t frames = 1 + (length - n) / step,
+                bins = optc_lib_int_attribute(call, "onesided", 1) != 0 && parts == 1 ? n / 2 + 1 : n;
   const int64_t dims[4] = {batch, frames, bins, 2};
   for (int k = 0; k < 4; ++k) call->sizes[k] = dims[k];
   if (!optc_lib_allocate(call, 0, 4, dims)) return optc_lib_out_of_memory(call);
@@ -120,12 +129,15 @@ static inline int optc_lib_stft(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz (scalars). Output: [dft_length / 2 + 1, num_mel_bins].
-// Sizes: its dims.
+// inputs: num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz (scalars). Output: [dft_length / 2
+// + 1, num_mel_bins]. Sizes: its dims.
 static inline int optc_lib_mel_weights(OptcLibCall *call) {
-  const int64_t mels = optc_lib_int_at(&call->inputs[0], 0), length = optc_lib_int_at(&call->inputs[1], 0), rate = optc_lib_int_at(&call->inputs[2], 0);
-  if (mels < 1 || length < 1 || rate < 1 || mels > 1 << 24 || length > 1 << 28) return optc_lib_fault(call, "MelWeightMatrix: an operand is out of range");
-  const double low = 2595 * log1p(optc_lib_double(&call->inputs[3], 0) / 700) / log(10.0), high = 2595 * log1p(optc_lib_double(&call->inputs[4], 0) / 700) / log(10.0);
+  const int64_t mels = optc_lib_int_at(&call->inputs[0], 0), length = optc_lib_int_at(&call->inputs[1], 0),
+                rate = optc_lib_int_at(&call->inputs[2], 0);
+  if (mels < 1 || length < 1 || rate < 1 || mels > 1 << 24 || length > 1 << 28)
+    return optc_lib_fault(call, "MelWeightMatrix: an operand is out of range");
+  const double low = 2595 * log1p(optc_lib_double(&call->inputs[3], 0) / 700) / log(10.0),
+               high = 2595 * log1p(optc_lib_double(&call->inputs[4], 0) / 700) / log(10.0);
   const int64_t dims[2] = {length / 2 + 1, mels};
   call->sizes[0] = dims[0], call->sizes[1] = dims[1];
   if (!optc_lib_allocate(call, 0, 2, dims)) return optc_lib_out_of_memory(call);
@@ -137,11 +149,14 @@ static inline int optc_lib_mel_weights(OptcLibCall *call) {
     for (int k = 0; k < 3; ++k) {
       const double hertz = 700 * expm1(((double)(m + k) * step + low) / 2595 * log(10.0));
       bin[k] = (int64_t)floor((double)(length + 1) * hertz / (double)rate);
-      if (bin[k] < 0 || bin[k] > dims[0]) return optc_lib_fault(call, "MelWeightMatrix: an edge lies outside the spectrum");
+      if (bin[k] < 0 || bin[k] > dims[0])
+        return optc_lib_fault(call, "MelWeightMatrix: an edge lies outside the spectrum");
     }
     if (bin[1] == bin[0] && bin[1] < dims[0]) optc_lib_set(y, bin[1] * mels + m, 1);
-    for (int64_t j = bin[0]; j <= bin[1] && j < dims[0] && bin[1] > bin[0]; ++j) optc_lib_set(y, j * mels + m, (double)(j - bin[0]) / (double)(bin[1] - bin[0]));
-    for (int64_t j = bin[1]; j < bin[2] && j < dims[0]; ++j) optc_lib_set(y, j * mels + m, (double)(bin[2] - j) / (double)(bin[2] - bin[1]));
+    for (int64_t j = bin[0]; j <= bin[1] && j < dims[0] && bin[1] > bin[0]; ++j)
+      optc_lib_set(y, j * mels + m, (double)(j - bin[0]) / (double)(bin[1] - bin[0]));
+    for (int64_t j = bin[1]; j < bin[2] && j < dims[0]; ++j)
+      optc_lib_set(y, j * mels + m, (double)(bin[2] - j) / (double)(bin[2] - bin[1]));
   }
   return 0;
 }
@@ -149,7 +164,8 @@ static inline int optc_lib_mel_weights(OptcLibCall *call) {
 // inputs: X [..., n, n]. Output: the determinants, by elimination with row pivots.
 static inline int optc_lib_det(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
-  const int64_t n = x->dims[x->rank - 1], matrices = n ? optc_lib_count(x) / (n * n) : optc_lib_count(&call->outputs[0]);
+  const int64_t n = x->dims[x->rank - 1],
+                matrices = n ? optc_lib_count(x) / (n * n) : optc_lib_count(&call->outputs[0]);
   double *a = (double *)malloc((size_t)(n * n + 1) * sizeof(double));
   if (!a) return optc_lib_out_of_memory(call);
   for (int64_t m = 0; m < matrices; ++m) {

@@ -1,5 +1,6 @@
-// lib_sizes.h: library operators that find sizes from the values of small integer tensors: what Reshape, Expand, Slice, ... need when
-// their shape inputs are known only at run time. Input 0 is the data operand (its dims are read, never its elements).
+// lib_sizes.h: library operators that find sizes from the values of small integer tensors: what Reshape, Expand, Slice,
+// ... need when their shape inputs are known only at run time. Input 0 is the data operand (its dims are read, never
+// its elements).
 #pragma once
 #include <stdio.h>
 
@@ -9,11 +10,14 @@
 static inline int optc_lib_check_dims(OptcLibCall *call) {
   const int64_t left = optc_lib_int_at(&call->inputs[0], 0), right = optc_lib_int_at(&call->inputs[0], 1);
   if (left == right || (optc_lib_int_attribute(call, "or_one", 0) && right == 1)) return 0;
-  snprintf(call->error, sizeof call->error, "%.180s: %lld does not match %lld", optc_lib_string_attribute(call, "where", ""), (long long)left, (long long)right);
+  snprintf(call->error, sizeof call->error, "%.180s: %lld does not match %lld",
+           optc_lib_string_attribute(call, "where", ""), (long long)left, (long long)right);
   return 3;  // OPTC_MODEL_FAULT
 }
 // no inputs; attribute message. Always a fault; outputs and sizes are not written.
-static inline int optc_lib_fail(OptcLibCall *call) { return optc_lib_fault(call, optc_lib_string_attribute(call, "message", "the model cannot go on")); }
+static inline int optc_lib_fail(OptcLibCall *call) {
+  return optc_lib_fault(call, optc_lib_string_attribute(call, "message", "the model cannot go on"));
+}
 
 // inputs: data, shape (i64[n]); attribute allowzero. Sizes: the n dims of the result, with 0 copied and -1 found.
 static inline int optc_lib_reshape_sizes(OptcLibCall *call) {
@@ -73,7 +77,8 @@ static inline int optc_lib_value_sizes(OptcLibCall *call) {
 // inputs: data, repeats (i64[rank]). Sizes: dims * repeats.
 static inline int optc_lib_tile_sizes(OptcLibCall *call) {
   const OptcLibTensor *data = &call->inputs[0];
-  if (optc_lib_count(&call->inputs[1]) != data->rank) return optc_lib_fault(call, "Tile: repeats must have one entry a dimension");
+  if (optc_lib_count(&call->inputs[1]) != data->rank)
+    return optc_lib_fault(call, "Tile: repeats must have one entry a dimension");
   for (int32_t k = 0; k < data->rank; ++k) {
     const int64_t r = optc_lib_int_at(&call->inputs[1], k);
     if (r < 0) return optc_lib_fault(call, "Tile: a repeat is negative");
@@ -82,7 +87,8 @@ static inline int optc_lib_tile_sizes(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: data, pads (i64[2 * n]), axes (i64[n], optional). Sizes: the dims of the padded tensor. Output 0: i64[rank], the begin pads.
+// inputs: data, pads (i64[2 * n]), axes (i64[n], optional). Sizes: the dims of the padded tensor. Output 0: i64[rank],
+// the begin pads.
 static inline int optc_lib_pad_sizes(OptcLibCall *call) {
   const OptcLibTensor *data = &call->inputs[0], *pads = &call->inputs[1];
   const OptcLibTensor *axes = call->input_count > 2 && call->inputs[2].data ? &call->inputs[2] : nullptr;
@@ -101,8 +107,8 @@ static inline int optc_lib_pad_sizes(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: data, starts, ends, axes (optional), steps (optional). Sizes: the dims of the slice. Output 0: i64[2 * rank]: the first index
-// of each dimension, then the steps.
+// inputs: data, starts, ends, axes (optional), steps (optional). Sizes: the dims of the slice. Output 0: i64[2 * rank]:
+// the first index of each dimension, then the steps.
 static inline int optc_lib_slice_sizes(OptcLibCall *call) {
   const OptcLibTensor *data = &call->inputs[0];
   const OptcLibTensor *axes = call->input_count > 3 && call->inputs[3].data ? &call->inputs[3] : nullptr;
@@ -130,7 +136,8 @@ static inline int optc_lib_slice_sizes(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: start, limit, delta: scalars of one type (i16, i32, i64, f32, f64). Size: max(ceil((limit - start) / delta), 0).
+// inputs: start, limit, delta: scalars of one type (i16, i32, i64, f32, f64). Size: max(ceil((limit - start) / delta),
+// 0).
 static inline int optc_lib_range_sizes(OptcLibCall *call) {
   double v[3];
   int64_t w[3];
@@ -138,11 +145,23 @@ static inline int optc_lib_range_sizes(OptcLibCall *call) {
     const OptcLibTensor *t = &call->inputs[k];
     w[k] = 0, v[k] = 0;
     switch (t->type) {
-      case 1: case 10: case 11: case 16: v[k] = optc_lib_double(t, 0); break;
-      case 5: w[k] = *(const int16_t *)t->data; break;
-      case 6: w[k] = *(const int32_t *)t->data; break;
-      case 7: w[k] = *(const int64_t *)t->data; break;
-      default: return optc_lib_fault(call, "Range: a type that it does not take");
+      case 1:
+      case 10:
+      case 11:
+      case 16:
+        v[k] = optc_lib_double(t, 0);
+        break;
+      case 5:
+        w[k] = *(const int16_t *)t->data;
+        break;
+      case 6:
+        w[k] = *(const int32_t *)t->data;
+        break;
+      case 7:
+        w[k] = *(const int64_t *)t->data;
+        break;
+      default:
+        return optc_lib_fault(call, "Range: a type that it does not take");
     }
   }
   const int32_t type = call->inputs[0].type;
@@ -168,7 +187,8 @@ static inline int optc_lib_squeeze_sizes(OptcLibCall *call) {
   for (int64_t j = 0; j < n; ++j) {
     int64_t axis = optc_lib_int_at(&call->inputs[1], j);
     if (axis < 0) axis += data->rank;
-    if (axis < 0 || axis >= data->rank || (drop >> axis & 1)) return optc_lib_fault(call, "Squeeze: an axis is out of range or listed twice");
+    if (axis < 0 || axis >= data->rank || (drop >> axis & 1))
+      return optc_lib_fault(call, "Squeeze: an axis is out of range or listed twice");
     if (data->dims[axis] != 1) return optc_lib_fault(call, "Squeeze: a squeezed dimension is not 1");
     drop |= 1u << axis;
   }
@@ -185,7 +205,8 @@ static inline int optc_lib_unsqueeze_sizes(OptcLibCall *call) {
   for (int64_t j = 0; j < n; ++j) {
     int64_t axis = optc_lib_int_at(&call->inputs[1], j);
     if (axis < 0) axis += rank;
-    if (axis < 0 || axis >= rank || (added >> axis & 1)) return optc_lib_fault(call, "Unsqueeze: an axis is out of range or listed twice");
+    if (axis < 0 || axis >= rank || (added >> axis & 1))
+      return optc_lib_fault(call, "Unsqueeze: an axis is out of range or listed twice");
     added |= 1u << axis;
   }
   int32_t from = 0;

@@ -18,7 +18,8 @@ static inline int optc_lib_string_concat(OptcLibCall *call) {
   if (!optc_lib_allocate(call, 0, y->rank, dims)) return optc_lib_out_of_memory(call);
   const int64_t n = optc_lib_count(y);
   for (int64_t i = 0; i < n; ++i) {
-    const OptcLibString *s = (const OptcLibString *)a->data + optc_lib_broadcast_at(a, y, i), *t = (const OptcLibString *)b->data + optc_lib_broadcast_at(b, y, i);
+    const OptcLibString *s = (const OptcLibString *)a->data + optc_lib_broadcast_at(a, y, i),
+                        *t = (const OptcLibString *)b->data + optc_lib_broadcast_at(b, y, i);
     char *text = optc_lib_characters(call, (OptcLibString *)y->data + i, s->size + t->size);
     if (!text) return optc_lib_out_of_memory(call);
     memcpy(text, s->data, s->size);
@@ -28,8 +29,10 @@ static inline int optc_lib_string_concat(OptcLibCall *call) {
 }
 
 static inline int optc_lib_is_space(char c) { return c == ' ' || (c >= 9 && c <= 13); }
-// The next part of s from *at on; 0 when there is none. Without a delimiter, runs of white space separate. After `left` splits the rest is one part.
-static inline int optc_lib_next_part(const OptcLibString *s, const char *delimiter, size_t width, int64_t left, size_t *at, OptcLibString *part) {
+// The next part of s from *at on; 0 when there is none. Without a delimiter, runs of white space separate. After `left`
+// splits the rest is one part.
+static inline int optc_lib_next_part(const OptcLibString *s, const char *delimiter, size_t width, int64_t left,
+                                     size_t *at, OptcLibString *part) {
   if (width == 0) {
     while (*at < s->size && optc_lib_is_space(s->data[*at])) ++*at;
     if (*at >= s->size) return 0;
@@ -51,7 +54,8 @@ static inline int optc_lib_next_part(const OptcLibString *s, const char *delimit
   *at = end < s->size ? end + width : s->size + 1;
   return 1;
 }
-// inputs: X; attributes delimiter, maxsplit. Outputs: strings [..., most parts] filled up with "", i64 counts. Sizes: the dims of output 0.
+// inputs: X; attributes delimiter, maxsplit. Outputs: strings [..., most parts] filled up with "", i64 counts. Sizes:
+// the dims of output 0.
 static inline int optc_lib_string_split(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
   const char *delimiter = optc_lib_string_attribute(call, "delimiter", "");
@@ -66,7 +70,8 @@ static inline int optc_lib_string_split(OptcLibCall *call) {
     int64_t parts = 0;
     size_t at = 0;
     OptcLibString part;
-    while (optc_lib_next_part((const OptcLibString *)x->data + i, delimiter, width, splits - parts, &at, &part)) ++parts;
+    while (optc_lib_next_part((const OptcLibString *)x->data + i, delimiter, width, splits - parts, &at, &part))
+      ++parts;
     if (counts) ((int64_t *)counts->data)[i] = parts;
     most = parts > most ? parts : most;
   }
@@ -78,12 +83,14 @@ static inline int optc_lib_string_split(OptcLibCall *call) {
   for (int64_t i = 0; i < n; ++i) {
     size_t at = 0;
     for (int64_t p = 0; p < most; ++p)
-      if (!optc_lib_next_part((const OptcLibString *)x->data + i, delimiter, width, splits - p, &at, &y[i * most + p])) y[i * most + p].data = "", y[i * most + p].size = 0;
+      if (!optc_lib_next_part((const OptcLibString *)x->data + i, delimiter, width, splits - p, &at, &y[i * most + p]))
+        y[i * most + p].data = "", y[i * most + p].size = 0;
   }
   return 0;
 }
 
-// Case of one UTF-8 character, in place: ASCII, Latin-1 and basic Greek and Cyrillic, whose two-byte forms keep their length.
+// Case of one UTF-8 character, in place: ASCII, Latin-1 and basic Greek and Cyrillic, whose two-byte forms keep their
+// length.
 static inline void optc_lib_change_case(char *text, size_t size, int upper) {
   for (size_t i = 0; i < size;) {
     const unsigned char c = (unsigned char)text[i];
@@ -96,13 +103,19 @@ static inline void optc_lib_change_case(char *text, size_t size, int upper) {
     if (length == 2 && i + 1 < size) {
       uint32_t u = (uint32_t)(c & 31) << 6 | ((unsigned char)text[i + 1] & 63);
       if (upper) {
-        if (u >= 0xe0 && u <= 0xfe && u != 0xf7) u -= 32;
-        else if ((u >= 0x3b1 && u <= 0x3c9 && u != 0x3c2) || (u >= 0x430 && u <= 0x44f)) u -= 32;
-        else if (u >= 0x450 && u <= 0x45f) u -= 80;
+        if (u >= 0xe0 && u <= 0xfe && u != 0xf7)
+          u -= 32;
+        else if ((u >= 0x3b1 && u <= 0x3c9 && u != 0x3c2) || (u >= 0x430 && u <= 0x44f))
+          u -= 32;
+        else if (u >= 0x450 && u <= 0x45f)
+          u -= 80;
       } else {
-        if (u >= 0xc0 && u <= 0xde && u != 0xd7) u += 32;
-        else if ((u >= 0x391 && u <= 0x3a9 && u != 0x3a2) || (u >= 0x410 && u <= 0x42f)) u += 32;
-        else if (u >= 0x400 && u <= 0x40f) u += 80;
+        if (u >= 0xc0 && u <= 0xde && u != 0xd7)
+          u += 32;
+        else if ((u >= 0x391 && u <= 0x3a9 && u != 0x3a2) || (u >= 0x410 && u <= 0x42f))
+          u += 32;
+        else if (u >= 0x400 && u <= 0x40f)
+          u += 80;
       }
       text[i] = (char)(0xc0 | u >> 6);
       text[i + 1] = (char)(0x80 | (u & 63));
@@ -110,15 +123,18 @@ static inline void optc_lib_change_case(char *text, size_t size, int upper) {
     i += length;
   }
 }
-// inputs: X [n] or [1, n]; attributes case_change_action, is_case_sensitive, stopwords. Output: X without the stop words, in the wanted case; one
-// empty string when nothing is left. Size: the length (the last dim).
+// inputs: X [n] or [1, n]; attributes case_change_action, is_case_sensitive, stopwords. Output: X without the stop
+// words, in the wanted case; one empty string when nothing is left. Size: the length (the last dim).
 static inline int optc_lib_string_normalizer(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
   const char *action = optc_lib_string_attribute(call, "case_change_action", "NONE");
   const OptcLibAttribute *stop = optc_lib_attribute(call, "stopwords");
-  const int exact = optc_lib_int_attribute(call, "is_case_sensitive", 0) != 0, change = action[0] == 'L' ? 1 : action[0] == 'U' ? 2 : 0;
+  const int exact = optc_lib_int_attribute(call, "is_case_sensitive", 0) != 0, change = action[0] == 'L'   ? 1
+                                                                                        : action[0] == 'U' ? 2
+                                                                                                           : 0;
   const int64_t n = optc_lib_count(x);
-  OptcLibString *kept = (OptcLibString *)call->allocate(call->user, OPTC_LIB_EXTRA, (size_t)(n + 1) * sizeof(OptcLibString));
+  OptcLibString *kept =
+      (OptcLibString *)call->allocate(call->user, OPTC_LIB_EXTRA, (size_t)(n + 1) * sizeof(OptcLibString));
   if (!kept) return optc_lib_out_of_memory(call);
   int64_t count = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -153,12 +169,17 @@ static inline int optc_lib_string_normalizer(OptcLibCall *call) {
   return 0;
 }
 
-// A regular expression by backtracking: alternation, groups, ., [...], \d \w \s \D \W \S \b \B, * + ? {m,n} and their lazy forms,
-// ^ and $. `steps` bounds the work, since backtracking can be exponential.
-typedef struct OptcLibRegex { const char *pattern, *pattern_end, *text_end, *text; int64_t steps; int bad; } OptcLibRegex;
+// A regular expression by backtracking: alternation, groups, ., [...], \d \w \s \D \W \S \b \B, * + ? {m,n} and their
+// lazy forms, ^ and $. `steps` bounds the work, since backtracking can be exponential.
+typedef struct OptcLibRegex {
+  const char *pattern, *pattern_end, *text_end, *text;
+  int64_t steps;
+  int bad;
+} OptcLibRegex;
 typedef int (*OptcLibThen)(OptcLibRegex *, const char *, void *);
 
-static inline const char *optc_lib_regex_skip_class(const char *p, const char *end) {  // behind the ']' of the class that begins at p
+static inline const char *optc_lib_regex_skip_class(const char *p,
+                                                    const char *end) {  // behind the ']' of the class that begins at p
   ++p;
   if (p < end && *p == '^') ++p;
   if (p < end && *p == ']') ++p;
@@ -193,21 +214,34 @@ static inline const char *optc_lib_regex_skip_atom(const char *p, const char *en
   return p + length <= end ? p + length : end;
 }
 static inline int optc_lib_regex_escape(char kind, unsigned char c) {
-  const int digit = c >= '0' && c <= '9', word = digit || c == '_' || (c | 32) >= 97 ? (digit || c == '_' || ((c | 32) >= 'a' && (c | 32) <= 'z')) : 0;
+  const int digit = c >= '0' && c <= '9', word = digit || c == '_' || (c | 32) >= 97
+                                                     ? (digit || c == '_' || ((c | 32) >= 'a' && (c | 32) <= 'z'))
+                                                     : 0;
   switch (kind) {
-    case 'd': return digit;
-    case 'D': return !digit;
-    case 'w': return word;
-    case 'W': return !word;
-    case 's': return optc_lib_is_space((char)c);
-    case 'S': return !optc_lib_is_space((char)c);
-    case 'n': return c == '\n';
-    case 't': return c == '\t';
-    case 'r': return c == '\r';
-    default: return c == (unsigned char)kind;
+    case 'd':
+      return digit;
+    case 'D':
+      return !digit;
+    case 'w':
+      return word;
+    case 'W':
+      return !word;
+    case 's':
+      return optc_lib_is_space((char)c);
+    case 'S':
+      return !optc_lib_is_space((char)c);
+    case 'n':
+      return c == '\n';
+    case 't':
+      return c == '\t';
+    case 'r':
+      return c == '\r';
+    default:
+      return c == (unsigned char)kind;
   }
 }
-static inline int optc_lib_regex_class(const char *p, const char *end, unsigned char c) {  // p behind '['; end at the ']'
+static inline int optc_lib_regex_class(const char *p, const char *end,
+                                       unsigned char c) {  // p behind '['; end at the ']'
   int negate = 0, hit = 0;
   if (p < end && *p == '^') negate = 1, ++p;
   for (int first = 1; p < end; first = 0) {
@@ -225,8 +259,10 @@ static inline int optc_lib_regex_class(const char *p, const char *end, unsigned 
   return hit != negate;
 }
 
-static inline int optc_lib_regex_sequence(OptcLibRegex *r, const char *p, const char *end, const char *t, OptcLibThen then, void *user);
-static inline int optc_lib_regex_alternatives(OptcLibRegex *r, const char *p, const char *end, const char *t, OptcLibThen then, void *user) {
+static inline int optc_lib_regex_sequence(OptcLibRegex *r, const char *p, const char *end, const char *t,
+                                          OptcLibThen then, void *user);
+static inline int optc_lib_regex_alternatives(OptcLibRegex *r, const char *p, const char *end, const char *t,
+                                              OptcLibThen then, void *user) {
   const char *start = p;
   while (p < end) {
     if (*p == '|') {
@@ -251,7 +287,8 @@ typedef struct OptcLibRepeat {
   void *user;
 } OptcLibRepeat;
 static inline int optc_lib_regex_repeat(OptcLibRegex *r, const char *t, void *user);
-static inline int optc_lib_regex_atom(OptcLibRegex *r, const OptcLibRepeat *s, const char *t, OptcLibThen then, void *user) {
+static inline int optc_lib_regex_atom(OptcLibRegex *r, const OptcLibRepeat *s, const char *t, OptcLibThen then,
+                                      void *user) {
   const char *p = s->atom;
   if (*p == '(') {
     const char *inside = p + 1;
@@ -261,7 +298,8 @@ static inline int optc_lib_regex_atom(OptcLibRegex *r, const OptcLibRepeat *s, c
   if (*p == '^') return t == r->text && then(r, t, user);
   if (*p == '$') return t == r->text_end && then(r, t, user);
   if (*p == '\\' && (p[1] == 'b' || p[1] == 'B')) {  // a word's border
-    const int before = t > r->text && optc_lib_regex_escape('w', (unsigned char)t[-1]), after = t < r->text_end && optc_lib_regex_escape('w', (unsigned char)*t);
+    const int before = t > r->text && optc_lib_regex_escape('w', (unsigned char)t[-1]),
+              after = t < r->text_end && optc_lib_regex_escape('w', (unsigned char)*t);
     return (before != after) == (p[1] == 'b') && then(r, t, user);
   }
   if (t >= r->text_end) return 0;
@@ -285,7 +323,8 @@ static inline int optc_lib_regex_repeat(OptcLibRegex *r, const char *t, void *us
   }
   return s->count >= s->low && !s->lazy && optc_lib_regex_sequence(r, s->rest, s->end, t, s->then, s->user);
 }
-static inline int optc_lib_regex_sequence(OptcLibRegex *r, const char *p, const char *end, const char *t, OptcLibThen then, void *user) {
+static inline int optc_lib_regex_sequence(OptcLibRegex *r, const char *p, const char *end, const char *t,
+                                          OptcLibThen then, void *user) {
   if (r->bad || --r->steps < 0) return 0;
   if (p >= end) return then(r, t, user);
   OptcLibRepeat s = {p, optc_lib_regex_skip_atom(p, end), nullptr, end, nullptr, 1, 1, 0, 0, then, user};
@@ -333,31 +372,40 @@ static inline int optc_lib_regex_full_match(OptcLibCall *call) {
 }
 
 static inline int optc_lib_same_item(const OptcLibTensor *a, int64_t i, const OptcLibTensor *b, int64_t j) {
-  if (a->type == 8) return optc_lib_compare_strings((const OptcLibString *)a->data + i, (const OptcLibString *)b->data + j) == 0;
+  if (a->type == 8)
+    return optc_lib_compare_strings((const OptcLibString *)a->data + i, (const OptcLibString *)b->data + j) == 0;
   return optc_lib_int_at(a, i) == optc_lib_int_at(b, j);
 }
-// inputs: X [n] or [N, n], pool (strings or i64, the n-grams one after another); attributes mode, min_gram_length, max_gram_length, max_skip_count,
-// ngram_counts, ngram_indexes, weights. Output: f32 [..., size].
+// inputs: X [n] or [N, n], pool (strings or i64, the n-grams one after another); attributes mode, min_gram_length,
+// max_gram_length, max_skip_count, ngram_counts, ngram_indexes, weights. Output: f32 [..., size].
 static inline int optc_lib_tfidf(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0], *pool = &call->inputs[1];
-  const OptcLibAttribute *counts = optc_lib_attribute(call, "ngram_counts"), *indexes = optc_lib_attribute(call, "ngram_indexes"), *weights = optc_lib_attribute(call, "weights");
-  const int64_t least = optc_lib_int_attribute(call, "min_gram_length", 1), most = optc_lib_int_attribute(call, "max_gram_length", 1), skips = optc_lib_int_attribute(call, "max_skip_count", 0);
+  const OptcLibAttribute *counts = optc_lib_attribute(call, "ngram_counts"),
+                         *indexes = optc_lib_attribute(call, "ngram_indexes"),
+                         *weights = optc_lib_attribute(call, "weights");
+  const int64_t least = optc_lib_int_attribute(call, "min_gram_length", 1),
+                most = optc_lib_int_attribute(call, "max_gram_length", 1),
+                skips = optc_lib_int_attribute(call, "max_skip_count", 0);
   const char *mode = optc_lib_string_attribute(call, "mode", "TF");
   const OptcLibTensor *y = &call->outputs[0];
-  const int64_t size = y->dims[y->rank - 1], rows = y->rank == 2 ? y->dims[0] : 1, length = x->dims[x->rank - 1], items = optc_lib_count(pool);
+  const int64_t size = y->dims[y->rank - 1], rows = y->rank == 2 ? y->dims[0] : 1, length = x->dims[x->rank - 1],
+                items = optc_lib_count(pool);
   float *out = (float *)y->data;
   for (int64_t i = 0; i < rows * size; ++i) out[i] = 0;
   for (int64_t row = 0; row < rows; ++row) {
     size_t gram = 0;
     for (size_t g = 0; g < counts->count; ++g) {
-      const int64_t n = (int64_t)g + 1, start = counts->ints[g], end = g + 1 < counts->count ? counts->ints[g + 1] : items;
+      const int64_t n = (int64_t)g + 1, start = counts->ints[g],
+                    end = g + 1 < counts->count ? counts->ints[g + 1] : items;
       for (int64_t at = start; at + n <= end && end <= items; at += n, ++gram) {
         if (n < least || n > most) continue;
-        if (gram >= indexes->count || indexes->ints[gram] < 0 || indexes->ints[gram] >= size) return optc_lib_fault(call, "TfIdfVectorizer: an index is out of range");
+        if (gram >= indexes->count || indexes->ints[gram] < 0 || indexes->ints[gram] >= size)
+          return optc_lib_fault(call, "TfIdfVectorizer: an index is out of range");
         for (int64_t step = 1; step <= (n == 1 ? 1 : skips + 1); ++step)
           for (int64_t i = 0; i + (n - 1) * step < length; ++i) {
             int same = 1;
-            for (int64_t k = 0; same && k < n; ++k) same = optc_lib_same_item(x, row * length + i + k * step, pool, at + k);
+            for (int64_t k = 0; same && k < n; ++k)
+              same = optc_lib_same_item(x, row * length + i + k * step, pool, at + k);
             if (same) out[row * size + indexes->ints[gram]] += 1;
           }
       }

@@ -48,8 +48,8 @@ static inline int optc_lib_string_where(OptcLibCall *call) {
 static inline int optc_lib_fits(const char *text, int single, double v) {
   return single ? strtof(text, NULL) == (float)v : strtod(text, NULL) == v;
 }
-// The shortest text that reads back as the number, as NumPy writes it: at least one digit behind the point, an exponent of two digits
-// outside 1e-4 .. 1e16. Gives the length.
+// The shortest text that reads back as the number, as NumPy writes it: at least one digit behind the point, an exponent
+// of two digits outside 1e-4 .. 1e16. Gives the length.
 static inline size_t optc_lib_write_float(char *text, size_t size, double v, int single) {
   if (v != v) return (size_t)snprintf(text, size, "nan");
   if (v - v != 0) return (size_t)snprintf(text, size, v > 0 ? "inf" : "-inf");
@@ -62,7 +62,8 @@ static inline size_t optc_lib_write_float(char *text, size_t size, double v, int
   return (size_t)snprintf(text, size, "%.*f", digits - 1 - exponent > 1 ? digits - 1 - exponent : 1, v);
 }
 
-// input: a tensor; output 0: the same elements as strings, or numbers read from strings. Attribute to: the element type.
+// input: a tensor; output 0: the same elements as strings, or numbers read from strings. Attribute to: the element
+// type.
 static inline int optc_lib_string_cast(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
   OptcLibTensor *y = &call->outputs[0];

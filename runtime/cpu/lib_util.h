@@ -41,13 +41,35 @@ static inline OptcLibTensor *optc_lib_output(const OptcLibCall *call, size_t i) 
 // Bytes of one element; 0 for packed and unknown types.
 static inline size_t optc_lib_element_size(int32_t type) {
   switch (type) {
-    case 1: case 6: case 12: return 4;
-    case 7: case 11: case 13: case 14: return 8;
-    case 4: case 5: case 10: case 16: return 2;
-    case 2: case 3: case 9: case 17: case 18: case 19: case 20: case 24: return 1;
-    case 8: return sizeof(OptcLibString);
-    case 15: return 16;
-    default: return 0;
+    case 1:
+    case 6:
+    case 12:
+      return 4;
+    case 7:
+    case 11:
+    case 13:
+    case 14:
+      return 8;
+    case 4:
+    case 5:
+    case 10:
+    case 16:
+      return 2;
+    case 2:
+    case 3:
+    case 9:
+    case 17:
+    case 18:
+    case 19:
+    case 20:
+    case 24:
+      return 1;
+    case 8:
+      return sizeof(OptcLibString);
+    case 15:
+      return 16;
+    default:
+      return 0;
   }
 }
 
@@ -102,19 +124,33 @@ static inline uint16_t optc_lib_to_bfloat(float f) {
 // Element i as double (exact for all but the large 64-bit integers) or as int64 (floats truncate).
 static inline double optc_lib_double(const OptcLibTensor *t, int64_t i) {
   switch (t->type) {
-    case 1: return ((const float *)t->data)[i];
-    case 2: case 9: return ((const uint8_t *)t->data)[i];
-    case 3: return ((const int8_t *)t->data)[i];
-    case 4: return ((const uint16_t *)t->data)[i];
-    case 5: return ((const int16_t *)t->data)[i];
-    case 6: return ((const int32_t *)t->data)[i];
-    case 7: return (double)((const int64_t *)t->data)[i];
-    case 10: return optc_lib_half(((const uint16_t *)t->data)[i]);
-    case 11: return ((const double *)t->data)[i];
-    case 12: return ((const uint32_t *)t->data)[i];
-    case 13: return (double)((const uint64_t *)t->data)[i];
-    case 16: return optc_lib_bfloat(((const uint16_t *)t->data)[i]);
-    default: return 0;
+    case 1:
+      return ((const float *)t->data)[i];
+    case 2:
+    case 9:
+      return ((const uint8_t *)t->data)[i];
+    case 3:
+      return ((const int8_t *)t->data)[i];
+    case 4:
+      return ((const uint16_t *)t->data)[i];
+    case 5:
+      return ((const int16_t *)t->data)[i];
+    case 6:
+      return ((const int32_t *)t->data)[i];
+    case 7:
+      return (double)((const int64_t *)t->data)[i];
+    case 10:
+      return optc_lib_half(((const uint16_t *)t->data)[i]);
+    case 11:
+      return ((const double *)t->data)[i];
+    case 12:
+      return ((const uint32_t *)t->data)[i];
+    case 13:
+      return (double)((const uint64_t *)t->data)[i];
+    case 16:
+      return optc_lib_bfloat(((const uint16_t *)t->data)[i]);
+    default:
+      return 0;
   }
 }
 static inline int64_t optc_lib_int_at(const OptcLibTensor *t, int64_t i) {
@@ -125,20 +161,47 @@ static inline int64_t optc_lib_int_at(const OptcLibTensor *t, int64_t i) {
 // Stores a value as the tensor's type: floats round, integers truncate (the caller keeps them in range).
 static inline void optc_lib_set(const OptcLibTensor *t, int64_t i, double v) {
   switch (t->type) {
-    case 1: ((float *)t->data)[i] = (float)v; break;
-    case 2: ((uint8_t *)t->data)[i] = (uint8_t)v; break;
-    case 9: ((uint8_t *)t->data)[i] = v != 0; break;
-    case 3: ((int8_t *)t->data)[i] = (int8_t)v; break;
-    case 4: ((uint16_t *)t->data)[i] = (uint16_t)v; break;
-    case 5: ((int16_t *)t->data)[i] = (int16_t)v; break;
-    case 6: ((int32_t *)t->data)[i] = (int32_t)v; break;
-    case 7: ((int64_t *)t->data)[i] = (int64_t)v; break;
-    case 10: ((uint16_t *)t->data)[i] = optc_lib_to_half((float)v); break;
-    case 11: ((double *)t->data)[i] = v; break;
-    case 12: ((uint32_t *)t->data)[i] = (uint32_t)v; break;
-    case 13: ((uint64_t *)t->data)[i] = (uint64_t)v; break;
-    case 16: ((uint16_t *)t->data)[i] = optc_lib_to_bfloat((float)v); break;
-    default: break;
+    case 1:
+      ((float *)t->data)[i] = (float)v;
+      break;
+    case 2:
+      ((uint8_t *)t->data)[i] = (uint8_t)v;
+      break;
+    case 9:
+      ((uint8_t *)t->data)[i] = v != 0;
+      break;
+    case 3:
+      ((int8_t *)t->data)[i] = (int8_t)v;
+      break;
+    case 4:
+      ((uint16_t *)t->data)[i] = (uint16_t)v;
+      break;
+    case 5:
+      ((int16_t *)t->data)[i] = (int16_t)v;
+      break;
+    case 6:
+      ((int32_t *)t->data)[i] = (int32_t)v;
+      break;
+    case 7:
+      ((int64_t *)t->data)[i] = (int64_t)v;
+      break;
+    case 10:
+      ((uint16_t *)t->data)[i] = optc_lib_to_half((float)v);
+      break;
+    case 11:
+      ((double *)t->data)[i] = v;
+      break;
+    case 12:
+      ((uint32_t *)t->data)[i] = (uint32_t)v;
+      break;
+    case 13:
+      ((uint64_t *)t->data)[i] = (uint64_t)v;
+      break;
+    case 16:
+      ((uint16_t *)t->data)[i] = optc_lib_to_bfloat((float)v);
+      break;
+    default:
+      break;
   }
 }
 
@@ -167,7 +230,8 @@ static inline int optc_lib_compare(const OptcLibTensor *t, int64_t i, int64_t j)
 }
 
 // Stable merge sort of n indices; `scratch` holds n more. less(user, i, j): whether i comes before j.
-static inline void optc_lib_sort(int64_t *index, int64_t *scratch, int64_t n, int (*before)(const void *, int64_t, int64_t), const void *user) {
+static inline void optc_lib_sort(int64_t *index, int64_t *scratch, int64_t n,
+                                 int (*before)(const void *, int64_t, int64_t), const void *user) {
   for (int64_t width = 1; width < n; width *= 2) {
     for (int64_t low = 0; low < n; low += 2 * width) {
       const int64_t middle = low + width < n ? low + width : n, high = low + 2 * width < n ? low + 2 * width : n;

@@ -53,10 +53,11 @@ OPTC_WIDE_TAIL(int64_t, vl)
   OPTC_INLINE vl operator op(type a, type b) { return {(vlr)(a.lo op b.lo), (vlr)(a.hi op b.hi)}; }
 OPTC_WIDE_OP(vd, +)
 OPTC_WIDE_OP(vd, -)
-OPTC_WIDE_OP(vd, *) OPTC_WIDE_OP(vd, /) OPTC_WIDE_OP(vl, &) OPTC_WIDE_OP(vl, |) OPTC_WIDE_OP(vl, ^)
-    OPTC_WIDE_COMPARE(vd, <) OPTC_WIDE_COMPARE(vd, <=) OPTC_WIDE_COMPARE(vd, >) OPTC_WIDE_COMPARE(vd, >=)
-        OPTC_WIDE_COMPARE(vd, ==) OPTC_WIDE_COMPARE(vd, !=) OPTC_WIDE_COMPARE(vl, <) OPTC_WIDE_COMPARE(vl, <=)
-            OPTC_WIDE_COMPARE(vl, >) OPTC_WIDE_COMPARE(vl, >=) OPTC_WIDE_COMPARE(vl, ==) OPTC_WIDE_COMPARE(vl, !=)
+OPTC_WIDE_OP(vd, *)
+OPTC_WIDE_OP(vd, /) OPTC_WIDE_OP(vl, &) OPTC_WIDE_OP(vl, |) OPTC_WIDE_OP(vl, ^) OPTC_WIDE_COMPARE(vd, <)
+    OPTC_WIDE_COMPARE(vd, <=) OPTC_WIDE_COMPARE(vd, >) OPTC_WIDE_COMPARE(vd, >=) OPTC_WIDE_COMPARE(vd, ==)
+        OPTC_WIDE_COMPARE(vd, !=) OPTC_WIDE_COMPARE(vl, <) OPTC_WIDE_COMPARE(vl, <=) OPTC_WIDE_COMPARE(vl, >)
+            OPTC_WIDE_COMPARE(vl, >=) OPTC_WIDE_COMPARE(vl, ==) OPTC_WIDE_COMPARE(vl, !=)
 #undef OPTC_WIDE_OP
 #undef OPTC_WIDE_COMPARE
     // Integer arithmetic wraps.

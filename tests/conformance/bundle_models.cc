@@ -1,6 +1,7 @@
-// optc_conformance_bundles: runs models on data sets of the ONNX test layout as bundles. All models of a call become one
-// translation unit and one library, each in namespaces of its own, so that the runtime's headers are compiled once; with g++ for the
-// instruction set that this machine (or the environment variable OPTC_ISA) takes, with another compiler for all of them.
+// optc_conformance_bundles: runs models on data sets of the ONNX test layout as bundles. All models of a call become
+// one translation unit and one library, each in namespaces of its own, so that the runtime's headers are compiled once;
+// with g++ for the instruction set that this machine (or the environment variable OPTC_ISA) takes, with another
+// compiler for all of them.
 //
 //   optc_conformance_bundles [--timeout S] [--compiler g++] [--keep]     jobs and answers as optc_conformance has them
 //
@@ -133,22 +134,27 @@ size_t kernel_files(const Model &model) {
 // Includes unit.inc for one instruction set, as runtime/cpu/foreach_isa.h does for each.
 std::string one_isa() {
   static constexpr const char *kNames[] = {"optc_base", "optc_avx2", "optc_avx512"};
-  static constexpr const char *kTargets[] = {"", "avx,avx2,fma,f16c", "avx,avx2,fma,f16c,avx512f,avx512vl,avx512bw,avx512dq"};
+  static constexpr const char *kTargets[] = {"", "avx,avx2,fma,f16c",
+                                             "avx,avx2,fma,f16c,avx512f,avx512vl,avx512bw,avx512dq"};
   const int isa = optc_isa();
   const std::string name = kNames[isa], target = kTargets[isa];
   std::string text =
-      "#include \"runtime/cpu/attention_plan.h\"\n#include \"runtime/cpu/conv_plan.h\"\n#include \"runtime/cpu/gemm_plan.h\"\n"
+      "#include \"runtime/cpu/attention_plan.h\"\n#include \"runtime/cpu/conv_plan.h\"\n#include "
+      "\"runtime/cpu/gemm_plan.h\"\n"
       "#include \"runtime/cpu/isa.h\"\n#include \"runtime/cpu/rnn_plan.h\"\n";
   text += "#define OPTC_VW " + std::to_string(4 << isa) + "\n#define OPTC_ISA " + name + "\n";
   text += "#define OPTC_KERNEL __attribute__((noinline))\n#define OPTC_LAMBDA __attribute__((always_inline))\n";
-  if (isa > 0) text += "#define OPTC_TARGET \"" + target + "\"\n#pragma GCC push_options\n#pragma GCC target(\"" + target + "\")\n";
+  if (isa > 0)
+    text +=
+        "#define OPTC_TARGET \"" + target + "\"\n#pragma GCC push_options\n#pragma GCC target(\"" + target + "\")\n";
   text += "namespace " + name + " {\n#include \"unit.inc\"\n}\n";
   if (isa > 0) text += "#pragma GCC pop_options\n";
   return text + "#undef OPTC_PICK\n#define OPTC_PICK(name) (" + name + "::name)\n";
 }
 
 // One translation unit of all models in `models`.
-Status write_unit(const std::vector<const Model *> &models, bool all_isas, const std::string &work, Diagnostics &diagnostics) {
+Status write_unit(const std::vector<const Model *> &models, bool all_isas, const std::string &work,
+                  Diagnostics &diagnostics) {
   std::vector<std::string> kernel_headers, model_headers;
   std::string kernels, tables, schedules;
   for (const Model *m : models) {
@@ -167,16 +173,21 @@ Status write_unit(const std::vector<const Model *> &models, bool all_isas, const
                  "return filled; }();\n  return table;\n}\n}\n";
     const std::string source = m->folder + "/src/model.cpp";
     schedules += "#undef OPTC_WEIGHTS_FOLDER\n#define OPTC_WEIGHTS_FOLDER \"" + m->folder + "\"\n";
-    schedules += "namespace " + m->name + "_unit {\n#include \"" + m->folder + "/include/" + m->name + ".h\"\n#line 1 \"" + source + "\"\n" + without_headers(source, model_headers) + "}\n";
+    schedules += "namespace " + m->name + "_unit {\n#include \"" + m->folder + "/include/" + m->name +
+                 ".h\"\n#line 1 \"" + source + "\"\n" + without_headers(source, model_headers) + "}\n";
   }
   // The plans of the kernel headers and what a schedule needs come first, at the top.
-  std::string unit = "#include <limits>\n#include \"runtime/bundle/env.h\"\n#include \"runtime/bundle/scalar.h\"\n#include \"runtime/bundle/model.h\"\n";
+  std::string unit =
+      "#include <limits>\n#include \"runtime/bundle/env.h\"\n#include \"runtime/bundle/scalar.h\"\n#include "
+      "\"runtime/bundle/model.h\"\n";
   for (const std::string &h : model_headers) unit += h + "\n";
   std::string inc;
   for (const std::string &h : kernel_headers) inc += h + "\n";
   inc += "using namespace optc;\n" + kernels;
   OPTC_TRY(write_file(work + "/unit.inc", inc, diagnostics));
-  unit += tables + (all_isas ? "#define OPTC_KERNELS \"unit.inc\"\n#include \"runtime/cpu/foreach_isa.h\"\n" : one_isa()) + schedules;
+  unit += tables +
+          (all_isas ? "#define OPTC_KERNELS \"unit.inc\"\n#include \"runtime/cpu/foreach_isa.h\"\n" : one_isa()) +
+          schedules;
   return write_file(work + "/unit.cpp", unit, diagnostics);
 }
 
@@ -184,10 +195,11 @@ Status write_unit(const std::vector<const Model *> &models, bool all_isas, const
 std::string compile_unit(const std::string &compiler, const std::string &work) {
   Diagnostics diagnostics;
   const std::string share = resource_path("");
-  const auto done = run_process({compiler, "-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-fPIC",
-                                 "-shared", "-w", "-I" + work, "-I" + share, "-I" + share + "runtime", work + "/unit.cpp", "-o",
-                                 work + "/libunit.so", "-ldl", "-lpthread"},
-                                diagnostics);
+  const auto done =
+      run_process({compiler, "-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden",
+                   "-fPIC", "-shared", "-w", "-I" + work, "-I" + share, "-I" + share + "runtime", work + "/unit.cpp",
+                   "-o", work + "/libunit.so", "-ldl", "-lpthread"},
+                  diagnostics);
   if (!done) return one_line(diagnostics);
   return done->status == 0 ? "" : done->output;
 }
@@ -201,7 +213,8 @@ void build(std::vector<Model> &models, const std::string &compiler, const std::s
       if (m.compiled.word == "ok") good.push_back(&m);
     if (good.empty()) return;
     Diagnostics diagnostics;
-    std::string errors = write_unit(good, compiler != "g++", work, diagnostics).ok() ? compile_unit(compiler, work) : one_line(diagnostics);
+    std::string errors = write_unit(good, compiler != "g++", work, diagnostics).ok() ? compile_unit(compiler, work)
+                                                                                     : one_line(diagnostics);
     if (errors.empty()) return;
     bool found = false;
     for (Model &m : models) {
@@ -219,7 +232,9 @@ void build(std::vector<Model> &models, const std::string &compiler, const std::s
     if (found) continue;
     const size_t error = errors.find("error: ");
     for (Model &m : models)
-      if (m.compiled.word == "ok") m.compiled = {"build", "the unit does not compile: " + errors.substr(error == std::string::npos ? 0 : error, 200)};
+      if (m.compiled.word == "ok")
+        m.compiled = {"build",
+                      "the unit does not compile: " + errors.substr(error == std::string::npos ? 0 : error, 200)};
     for (Model &m : models)
       for (char &c : m.compiled.text)
         if (c == '\n' || c == '\t') c = ' ';

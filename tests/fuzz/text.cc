@@ -1,5 +1,5 @@
-// libFuzzer target: any text through the graph parser. What is taken prints and parses back to the same, and goes through every
-// rewrite rule. Seeds: the graphs of testdata/rules (tests/fuzz/seeds.sh).
+// libFuzzer target: any text through the graph parser. What is taken prints and parses back to the same, and goes
+// through every rewrite rule. Seeds: the graphs of testdata/rules (tests/fuzz/seeds.sh).
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -23,6 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   optc::OptimizeOptions options;
   options.max_folded_bytes = 1 << 16;
   optc::OptimizeReport report;
-  if (optc::optimize(*graph, options, report, diagnostics).ok() && !optc::verify(*graph, diagnostics).ok()) std::abort();
+  if (optc::optimize(*graph, options, report, diagnostics).ok() && !optc::verify(*graph, diagnostics).ok())
+    std::abort();
   return 0;
 }

@@ -1,4 +1,5 @@
-// bundle_model MODEL FOLDER [--unfused] [--embed] [--name NAME]: a model file as a bundle, without the optimizer. For tests of emit/cpp.
+// bundle_model MODEL FOLDER [--unfused] [--embed] [--name NAME]: a model file as a bundle, without the optimizer. For
+// tests of emit/cpp.
 #include <cstdio>
 #include <cstring>
 #include <string>
