@@ -131,4 +131,5 @@ def main():
     sys.exit(0 if all(r['ok'] for r in rows.values()) else 1)
 
 
-main()
+if __name__ == '__main__':
+    main()

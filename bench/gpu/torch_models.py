@@ -1,4 +1,4 @@
-"""torch_models.py MODEL DTYPE: what PyTorch needs for a model on this card, batch 1 (bert: 128 tokens; gpt2_decode: 127 past tokens).
+"""torch_models.py MODEL DTYPE [profile]: what PyTorch needs for a model on this card, batch 1 (bert: 128 tokens; gpt2_decode: 127 past tokens).
 
 Prints "ready" when the model is compiled and warm, waits for a line on stdin, then measures and prints one JSON object, times in us:
 eager, eager captured in one CUDA graph, and torch.compile(mode="reduce-overhead"), which replays CUDA graphs. Weights are random, as in
@@ -81,6 +81,23 @@ def median_us(call, rounds=30, calls=10):
     return sorted(times)[len(times) // 2] * 1e6
 
 
+def profile(call, calls=5):
+    """Prints the kernels of a call, the longest first."""
+    import collections
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as p:
+        for _ in range(calls):
+            call()
+        torch.cuda.synchronize()
+    kernels = collections.defaultdict(list)
+    for event in p.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            kernels[event.name].append(event.device_time)
+    print(f'torch: {sum(map(len, kernels.values())) / calls:.0f} kernels, {sum(map(sum, kernels.values())) / calls:.1f} us together')
+    for name, times in sorted(kernels.items(), key=lambda k: -sum(k[1])):
+        print(f'{sum(times) / calls:8.1f} us = {len(times) / calls:5.1f} x {sum(times) / len(times):7.2f}  {name[:160]}')
+
+
 def main():
     name, dtype = sys.argv[1:3]
     kind = torch.float16 if dtype == 'f16' else torch.float32
@@ -107,6 +124,9 @@ def main():
         torch.cuda.synchronize()
         print('ready', flush=True)
         sys.stdin.readline()
+        if 'profile' in sys.argv[3:]:
+            profile(call)
+            return
         result['eager'] = median_us(lambda: model(*inputs))
         try:
             stream = torch.cuda.Stream()
