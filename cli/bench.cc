@@ -110,16 +110,16 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
 
 }  // namespace
 
-void add_bench(CLI::App &app, int &code) {
+void add_bench(CommandLine &line, int &code) {
   auto o = std::make_shared<BenchOptions>();
-  CLI::App *verb = app.add_subcommand("bench", "measure the bundle's time");
+  Verb *verb = line.add_verb("bench", "measure the bundle's time");
   verb->footer("Example: optc bench model.onnx --threads 2 --per-node --against ort");
   add_model(*verb, *o);
   verb->add_option("--warmup", o->warmup, "runs before measuring (default 3)")->type_name("N");
   verb->add_option("--iters", o->iterations, "most runs that are measured (default 200)")->type_name("N");
   verb->add_option("--duration", o->duration, "seconds after which measuring stops (default 5)")->type_name("SECONDS");
   verb->add_option("--against", o->against, "ort: also time ONNX Runtime with its optimizations on")
-      ->check(CLI::IsMember({"ort"}))
+      ->one_of({"ort"})
       ->type_name("RIVAL");
   verb->add_flag("--per-node", o->per_node, "time by kernel");
   add_run_options(*verb, *o);

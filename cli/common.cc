@@ -122,74 +122,74 @@ bool parse_number(const std::string &text, int64_t &value) {
 // The sections of a verb's help.
 constexpr const char *kPrinting = "Printing", *kShapes = "Shapes", *kCompiling = "Compiling", *kInputs = "Inputs";
 
-void add_model(CLI::App &app, CommonOptions &o) {
-  app.add_option("MODEL", o.model, "the ONNX model (.onnx, or its text form .onnxtxt)")->required()->type_name("");
+void add_model(Verb &verb, CommonOptions &o) {
+  verb.add_option("MODEL", o.model, "the ONNX model (.onnx, or its text form .onnxtxt)")->required()->type_name("");
 }
 
-void add_output_options(CLI::App &app, CommonOptions &o) {
-  app.add_flag("-v,--verbose", o.verbose, "say more")->group(kPrinting);
-  app.add_flag("-q,--quiet", o.quiet, "print nothing but errors and results")->group(kPrinting);
-  app.add_option("--color", o.color, "auto, always or never (NO_COLOR is honoured)")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
+void add_output_options(Verb &verb, CommonOptions &o) {
+  verb.add_flag("-v,--verbose", o.verbose, "say more")->group(kPrinting);
+  verb.add_flag("-q,--quiet", o.quiet, "print nothing but errors and results")->group(kPrinting);
+  verb.add_option("--color", o.color, "auto, always or never (NO_COLOR is honoured)")
+      ->one_of({"auto", "always", "never"})
       ->type_name("WHEN")
       ->group(kPrinting);
-  app.add_option("--format", o.format, "text, or json (one object on stdout)")
-      ->check(CLI::IsMember({"text", "json"}))
+  verb.add_option("--format", o.format, "text, or json (one object on stdout)")
+      ->one_of({"text", "json"})
       ->type_name("FORM")
       ->group(kPrinting);
 }
 
-void add_shape_options(CLI::App &app, CommonOptions &o) {
-  app.add_option("--dim", o.dims, "a named dimension: batch=1, or a range batch=1..8 (repeatable)")
+void add_shape_options(Verb &verb, CommonOptions &o) {
+  verb.add_option("--dim", o.dims, "a named dimension: batch=1, or a range batch=1..8 (repeatable)")
       ->type_name("NAME=N")
       ->group(kShapes);
-  app.add_option("--shape", o.shapes, "the shape of an input: x=1x3x224x224; names are symbols (repeatable)")
+  verb.add_option("--shape", o.shapes, "the shape of an input: x=1x3x224x224; names are symbols (repeatable)")
       ->type_name("NAME=DIMS")
       ->group(kShapes);
 }
 
-void add_compile_options(CLI::App &app, CommonOptions &o) {
-  app.add_option("--target", o.targets,
-                 "cpu (always there), GPUs sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a (repeatable, comma-separated)")
+void add_compile_options(Verb &verb, CommonOptions &o) {
+  verb.add_option("--target", o.targets,
+                  "cpu (always there), GPUs sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a (repeatable, comma-separated)")
       ->delimiter(',')
       ->type_name("TARGET")
       ->group(kCompiling);
-  app.add_option("--fp32", o.f32, "f32 products on a GPU: 3xtf32 (default, near f32's accuracy), tf32 or ieee")
-      ->check(CLI::IsMember({"3xtf32", "tf32", "ieee"}))
+  verb.add_option("--fp32", o.f32, "f32 products on a GPU: 3xtf32 (default, near f32's accuracy), tf32 or ieee")
+      ->one_of({"3xtf32", "tf32", "ieee"})
       ->type_name("FORM")
       ->group(kCompiling);
-  app.add_option("--precision", o.precision,
-                 "how f32 tensors are stored: f32 (default), f16 or bf16; arithmetic stays f32")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+  verb.add_option("--precision", o.precision,
+                  "how f32 tensors are stored: f32 (default), f16 or bf16; arithmetic stays f32")
+      ->one_of({"f32", "f16", "bf16"})
       ->type_name("TYPE")
       ->group(kCompiling);
-  app.add_option("-O", o.level, "0: no rewrites, no fusion; 1..3: all (default 2)")
-      ->check(CLI::Range(0, 3))
+  verb.add_option("-O", o.level, "0: no rewrites, no fusion; 1..3: all (default 2)")
+      ->between(0, 3)
       ->type_name("LEVEL")
       ->group(kCompiling);
-  app.add_option("--disable-pass", o.disabled, "leave out a pass or a rule, by name (repeatable)")
+  verb.add_option("--disable-pass", o.disabled, "leave out a pass or a rule, by name (repeatable)")
       ->type_name("NAME")
       ->group(kCompiling);
-  app.add_option("--name", o.name, "the bundle's name, a C identifier (default: the model's stem)")
+  verb.add_option("--name", o.name, "the bundle's name, a C identifier (default: the model's stem)")
       ->type_name("NAME")
       ->group(kCompiling);
 }
 
-void add_run_options(CLI::App &app, CommonOptions &o) {
-  app.add_option("--inputs", o.inputs_folder, "a folder with input_0.pb or .npy, ..., or NAME.npy")
+void add_run_options(Verb &verb, CommonOptions &o) {
+  verb.add_option("--inputs", o.inputs_folder, "a folder with input_0.pb or .npy, ..., or NAME.npy")
       ->type_name("DIR")
       ->group(kInputs);
-  app.add_option("--input", o.inputs, "one input from a file: x=@file.npy (repeatable)")
+  verb.add_option("--input", o.inputs, "one input from a file: x=@file.npy (repeatable)")
       ->type_name("NAME=@FILE")
       ->group(kInputs);
-  app.add_option("--seed", o.seed, "of random inputs, where no file gives them")->type_name("N")->group(kInputs);
-  app.add_option("--threads", o.threads, "threads of a run; 0: the physical cores (default 1)")->type_name("N");
+  verb.add_option("--seed", o.seed, "of random inputs, where no file gives them")->type_name("N")->group(kInputs);
+  verb.add_option("--threads", o.threads, "threads of a run; 0: the physical cores (default 1)")->type_name("N");
 }
 
-void add_engine(CLI::App &app, CommonOptions &o) {
-  app.add_option("--engine", o.engine,
-                 "bundle (default): compile, build and run it; evaluate: inside optc, no C++ compiler")
-      ->check(CLI::IsMember({"bundle", "evaluate"}))
+void add_engine(Verb &verb, CommonOptions &o) {
+  verb.add_option("--engine", o.engine,
+                  "bundle (default): compile, build and run it; evaluate: inside optc, no C++ compiler")
+      ->one_of({"bundle", "evaluate"})
       ->type_name("ENGINE");
 }
 

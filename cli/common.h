@@ -1,11 +1,11 @@
 #pragma once
 // What the verbs share: common options, where results, progress and errors are printed, exit codes.
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "driver/inputs.h"
 #include "driver/toolchain.h"
 #include "emit/report/diff.h"
@@ -35,12 +35,12 @@ struct CommonOptions {
   int verbose = 0;
 };
 
-void add_model(CLI::App &app, CommonOptions &options);
-void add_output_options(CLI::App &app, CommonOptions &options);   // -v, -q, --color, --format
-void add_shape_options(CLI::App &app, CommonOptions &options);    // --dim, --shape
-void add_compile_options(CLI::App &app, CommonOptions &options);  // --target, -O, --disable-pass, --name
-void add_run_options(CLI::App &app, CommonOptions &options);      // --inputs, --input, --seed, --threads
-void add_engine(CLI::App &app, CommonOptions &options);           // --engine
+void add_model(Verb &verb, CommonOptions &options);
+void add_output_options(Verb &verb, CommonOptions &options);   // -v, -q, --color, --format
+void add_shape_options(Verb &verb, CommonOptions &options);    // --dim, --shape
+void add_compile_options(Verb &verb, CommonOptions &options);  // --target, -O, --disable-pass, --name
+void add_run_options(Verb &verb, CommonOptions &options);      // --inputs, --input, --seed, --threads
+void add_engine(Verb &verb, CommonOptions &options);           // --engine
 
 // The options as the driver takes them. kUsage on a form that is not understood.
 Result<CompileOptions> compile_options(const CommonOptions &options, Diagnostics &diagnostics);
@@ -83,14 +83,14 @@ GraphDiff diff_optimized(const Graph &before, const Optimized &optimized, const 
 
 // One function a verb: adds the subcommand and sets what runs when it is chosen; the callback leaves its exit code in
 // `code`.
-void add_compile(CLI::App &app, int &code);
-void add_opt(CLI::App &app, int &code);
-void add_run(CLI::App &app, int &code);
-void add_verify(CLI::App &app, int &code);
-void add_inspect(CLI::App &app, int &code);
-void add_bench(CLI::App &app, int &code);
-void add_ops(CLI::App &app, int &code);
-void add_diff(CLI::App &app, int &code);
-void add_explain(CLI::App &app, int &code);
+void add_compile(CommandLine &line, int &code);
+void add_opt(CommandLine &line, int &code);
+void add_run(CommandLine &line, int &code);
+void add_verify(CommandLine &line, int &code);
+void add_inspect(CommandLine &line, int &code);
+void add_bench(CommandLine &line, int &code);
+void add_ops(CommandLine &line, int &code);
+void add_diff(CommandLine &line, int &code);
+void add_explain(CommandLine &line, int &code);
 
 }  // namespace optc::cli

@@ -8,13 +8,13 @@
 
 namespace optc::cli {
 
-void add_compile(CLI::App &app, int &code) {
+void add_compile(CommandLine &line, int &code) {
   struct Options : CommonOptions {
     std::string output;
     bool embed = false;
   };
   auto o = std::make_shared<Options>();
-  CLI::App *verb = app.add_subcommand("compile", "compile a model to a bundle (the verb may be left out)");
+  Verb *verb = line.add_verb("compile", "compile a model to a bundle (the verb may be left out)");
   verb->footer("Example: optc resnet50.onnx -o resnet50 --dim N=1 --target cpu,sm_90a");
   add_model(*verb, *o);
   verb->add_option("-o,--output", o->output, "the folder to write")->required()->type_name("DIR");

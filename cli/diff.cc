@@ -67,10 +67,10 @@ Status diff(const DiffOptions &o, Diagnostics &diagnostics) {
 
 }  // namespace
 
-void add_diff(CLI::App &app, int &code) {
+void add_diff(CommandLine &line, int &code) {
   auto o = std::make_shared<DiffOptions>();
-  CLI::App *verb =
-      app.add_subcommand("diff", "what is different between two models, or between a model and what optc makes of it");
+  Verb *verb =
+      line.add_verb("diff", "what is different between two models, or between a model and what optc makes of it");
   verb->footer("Example: optc diff before.onnx after.onnx --html diff.html");
   verb->add_option("A", o->model, "the model before")->required()->type_name("");
   verb->add_option("B", o->other, "the model after; without it: A as optc optimizes it")->type_name("");

@@ -69,10 +69,10 @@ int explain_rules(const std::string &what) {
 
 }  // namespace
 
-void add_explain(CLI::App &app, int &code) {
+void add_explain(CommandLine &line, int &code) {
   auto what = std::make_shared<std::string>();
-  CLI::App *verb =
-      app.add_subcommand("explain", "what a rewrite rule does and when; where a node of an optimized model comes from");
+  Verb *verb =
+      line.add_verb("explain", "what a rewrite rule does and when; where a node of an optimized model comes from");
   verb->footer("Example: optc explain norm.layer\n         optc explain bert.opt.onnx:/encoder/layer.0/Add");
   verb->add_option("WHAT", *what, "a rule or a family, as --opt-report names it, or FILE:NODE; without it: all rules")
       ->type_name("");

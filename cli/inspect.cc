@@ -85,16 +85,16 @@ Status inspect(const CommonOptions &o, const std::string &ir, Diagnostics &diagn
 
 }  // namespace
 
-void add_inspect(CLI::App &app, int &code) {
+void add_inspect(CommandLine &line, int &code) {
   struct Options : CommonOptions {
     std::string ir;
   };
   auto o = std::make_shared<Options>();
-  CLI::App *verb = app.add_subcommand("inspect", "what a model is: signature, sizes, operators");
+  Verb *verb = line.add_verb("inspect", "what a model is: signature, sizes, operators");
   verb->footer("Example: optc inspect model.onnx --ir optimized");
   add_model(*verb, *o);
   verb->add_option("--ir", o->ir, "print the text form instead: graph (as imported), optimized, or program")
-      ->check(CLI::IsMember({"graph", "optimized", "program"}))
+      ->one_of({"graph", "optimized", "program"})
       ->type_name("STAGE");
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);

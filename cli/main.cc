@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -13,6 +14,8 @@
 #include "support/file.h"
 
 namespace {
+
+using optc::cli::CommandLine;
 
 constexpr const char *kVersion = "0.1.0";
 
@@ -27,30 +30,23 @@ void write_reproducer(int argc, char **argv) {
     std::fprintf(stderr, "  note: this is a fault of optc; how to see it again stands in %s\n", path.c_str());
 }
 
-const CLI::App *find_verb(const CLI::App &app, const std::string &word) {
-  const auto found = app.get_subcommands([&](const CLI::App *verb) { return verb->get_name() == word; });
-  return found.empty() ? nullptr : found.front();
-}
-
-// What CLI11 found wrong, with what the user may have meant.
-int usage_error(const CLI::App &app, const std::vector<std::string> &arguments, std::string message) {
-  if (arguments.empty()) return optc::cli::run_usage_error("no verb and no model", "`optc --help` lists the verbs");
-  const CLI::App *verb = find_verb(app, arguments[0]);
-  if (!verb) return optc::cli::run_usage_error(message, "`optc --help` lists the verbs");
+// What is wrong with the words, with what the user may have meant.
+int usage_error(const CommandLine &line, const std::vector<std::string> &words, std::string message) {
+  if (words.empty()) return optc::cli::run_usage_error("no verb and no model", "`optc --help` lists the verbs");
+  if (!line.has_verb(words[0])) return optc::cli::run_usage_error(message, "`optc --help` lists the verbs");
   for (char &c : message)
     if (c == '\n') c = ' ';
-  std::string help = fmt::format("`optc {} --help` lists its options", arguments[0]);
+  std::string help = fmt::format("`optc {} --help` lists its options", words[0]);
   if (message == "--output is required")
     message = "-o DIR is required, the folder to write", help = "or a verb before the model: `optc --help` lists them";
   // An option that does not exist says more than what is missing because of it.
-  for (const std::string &word : arguments) {
+  const std::vector<std::string> options = line.options(words[0]);
+  for (const std::string &word : words) {
     const std::string name = word.substr(0, word.find('='));
-    if (name.size() < 3 || name.rfind("--", 0) != 0 || verb->get_option_no_throw(name)) continue;
-    std::vector<std::string> names;
-    for (const CLI::Option *option : verb->get_options())
-      for (const std::string &known : option->get_lnames()) names.push_back("--" + known);
-    const std::string near = optc::cli::nearest(name, names);
-    message = fmt::format("optc {} has no option {}", arguments[0], name);
+    if (name.size() < 3 || name.rfind("--", 0) != 0) continue;
+    if (std::find(options.begin(), options.end(), name) != options.end()) continue;
+    const std::string near = optc::cli::nearest(name, options);
+    message = fmt::format("optc {} has no option {}", words[0], name);
     if (!near.empty()) help = fmt::format("did you mean {}?", near);
     break;
   }
@@ -58,48 +54,34 @@ int usage_error(const CLI::App &app, const std::vector<std::string> &arguments, 
 }
 
 int run(int argc, char **argv) {
-  CLI::App app{
-      "optc compiles ONNX models into C++ and PTX source that needs no framework.\n"
-      "`optc MODEL -o DIR` writes the bundle DIR; `optc VERB --help` says more of a verb."};
-  app.name("optc");
-  app.set_version_flag("--version", kVersion);
-  app.require_subcommand(1);
+  CommandLine line("optc", kVersion,
+                   "optc compiles ONNX models into C++ and PTX source that needs no framework.\n"
+                   "`optc MODEL -o DIR` writes the bundle DIR; `optc VERB --help` says more of a verb.");
   int code = 0;
-  optc::cli::add_compile(app, code);
-  optc::cli::add_opt(app, code);
-  optc::cli::add_run(app, code);
-  optc::cli::add_verify(app, code);
-  optc::cli::add_inspect(app, code);
-  optc::cli::add_bench(app, code);
-  optc::cli::add_diff(app, code);
-  optc::cli::add_explain(app, code);
-  optc::cli::add_ops(app, code);
+  optc::cli::add_compile(line, code);
+  optc::cli::add_opt(line, code);
+  optc::cli::add_run(line, code);
+  optc::cli::add_verify(line, code);
+  optc::cli::add_inspect(line, code);
+  optc::cli::add_bench(line, code);
+  optc::cli::add_diff(line, code);
+  optc::cli::add_explain(line, code);
+  optc::cli::add_ops(line, code);
 
-  std::vector<std::string> arguments(argv + 1, argv + argc);
+  std::vector<std::string> words(argv + 1, argv + argc);
   const std::set<std::string> own_flags = {"-h", "--help", "--version"};
-  // A word that is no verb and no file was meant to be a verb.
-  if (!arguments.empty() && arguments[0][0] != '-' && !find_verb(app, arguments[0]) && !optc::exists(arguments[0]) &&
-      arguments[0].find_first_of("./") == std::string::npos) {
-    std::vector<std::string> verbs;
-    for (const CLI::App *verb : app.get_subcommands([](CLI::App *) { return true; })) verbs.push_back(verb->get_name());
-    const std::string near = optc::cli::nearest(arguments[0], verbs);
-    return optc::cli::run_usage_error(
-        fmt::format("'{}' is neither a verb nor a model", arguments[0]),
-        near.empty() ? "`optc --help` lists the verbs" : fmt::format("did you mean `optc {}`?", near));
+  if (!words.empty() && !line.has_verb(words[0])) {
+    // A word that is no verb and no file was meant to be a verb.
+    if (words[0][0] != '-' && !optc::exists(words[0]) && words[0].find_first_of("./") == std::string::npos) {
+      const std::string near = optc::cli::nearest(words[0], line.verbs());
+      return optc::cli::run_usage_error(
+          fmt::format("'{}' is neither a verb nor a model", words[0]),
+          near.empty() ? "`optc --help` lists the verbs" : fmt::format("did you mean `optc {}`?", near));
+    }
+    if (!own_flags.count(words[0])) words.insert(words.begin(), "compile");
   }
-  if (!arguments.empty() && !find_verb(app, arguments[0]) && !own_flags.count(arguments[0]))
-    arguments.insert(arguments.begin(), "compile");
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp &e) {
-    return app.exit(e, std::cout, std::cerr);
-  } catch (const CLI::CallForVersion &e) {
-    return app.exit(e, std::cout, std::cerr);
-  } catch (const CLI::ParseError &e) {
-    return usage_error(app, arguments, e.what());
-  }
-  return code;
+  const std::string wrong = line.parse(words);
+  return wrong.empty() ? code : usage_error(line, words, wrong);
 }
 
 }  // namespace

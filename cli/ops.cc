@@ -10,11 +10,11 @@
 
 namespace optc::cli {
 
-void add_ops(CLI::App &app, int &code) {
+void add_ops(CommandLine &line, int &code) {
   auto o = std::make_shared<CommonOptions>();
-  CLI::App *verb = app.add_subcommand("ops", "list the operators that are supported");
+  Verb *verb = line.add_verb("ops", "list the operators that are supported");
   verb->add_option("--format", o->format, "text, json or markdown")
-      ->check(CLI::IsMember({"text", "json", "markdown"}))
+      ->one_of({"text", "json", "markdown"})
       ->type_name("FORM");
   verb->callback([o, &code] {
     code = 0;

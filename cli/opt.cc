@@ -130,9 +130,9 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
 
 }  // namespace
 
-void add_opt(CLI::App &app, int &code) {
+void add_opt(CommandLine &line, int &code) {
   auto o = std::make_shared<OptOptions>();
-  CLI::App *verb = app.add_subcommand("opt", "write the optimized model as .onnx");
+  Verb *verb = line.add_verb("opt", "write the optimized model as .onnx");
   verb->footer("Example: optc opt bert.onnx -o bert.opt.onnx --opt-report --html bert.html");
   add_model(*verb, *o);
   verb->add_option("-o,--output", o->output, "the .onnx file to write; without it only the report is printed")
@@ -146,9 +146,7 @@ void add_opt(CLI::App &app, int &code) {
   verb->add_option("--html", o->html,
                    "write a page that draws the model before and after, with the rules and the kernels; opens offline")
       ->type_name("FILE");
-  verb->add_option("-O", o->level, "0: no rewrites; 1..3: all (default 2)")
-      ->check(CLI::Range(0, 3))
-      ->type_name("LEVEL");
+  verb->add_option("-O", o->level, "0: no rewrites; 1..3: all (default 2)")->between(0, 3)->type_name("LEVEL");
   verb->add_option("--disable-pass", o->disabled, "leave out a pass or a rule, by name (repeatable)")
       ->type_name("NAME");
   add_shape_options(*verb, *o);

@@ -75,12 +75,12 @@ Status run(const CommonOptions &o, const std::string &outputs_folder, Diagnostic
 
 }  // namespace
 
-void add_run(CLI::App &app, int &code) {
+void add_run(CommandLine &line, int &code) {
   struct Options : CommonOptions {
     std::string outputs;
   };
   auto o = std::make_shared<Options>();
-  CLI::App *verb = app.add_subcommand("run", "run a model on given or random inputs");
+  Verb *verb = line.add_verb("run", "run a model on given or random inputs");
   verb->footer("Example: optc run model.onnx --input x=@x.npy --outputs out");
   add_model(*verb, *o);
   verb->add_option("--outputs", o->outputs, "a folder for output_0.pb, ...; without it the first elements are printed")

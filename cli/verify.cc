@@ -186,30 +186,23 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
 
 }  // namespace
 
-void add_verify(CLI::App &app, int &code) {
+void add_verify(CommandLine &line, int &code) {
   auto o = std::make_shared<VerifyOptions>();
-  CLI::App *verb = app.add_subcommand("verify", "check that the compiled model computes what the model says");
+  Verb *verb = line.add_verb("verify", "check that the compiled model computes what the model says");
   verb->footer("Example: optc verify model.onnx --bisect-passes");
   add_model(*verb, *o);
   verb->add_option("--against", o->against,
                    "ort (ONNX Runtime, its optimizations off), evaluate (no rewrites), a folder with output_0.pb ..., "
                    "or another model")
       ->type_name("WHAT");
-  const auto tolerance = CLI::Validator(
-      [](std::string &text) {
-        char *end = nullptr;
-        const double value = std::strtod(text.c_str(), &end);
-        return *end == 0 && end != text.c_str() && value >= 0 && value < 1e300 ? "" : "expected a number from 0 on";
-      },
-      "");
   verb->add_option("--rtol", o->rtol,
                    "allowed difference relative to max |expected| (default by type: f32 1e-4, f16 2e-2; with "
                    "--precision=f16 or bf16 2e-2)")
-      ->check(tolerance)
+      ->not_negative()
       ->type_name("X");
-  verb->add_option("--atol", o->atol, "differences up to this are equal")->check(tolerance)->type_name("X");
+  verb->add_option("--atol", o->atol, "differences up to this are equal")->not_negative()->type_name("X");
   verb->add_option("--sets", o->sets, "sets of random inputs, of alternating sizes (default 2)")
-      ->check(CLI::Range(1, 100))
+      ->between(1, 100)
       ->type_name("N");
   verb->add_flag("--bisect-passes", o->bisect, "on a difference, find the first rewrite that makes it");
   add_run_options(*verb, *o);

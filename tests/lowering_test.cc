@@ -4,67 +4,22 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <random>
-
-#include "evaluate/evaluate.h"
-#include "ir/graph/text.h"
 #include "ir/program/contraction_view.h"
-#include "ops/build.h"
-#include "ops/registry.h"
-#include "tests/random_values.h"
+#include "tests/lowered.h"
 
 namespace optc {
 namespace {
 
-struct Lowered {
-  LoweringReport report;
-  Program program;
-  std::string text;
-};
-
 // Lowers the text, compares with the unfused Program at the given sizes of N and S.
-Lowered check(const std::string &text, std::vector<std::pair<int64_t, int64_t>> sizes = {{2, 5}}) {
-  Lowered result;
-  Diagnostics diagnostics;
-  Result<Graph> graph = parse_graph(text, diagnostics);
-  EXPECT_TRUE(graph.ok()) << said(diagnostics);
-  if (!graph.ok()) return result;
-  EXPECT_TRUE(infer_graph(*graph, diagnostics).ok()) << said(diagnostics);
-  Result<Program> plain = build_program(*graph, diagnostics);
-  EXPECT_TRUE(plain.ok()) << said(diagnostics);
-  if (!plain.ok()) return result;
-  Result<Program> lowered = lower(*graph, {}, result.report, diagnostics);
-  EXPECT_TRUE(lowered.ok()) << said(diagnostics);
-  if (!lowered.ok()) return result;
-  result.text = print(*lowered);
-  for (const auto &[n, s] : sizes) {
-    std::mt19937 random(3);
-    std::vector<RuntimeValue> inputs;
-    const DimValues values = [n = n, s = s](const DimSymbol &symbol) {
-      return std::optional<int64_t>(symbol.name == "N" ? n : symbol.name == "S" ? s : 3);
-    };
-    for (BufferId b : plain->inputs)
-      inputs.push_back(RuntimeValue::of(random_tensor(plain->buffer(b).type, values, random)));
-    EvaluateOptions options;
-    options.use_runtime_kernels = false;
-    const auto want = evaluate(*plain, inputs, options, diagnostics),
-               got = evaluate(*lowered, inputs, options, diagnostics);
-    EXPECT_TRUE(want.ok()) << said(diagnostics);
-    EXPECT_TRUE(got.ok()) << said(diagnostics) << result.text;
-    if (!want.ok() || !got.ok()) return result;
-    for (size_t o = 0; o < want->size(); ++o) {
-      const Constant &x = (*want)[o].tensor, &y = (*got)[o].tensor;
-      EXPECT_EQ(x.dims(), y.dims());
-      double worst = 0, range = 1e-30;
-      for (int64_t i = 0; i < x.count() && x.dims() == y.dims(); ++i) {
-        range = std::max(range, std::fabs(x.as_double(i)));
-        worst = std::max(worst, std::fabs(x.as_double(i) - y.as_double(i)));
-      }
-      EXPECT_LE(worst / range, 1e-5) << "output " << o << "\n" << result.text;
-    }
-  }
-  result.program = std::move(*lowered);
+Lowered check(const std::string &text, const std::vector<std::pair<int64_t, int64_t>> &sizes = {{2, 5}}) {
+  Lowered result = lower_text(text, {});
+  for (const auto &[n, s] : sizes)
+    expect_same_results(
+        result,
+        [n = n, s = s](const DimSymbol &symbol) {
+          return std::optional<int64_t>(symbol.name == "N" ? n : symbol.name == "S" ? s : 3);
+        },
+        1e-5);
   return result;
 }
 

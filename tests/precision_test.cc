@@ -4,25 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <random>
-
-#include "evaluate/evaluate.h"
-#include "ir/graph/text.h"
-#include "lowering/lower.h"
 #include "lowering/precision/range.h"
-#include "ops/build.h"
-#include "ops/registry.h"
-#include "tests/random_values.h"
+#include "tests/lowered.h"
 
 namespace optc {
 namespace {
 
-struct Lowered {
-  LoweringReport report;
-  Program program;
-  std::string text;
+struct Narrowed : Lowered {
   bool narrow(const std::string &name) const {
     return type_of(name) == ElementType::kFloat16 || type_of(name) == ElementType::kBFloat16;
   }
@@ -39,48 +27,14 @@ struct Lowered {
   }
 };
 
-Lowered lower_text(const std::string &text, LoweringOptions::Target target = LoweringOptions::Target::kGpu,
-                   ElementType precision = ElementType::kFloat16, double tolerance = 5e-3) {
-  Lowered result;
-  Diagnostics diagnostics;
-  Result<Graph> graph = parse_graph(text, diagnostics);
-  EXPECT_TRUE(graph.ok()) << said(diagnostics);
-  if (!graph.ok()) return result;
-  EXPECT_TRUE(infer_graph(*graph, diagnostics).ok()) << said(diagnostics);
-  Result<Program> plain = build_program(*graph, diagnostics);
-  EXPECT_TRUE(plain.ok()) << said(diagnostics);
+Narrowed narrowed(const std::string &text, LoweringOptions::Target target = LoweringOptions::Target::kGpu,
+                  ElementType precision = ElementType::kFloat16, double tolerance = 5e-3) {
   LoweringOptions options;
   options.target = target;
   options.precision = precision;
-  Result<Program> lowered = lower(*graph, options, result.report, diagnostics);
-  EXPECT_TRUE(lowered.ok()) << said(diagnostics);
-  if (!plain.ok() || !lowered.ok()) return result;
-  result.text = print(*lowered);
-  std::mt19937 random(3);
-  std::vector<RuntimeValue> inputs;
-  const DimValues values = [](const DimSymbol &) { return std::optional<int64_t>(3); };
-  for (BufferId b : plain->inputs)
-    inputs.push_back(RuntimeValue::of(random_tensor(plain->buffer(b).type, values, random)));
-  EvaluateOptions evaluation;
-  evaluation.use_runtime_kernels = false;
-  const auto want = evaluate(*plain, inputs, evaluation, diagnostics),
-             got = evaluate(*lowered, inputs, evaluation, diagnostics);
-  EXPECT_TRUE(want.ok()) << said(diagnostics);
-  EXPECT_TRUE(got.ok()) << said(diagnostics) << result.text;
-  if (want.ok() && got.ok())
-    for (size_t o = 0; o < want->size(); ++o) {
-      const Constant &x = (*want)[o].tensor, &y = (*got)[o].tensor;
-      EXPECT_EQ(x.type(), y.type());
-      double worst = 0, range = 1e-30;
-      for (int64_t i = 0; i < x.count(); ++i) {
-        EXPECT_EQ(std::isnan(x.as_double(i)), std::isnan(y.as_double(i)));
-        if (!std::isfinite(x.as_double(i))) continue;
-        range = std::max(range, std::fabs(x.as_double(i)));
-        worst = std::max(worst, std::fabs(x.as_double(i) - y.as_double(i)));
-      }
-      EXPECT_LE(worst / range, tolerance) << "output " << o << "\n" << result.text;
-    }
-  result.program = std::move(*lowered);
+  Narrowed result{lower_text(text, options)};
+  expect_same_results(
+      result, [](const DimSymbol &) { return std::optional<int64_t>(3); }, tolerance);
   return result;
 }
 
@@ -95,7 +49,7 @@ constexpr const char *kMlp = R"(graph "mlp" (x: f32[N,16]) -> (y) {
   })";
 
 TEST(Precision, WeightsAndTemporariesOfProductsAreStoredInF16OnAGpu) {
-  const Lowered r = lower_text(kMlp);
+  const Narrowed r = narrowed(kMlp);
   EXPECT_TRUE(r.narrow("w1"));
   EXPECT_TRUE(r.narrow("w2"));
   EXPECT_TRUE(r.narrow("r"));
@@ -110,19 +64,19 @@ TEST(Precision, WeightsAndTemporariesOfProductsAreStoredInF16OnAGpu) {
 }
 
 TEST(Precision, F32StaysAsItWas) {
-  const Lowered r = lower_text(kMlp, LoweringOptions::Target::kGpu, ElementType::kFloat32, 1e-6);
+  const Narrowed r = narrowed(kMlp, LoweringOptions::Target::kGpu, ElementType::kFloat32, 1e-6);
   for (const Buffer &b : r.program.buffers) EXPECT_EQ(b.element(), ElementType::kFloat32) << b.name;
   EXPECT_TRUE(r.report.precision.kept.empty());
 }
 
 TEST(Precision, BF16IsStoredByTheSameRules) {
-  const Lowered r = lower_text(kMlp, LoweringOptions::Target::kGpu, ElementType::kBFloat16, 3e-2);
+  const Narrowed r = narrowed(kMlp, LoweringOptions::Target::kGpu, ElementType::kBFloat16, 3e-2);
   EXPECT_EQ(r.type_of("w1"), ElementType::kBFloat16);
   EXPECT_EQ(r.type_of("r"), ElementType::kBFloat16);
 }
 
 TEST(Precision, OperandsOfCpuKernelsStayF32) {
-  const Lowered r = lower_text(kMlp, LoweringOptions::Target::kCpu);
+  const Narrowed r = narrowed(kMlp, LoweringOptions::Target::kCpu);
   EXPECT_EQ(r.type_of("r"), ElementType::kFloat32);
   EXPECT_NE(r.why("r").find("CPU"), std::string::npos);
   for (const Buffer &b : r.program.buffers)
@@ -132,18 +86,18 @@ TEST(Precision, OperandsOfCpuKernelsStayF32) {
 }
 
 TEST(Precision, RowsBetweenProductsAreStoredInF16OnACpuToo) {
-  const Lowered r = lower_text(R"(graph "rows" (x: f32[N,32], z: f32[N,32]) -> (y) {
+  const Narrowed r = narrowed(R"(graph "rows" (x: f32[N,32], z: f32[N,32]) -> (y) {
     a: f32[N,32] = Add(x, z)
     s: f32[N,32] = Softmax(a) {axis = -1}
     t: f32[N,32] = Softmax(s) {axis = 0}
     y: f32[N,32] = Neg(t)
   })",
-                               LoweringOptions::Target::kCpu);
+                              LoweringOptions::Target::kCpu);
   EXPECT_TRUE(r.narrow("s"));
 }
 
 TEST(Precision, MasksOfLowestF32StayF32AndSoftmaxIsRight) {
-  const Lowered r = lower_text(R"(graph "mask" (x: f32[3,8], keep: bool[3,8]) -> (y, z) {
+  const Narrowed r = narrowed(R"(graph "mask" (x: f32[3,8], keep: bool[3,8]) -> (y, z) {
     const w: f32[8,8] = hash "a"
     const low: f32[] = [-3.4028235e38]
     const zero: f32[] = [0]
@@ -160,7 +114,7 @@ TEST(Precision, MasksOfLowestF32StayF32AndSoftmaxIsRight) {
 }
 
 TEST(Precision, ConstantsBeyondF16StayF32WithWhatTheyMultiply) {
-  const Lowered r = lower_text(R"(graph "large" (x: f32[4,2]) -> (y) {
+  const Narrowed r = narrowed(R"(graph "large" (x: f32[4,2]) -> (y) {
     const w: f32[2,2] = [1, 100000, 3, 4]
     const v: f32[2,2] = [1, 2, 3, 4]
     a: f32[4,2] = MatMul(x, v)
@@ -174,7 +128,7 @@ TEST(Precision, ConstantsBeyondF16StayF32WithWhatTheyMultiply) {
 }
 
 TEST(Precision, SumsOfSquaresAndWholeNumbersStayF32) {
-  const Lowered r = lower_text(R"(graph "sums" (x: f32[3,8,64], p: i64[3,8]) -> (y, c) {
+  const Narrowed r = narrowed(R"(graph "sums" (x: f32[3,8,64], p: i64[3,8]) -> (y, c) {
     const axis: i64[1] = [2]
     const w: f32[8,4] = hash "a"
     const u: f32[8,4] = hash "b"
@@ -192,7 +146,7 @@ TEST(Precision, SumsOfSquaresAndWholeNumbersStayF32) {
 
 TEST(Precision, AttentionReadsOneTypeOfQueryKeyAndValue) {
   // The caller's keys and values are rounded as they are read, beside a query in f16.
-  const Lowered r = lower_text(R"(graph "attention" (x: f32[1,2,4,8], k: f32[1,2,5,8], v: f32[1,2,5,8]) -> (y) {
+  const Narrowed r = narrowed(R"(graph "attention" (x: f32[1,2,4,8], k: f32[1,2,5,8], v: f32[1,2,5,8]) -> (y) {
     const w: f32[8,8] = hash "a"
     q: f32[1,2,4,8] = MatMul(x, w)
     y: f32[1,2,4,8] = Attention(q, k, v)
@@ -200,13 +154,13 @@ TEST(Precision, AttentionReadsOneTypeOfQueryKeyAndValue) {
   EXPECT_TRUE(r.narrow("q")) << r.text;
   EXPECT_EQ(r.type_of("k"), ElementType::kFloat32);
   // Rows of 6 cannot be read eight at a time: all three stay f32.
-  const Lowered odd = lower_text(R"(graph "attention" (x: f32[1,2,4,6], k: f32[1,2,5,6], v: f32[1,2,5,6]) -> (y) {
+  const Narrowed odd = narrowed(R"(graph "attention" (x: f32[1,2,4,6], k: f32[1,2,5,6], v: f32[1,2,5,6]) -> (y) {
     const w: f32[6,6] = hash "a"
     q: f32[1,2,4,6] = MatMul(x, w)
     y: f32[1,2,4,6] = Attention(q, k, v)
   })");
   EXPECT_EQ(odd.type_of("q"), ElementType::kFloat32) << odd.text;
-  const Lowered all = lower_text(R"(graph "attention" (x: f32[1,2,4,8]) -> (y) {
+  const Narrowed all = narrowed(R"(graph "attention" (x: f32[1,2,4,8]) -> (y) {
     const w: f32[8,8] = hash "a"
     const u: f32[8,8] = hash "b"
     q: f32[1,2,4,8] = MatMul(x, w)
@@ -219,7 +173,7 @@ TEST(Precision, AttentionReadsOneTypeOfQueryKeyAndValue) {
 }
 
 TEST(Precision, LibraryCallsReadF32) {
-  const Lowered r = lower_text(R"(graph "top" (x: f32[4,8]) -> (y, i) {
+  const Narrowed r = narrowed(R"(graph "top" (x: f32[4,8]) -> (y, i) {
     const w: f32[8,8] = hash "a"
     const k: i64[1] = [3]
     a: f32[4,8] = MatMul(x, w)
@@ -230,7 +184,7 @@ TEST(Precision, LibraryCallsReadF32) {
 }
 
 TEST(Precision, ConvolutionWeightsAreChannelsLastOnAGpu) {
-  const Lowered r = lower_text(R"(graph "conv" (x: f32[N,8,6,6]) -> (y) {
+  const Narrowed r = narrowed(R"(graph "conv" (x: f32[N,8,6,6]) -> (y) {
     const w1: f32[8,8,3,3] = hash "a"
     const w2: f32[8,8,3,3] = hash "c"
     a: f32[N,8,6,6] = Conv(x, w1) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"}

@@ -1,0 +1,136 @@
+#include "cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <utility>
+
+namespace optc::cli {
+namespace {
+
+CLI::Option *of(void *option) { return static_cast<CLI::Option *>(option); }
+CLI::App *app_of(void *app) { return static_cast<CLI::App *>(app); }
+
+}  // namespace
+
+Option *Option::required() {
+  of(option_)->required();
+  return this;
+}
+Option *Option::type_name(const std::string &name) {
+  of(option_)->type_name(name);
+  return this;
+}
+Option *Option::group(const std::string &section) {
+  of(option_)->group(section);
+  return this;
+}
+Option *Option::delimiter(char c) {
+  of(option_)->delimiter(c);
+  return this;
+}
+Option *Option::one_of(std::vector<std::string> values) {
+  of(option_)->check(CLI::IsMember(std::move(values)));
+  return this;
+}
+Option *Option::between(int low, int high) {
+  of(option_)->check(CLI::Range(low, high));
+  return this;
+}
+Option *Option::not_negative() {
+  of(option_)->check(CLI::Validator(
+      [](std::string &text) {
+        char *end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        return *end == 0 && end != text.c_str() && value >= 0 && value < 1e300 ? "" : "expected a number from 0 on";
+      },
+      ""));
+  return this;
+}
+
+Option *Verb::keep(void *option) {
+  options_.push_back(std::make_unique<Option>());
+  options_.back()->option_ = option;
+  return options_.back().get();
+}
+Option *Verb::add_option(const std::string &names, std::string &value, const std::string &help) {
+  return keep(app_of(app_)->add_option(names, value, help));
+}
+Option *Verb::add_option(const std::string &names, std::vector<std::string> &value, const std::string &help) {
+  return keep(app_of(app_)->add_option(names, value, help));
+}
+Option *Verb::add_option(const std::string &names, int &value, const std::string &help) {
+  return keep(app_of(app_)->add_option(names, value, help));
+}
+Option *Verb::add_option(const std::string &names, int64_t &value, const std::string &help) {
+  return keep(app_of(app_)->add_option(names, value, help));
+}
+Option *Verb::add_option(const std::string &names, uint64_t &value, const std::string &help) {
+  return keep(app_of(app_)->add_option(names, value, help));
+}
+Option *Verb::add_option(const std::string &names, double &value, const std::string &help) {
+  return keep(app_of(app_)->add_option(names, value, help));
+}
+Option *Verb::add_flag(const std::string &names, bool &value, const std::string &help) {
+  return keep(app_of(app_)->add_flag(names, value, help));
+}
+Option *Verb::add_flag(const std::string &names, int &count, const std::string &help) {
+  return keep(app_of(app_)->add_flag(names, count, help));
+}
+void Verb::footer(const std::string &text) { app_of(app_)->footer(text); }
+void Verb::callback(std::function<void()> chosen) { app_of(app_)->callback(std::move(chosen)); }
+
+struct CommandLine::Parts {
+  CLI::App app;
+  std::vector<std::unique_ptr<Verb>> verbs;
+  explicit Parts(const std::string &description) : app(description) {}
+};
+
+CommandLine::CommandLine(const std::string &program, const std::string &version, const std::string &description)
+    : parts_(std::make_unique<Parts>(description)) {
+  parts_->app.name(program);
+  parts_->app.set_version_flag("--version", version);
+  parts_->app.require_subcommand(1);
+}
+CommandLine::~CommandLine() = default;
+
+Verb *CommandLine::add_verb(const std::string &name, const std::string &help) {
+  parts_->verbs.push_back(std::make_unique<Verb>());
+  parts_->verbs.back()->app_ = parts_->app.add_subcommand(name, help);
+  return parts_->verbs.back().get();
+}
+
+std::vector<std::string> CommandLine::verbs() const {
+  std::vector<std::string> names;
+  for (const auto &verb : parts_->verbs) names.push_back(app_of(verb->app_)->get_name());
+  return names;
+}
+
+bool CommandLine::has_verb(const std::string &name) const {
+  const std::vector<std::string> names = verbs();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::vector<std::string> CommandLine::options(const std::string &verb) const {
+  std::vector<std::string> names;
+  for (const CLI::Option *option : parts_->app.get_subcommand(verb)->get_options())
+    for (const std::string &name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::string CommandLine::parse(const std::vector<std::string> &words) {
+  std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+  try {
+    parts_->app.parse(reversed);
+  } catch (const CLI::CallForHelp &help) {
+    parts_->app.exit(help, std::cout, std::cerr);
+  } catch (const CLI::CallForVersion &version) {
+    parts_->app.exit(version, std::cout, std::cerr);
+  } catch (const CLI::ParseError &error) {
+    return *error.what() ? error.what() : "the command line is not understood";
+  }
+  return "";
+}
+
+}  // namespace optc::cli
