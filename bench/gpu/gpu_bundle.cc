@@ -1,4 +1,5 @@
-// gpu_bundle MODEL.onnx -o DIR [--target sm_90a]... [--f32 3xtf32|tf32|ieee] [--precision f32|f16|bf16] [--dim NAME=N]:
+// gpu_bundle MODEL.onnx -o DIR [--target sm_90a]... [--f32 3xtf32|tf32|ieee] [--precision f32|f16|bf16] [--dim NAME=N]
+// [--tile I] [--splits N] [--no-weights]:
 // the GPU half of a bundle alone, for measurements and for tests on the emulated driver: DIR/cuda.cpp (tables and PTX),
 // DIR/cuda.weights, DIR/kernels.ptx, DIR/launches.json.
 #include <sys/stat.h>
@@ -29,6 +30,10 @@ std::string launches_json(const optc::Program &program, const optc::PtxOutput &p
       std::string arguments;
       for (const optc::PtxArgument &a : l.arguments) {
         if (a.kind == optc::PtxArgument::Kind::kSymbol) return {};
+        if (a.kind == optc::PtxArgument::Kind::kWorkspace) {
+          arguments += ", -1";
+          continue;
+        }
         size_t at = 0;
         while (at < buffers.size() && buffers[at] != a.buffer.index) ++at;
         if (at == buffers.size()) buffers.push_back(a.buffer.index);
@@ -40,8 +45,9 @@ std::string launches_json(const optc::Program &program, const optc::PtxOutput &p
         if (!l.grid[axis].is_constant()) return {};
         launches += (axis ? ", " : "") + std::to_string(l.grid[axis].value());
       }
-      launches += "], \"threads\": " + std::to_string(l.threads) + ", \"shared\": " + std::to_string(l.shared_bytes) +
-                  ", \"arguments\": [" + arguments + "]}";
+      launches += "], \"threads\": " + std::to_string(l.threads) +
+                  ", \"workspace\": " + std::to_string(l.workspace_bytes) +
+                  ", \"shared\": " + std::to_string(l.shared_bytes) + ", \"arguments\": [" + arguments + "]}";
     }
   static const char *const kKinds[] = {"input", "output", "constant", "temporary", "scratch", "object"};
   std::string list;
@@ -67,7 +73,7 @@ int main(int argc, char **argv) {
   optc::ImportOptions import;
   optc::PtxOptions ptx_options;
   optc::LoweringOptions lowering;
-  bool print = false;
+  bool print = false, write_weights = true;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     const bool more = i + 1 < argc;
@@ -77,10 +83,16 @@ int main(int argc, char **argv) {
       ptx_options.targets.push_back(argv[++i]);
     } else if (arg == "--f32" && more) {
       ptx_options.f32 = argv[++i];
+    } else if (arg == "--tile" && more) {  // for all products that can have it: bench/gpu/tiles.py
+      ptx_options.tile = std::atoi(argv[++i]);
+    } else if (arg == "--splits" && more) {
+      ptx_options.splits = std::atoi(argv[++i]);
     } else if (arg == "--precision" && more) {
       const std::string precision = argv[++i];
       if (precision == "f16") lowering.precision = optc::ElementType::kFloat16;
       if (precision == "bf16") lowering.precision = optc::ElementType::kBFloat16;
+    } else if (arg == "--no-weights") {
+      write_weights = false;
     } else if (arg == "--print") {
       print = true;
     } else if (arg == "--dim" && more) {
@@ -131,6 +143,7 @@ int main(int argc, char **argv) {
     std::ofstream(output + "/cuda.cpp") << source->source;
     std::ofstream(output + "/kernels.ptx") << ptx->modules[0].text;
     std::ofstream(output + "/launches.json") << launches_json(*program, *ptx, *source);
+    if (!write_weights) return finish(0);
     std::ofstream weights(output + "/cuda.weights", std::ios::binary);
     optc::each_cuda_weight(*program, *source, [&](const void *data, uint64_t n) {
       weights.write(static_cast<const char *>(data), static_cast<std::streamsize>(n));

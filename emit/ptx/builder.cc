@@ -182,6 +182,28 @@ Value Builder::shared(Value byte_offset) {
   return ir.CreateInBoundsGEP(ir.getInt8Ty(), shared_memory_, byte_offset);
 }
 
+void Builder::fence_gpu() {
+  auto *type = llvm::FunctionType::get(ir.getVoidTy(), false);
+  ir.CreateCall(type, llvm::InlineAsm::get(type, "fence.acq_rel.gpu;", "~{memory}", true));
+}
+
+Value Builder::count_up(Value counter) {
+  auto *type = llvm::FunctionType::get(t_i32(), {t_i64()}, false);
+  auto *code = llvm::InlineAsm::get(type, "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;", "=r,l,~{memory}", true);
+  return ir.CreateCall(type, code, {ir.CreatePtrToInt(counter, t_i64())});
+}
+
+Values Builder::load_shared_by_blocks(Value pointer) {
+  auto *four = llvm::StructType::get(t_f32(), t_f32(), t_f32(), t_f32());
+  auto *type = llvm::FunctionType::get(four, {t_i64()}, false);
+  auto *code = llvm::InlineAsm::get(type, "ld.relaxed.gpu.global.v4.f32 {$0, $1, $2, $3}, [$4];",
+                                    "=f,=f,=f,=f,l,~{memory}", true);
+  Value r = ir.CreateCall(type, code, {ir.CreatePtrToInt(pointer, t_i64())});
+  Values out;
+  for (unsigned i = 0; i < 4; ++i) out.push_back(ir.CreateExtractValue(r, i));
+  return out;
+}
+
 void Builder::barrier() { call(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
 
 void Builder::copy_async(Value to, Value from, unsigned bytes, Value valid) {

@@ -14,13 +14,16 @@ namespace optc::ptx {
 using Value = llvm::Value *;
 using Values = std::vector<Value>;
 
-enum class ParamType : uint8_t { kReadPointer, kWritePointer, kI32 };
+// kReadPointer: memory that no kernel of the model writes (weights, the model's inputs): its loads may go through the
+// read-only cache and before the wait for earlier kernels. kSharedPointer: what this kernel reads and an earlier one
+// may have written. kWritePointer: what this kernel writes.
+enum class ParamType : uint8_t { kReadPointer, kSharedPointer, kWritePointer, kI32 };
 
 enum class MmaType : uint8_t { kF16, kBF16, kTF32 };
 
 class Builder {
  public:
-  // Pointers are to global memory, 16-byte aligned; a read pointer's memory is not written by the kernel.
+  // Pointers are to global memory, 16-byte aligned.
   // chained: the kernel may start while the one before it in the stream still runs (sm_90 and later), and lets the next
   // one do so.
   Builder(llvm::Module &module, const std::string &name, const std::vector<ParamType> &params, unsigned threads,
@@ -102,6 +105,13 @@ class Builder {
   Value shared(unsigned byte_offset) { return shared(i32(byte_offset)); }
   void barrier();
   Value local_array(llvm::Type *element, uint64_t count);  // per thread
+
+  // Between blocks of one launch (PTX ISA, memory consistency model): an order of all that this thread and those that
+  // met it at a barrier did, a counter in global memory (returns its value before), and a 16-byte load that sees what
+  // other blocks stored before their part of such an order. The pointers are 4- and 16-byte aligned.
+  void fence_gpu();
+  Value count_up(Value counter);
+  Values load_shared_by_blocks(Value pointer);  // four f32
 
   // Asynchronous copy of 4, 8 or 16 bytes to shared memory; where `valid` (i1, or null: always) is false, zeros are
   // written and `from` is not read.

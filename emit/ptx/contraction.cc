@@ -172,23 +172,25 @@ std::vector<GemmTile> tiles_for(GemmType type) {
             {64, 32, 64, 2, 1, 2, 4},   {64, 32, 128, 2, 1, 4, 4}, {32, 64, 64, 1, 2, 2, 4},  {32, 64, 128, 1, 2, 4, 4},
             {32, 32, 128, 1, 1, 4, 3},  {32, 32, 256, 1, 1, 8, 3}, {16, 64, 128, 1, 2, 2, 3}, {16, 32, 128, 1, 1, 4, 4},
             {16, 32, 256, 1, 1, 8, 4},  {16, 16, 256, 1, 1, 8, 6}};
-  return {{128, 64, 32, 4, 2, 1, 3}, {64, 128, 32, 2, 4, 1, 3}, {64, 64, 32, 2, 2, 1, 4}, {64, 32, 64, 2, 1, 2, 3},
-          {32, 64, 64, 1, 2, 2, 3},  {32, 32, 64, 1, 1, 4, 4},  {16, 64, 64, 1, 2, 2, 3}, {16, 32, 64, 1, 1, 4, 4}};
+  return {{128, 64, 32, 4, 2, 1, 3}, {64, 128, 32, 2, 4, 1, 3}, {64, 64, 32, 2, 2, 1, 4},  {64, 32, 64, 2, 1, 2, 3},
+          {32, 64, 64, 1, 2, 2, 3},  {32, 32, 64, 1, 1, 4, 4},  {16, 64, 64, 1, 2, 2, 3},  {16, 32, 64, 1, 1, 4, 4},
+          {64, 64, 64, 2, 2, 2, 3},  {128, 64, 32, 2, 2, 1, 3}, {64, 128, 32, 2, 2, 1, 3}, {32, 64, 64, 1, 2, 4, 4},
+          {32, 32, 128, 1, 1, 8, 3}, {64, 32, 64, 2, 1, 4, 4}};
 }
 
 // A model of the time on a card of 132 multiprocessors, in cycles: each block of k costs at least its latency, and the
 // blocks that a multiprocessor holds share its tensor cores and its way to memory. Rows beyond m and columns beyond n
 // are not fetched.
-double modelled_cycles(GemmType type, const GemmTile &tile, double m, double n, double k, double batch) {
+double modelled_cycles(GemmType type, const GemmTile &tile, int splits, double m, double n, double k, double batch) {
   const double rate = type == GemmType::kThreeTF32 ? 200
                       : type == GemmType::kTF32    ? 600
                                                    : 1200;  // multiply-adds a cycle
-  const double blocks = std::ceil(m / tile.m) * std::ceil(n / tile.n) * batch;
+  const double tiles = std::ceil(m / tile.m) * std::ceil(n / tile.n) * batch, blocks = tiles * splits;
   const double shared = gemm_shared_bytes(type, tile);
   const double fit = std::max(1.0, std::min({std::floor(220e3 / shared), std::floor(1024.0 / tile.threads()), 4.0}));
   const double resident = std::min(fit, std::ceil(blocks / 132));
   const double rounds = std::ceil(blocks / (132 * resident));
-  const double steps = std::ceil(k / tile.k);
+  const double steps = std::ceil(std::ceil(k / tile.k) / splits);
   const double products = static_cast<double>(tile.m) * tile.n * tile.k / rate;
   const double per_warp =
       static_cast<double>(tile.m) * tile.n * tile.k / tile.warps() / (rate / 4) * 0.6;  // one sub-core's warp
@@ -199,27 +201,56 @@ double modelled_cycles(GemmType type, const GemmTile &tile, double m, double n, 
   // Memory gives 1700 bytes a cycle to all of them, the cache before it 3000.
   const double memory = std::max((m * k + k * n) * batch * element_bytes(type) / 1700, blocks * steps * bytes / 3000);
   const double loop = rounds * steps * step;
-  return std::max(loop, memory) + 0.2 * std::min(loop, memory) +
+  // Parts of a tile: written, counted, and read by the last one, each a way through the cache.
+  const double join = splits == 1 ? 0 : 2500 + 4.0 * tile.m * tile.n * splits * (1 / 40.0 + tiles / 3000);
+  return std::max(loop, memory) + 0.2 * std::min(loop, memory) + join +
          rounds * (1200 + static_cast<double>(tile.m) * tile.n / tile.threads() * 12);
 }
 
-// Sizes known at run time only count as small and as large ones.
-GemmTile choose_tile(GemmType type, Dim m, Dim n, Dim k, Dim batch, bool computed) {
-  std::vector<GemmTile> tiles;
-  for (const GemmTile &tile : tiles_for(type))
-    if (!computed || (tile.m + tile.n) * tile.k / tile.threads() <= 32)  // computed elements wait in registers
-      tiles.push_back(tile);
-  std::vector<double> cost(tiles.size(), 0);
+// The parts of k for `splits` blocks, none of them empty: how many blocks of tile.k the others than the last have.
+int64_t steps_of_part(int64_t k, const GemmTile &tile, int splits) {
+  const int64_t steps = (k + tile.k - 1) / tile.k;
+  return (steps + splits - 1) / splits;
+}
+
+struct Choice {
+  GemmTile tile;
+  int splits = 1;
+};
+
+// Sizes known at run time only count as small and as large ones, and their k is not split.
+Choice choose_tile(GemmType type, Dim m, Dim n, Dim k, Dim batch, bool computed, const PtxOptions &options) {
+  std::vector<Choice> choices;
   const bool known = m.is_constant() && n.is_constant() && k.is_constant() && batch.is_constant();
+  const std::vector<GemmTile> tiles = tiles_for(type);
+  const bool forced = options.tile >= 0 && options.tile < static_cast<int>(tiles.size());
+  for (const GemmTile &tile : tiles) {
+    if (forced && &tile != &tiles[static_cast<size_t>(options.tile)]) continue;
+    if (computed && (tile.m + tile.n) * tile.k / tile.threads() > 32) continue;  // computed elements wait in registers
+    const size_t before = choices.size();
+    choices.push_back({tile, 1});
+    if (!known || k.value() == 0 || options.splits == 1) continue;
+    const int64_t count = (m.value() + tile.m - 1) / tile.m * ((n.value() + tile.n - 1) / tile.n) * batch.value();
+    for (const int splits : {2, 3, 4, 6, 8}) {
+      const int64_t part = steps_of_part(k.value(), tile, splits), steps = (k.value() + tile.k - 1) / tile.k;
+      if (part < 2 || (splits - 1) * part >= steps || count > kWorkspaceCounters || count * splits > 65535) continue;
+      if (options.splits == splits) choices.resize(before);
+      choices.push_back({tile, splits});
+      if (options.splits == splits) break;
+    }
+  }
+  if (choices.empty()) choices.push_back({tiles.back(), 1});
+  std::vector<double> cost(choices.size(), 0);
   for (const double unknown : known ? std::vector<double>{1} : std::vector<double>{128, 1024}) {
     auto size = [&](Dim d) { return d.is_constant() ? static_cast<double>(d.value()) : unknown; };
     std::vector<double> here;
-    for (const GemmTile &tile : tiles)
-      here.push_back(modelled_cycles(type, tile, size(m), size(n), size(k), batch.is_constant() ? size(batch) : 12));
+    for (const Choice &c : choices)
+      here.push_back(
+          modelled_cycles(type, c.tile, c.splits, size(m), size(n), size(k), batch.is_constant() ? size(batch) : 12));
     const double least = *std::min_element(here.begin(), here.end());
-    for (size_t i = 0; i < tiles.size(); ++i) cost[i] += here[i] / least;
+    for (size_t i = 0; i < choices.size(); ++i) cost[i] += here[i] / least;
   }
-  return tiles[static_cast<size_t>(std::min_element(cost.begin(), cost.end()) - cost.begin())];
+  return choices[static_cast<size_t>(std::min_element(cost.begin(), cost.end()) - cost.begin())];
 }
 
 const Loop *find_loop(const std::vector<Loop> &loops, const DimSymbol *symbol) {
@@ -238,6 +269,7 @@ void gather_loops(const std::vector<Loop> &all, const std::vector<const DimSymbo
 struct Plan {
   GemmType type = GemmType::kThreeTF32;
   GemmTile tile;
+  int splits = 1;
   std::vector<Loop> batch, k;
   Side a, b;
   LocalId sum;
@@ -272,7 +304,8 @@ bool find_factors(const Program &program, const Contraction &c, ScalarId value, 
 }
 
 // Reads the contraction's description; nullopt when the nest is more than one sum with stages after it.
-std::optional<Plan> make_plan(const Program &program, const LoopNest &nest, F32Products f32) {
+std::optional<Plan> make_plan(const Program &program, const LoopNest &nest, F32Products f32,
+                              const PtxOptions &options) {
   const Contraction &c = *nest.contraction;
   if (c.kind == ContractionKind::kAttention || nest.sequential || c.stage != 0 || nest.stages.empty())
     return std::nullopt;
@@ -377,8 +410,10 @@ oriented:
               plan.k.begin() + static_cast<std::ptrdiff_t>(inner) + 1, plan.k.end());
   choose_access(program, plan.a, plan.k.back(), size);
   choose_access(program, plan.b, plan.k.back(), size);
-  plan.tile = choose_tile(plan.type, product(plan.a.outer), product(plan.b.outer), product(plan.k), product(plan.batch),
-                          plan.a.chunk_bytes == 0 || plan.b.chunk_bytes == 0);
+  const Choice choice = choose_tile(plan.type, product(plan.a.outer), product(plan.b.outer), product(plan.k),
+                                    product(plan.batch), plan.a.chunk_bytes == 0 || plan.b.chunk_bytes == 0, options);
+  plan.tile = choice.tile;
+  plan.splits = choice.splits;
   return plan;
 }
 
@@ -463,30 +498,37 @@ void emit_epilogue(KernelContext &k, const Scope &base, const Plan &plan, Value 
 
 }  // namespace
 
-std::vector<Draft> draft_contraction(const Program &program, const Kernel &kernel, F32Products f32) {
+std::vector<Draft> draft_contraction(const Program &program, const Kernel &kernel, F32Products f32,
+                                     const PtxOptions &options) {
   const LoopNest &nest = *kernel.nest();
   if (!nest.contraction) return {};
-  auto plan = make_plan(program, nest, f32);
+  auto plan = make_plan(program, nest, f32, options);
   if (!plan) return {};
   const GemmTile tile = plan->tile;
   static constexpr const char *kNames[] = {"f16", "bf16", "tf32", "3xtf32"};
   Draft draft;
   draft.form = "gemm." + std::string(kNames[static_cast<int>(plan->type)]) + " " + std::to_string(tile.m) + "x" +
                std::to_string(tile.n) + "x" + std::to_string(tile.k) +
-               (tile.warps_k > 1 ? " k/" + std::to_string(tile.warps_k) : "") + " fetch " +
+               (tile.warps_k > 1 ? " k/" + std::to_string(tile.warps_k) : "") +
+               (plan->splits > 1 ? " split " + std::to_string(plan->splits) : "") + " fetch " +
                std::to_string(plan->a.chunk_bytes) + (plan->a.group > 1 ? "x8" : "") +
                (plan->a.k_contiguous ? "k" : "m") + " " + std::to_string(plan->b.chunk_bytes) +
                (plan->b.group > 1 ? "x8" : "") + (plan->b.k_contiguous ? "k" : "n");
   draft.threads = static_cast<unsigned>(tile.threads());
   draft.grid[0] = ceil_div(product(plan->b.outer), tile.n);
   draft.grid[1] = ceil_div(product(plan->a.outer), tile.m);
-  draft.grid[2] = product(plan->batch);
+  draft.grid[2] = product(plan->batch) * Dim(plan->splits);
+  if (plan->splits > 1)
+    draft.workspace_bytes =
+        (draft.grid[0] * draft.grid[1] * product(plan->batch)).value() * split_bytes(tile, plan->splits);
   draft.waits = true;
   draft.early_next = upper_bound(product(plan->a.outer)) <= 16;  // weights through once: bound by memory
   draft.body = [plan = *plan](KernelContext &k) {
     Builder &b = k.b;
     Scope base(k);
-    delinearize(base, plan.batch, b.block(2));
+    const bool split = plan.splits > 1;
+    Value in_batch = split ? b.div(b.block(2), plan.splits) : b.block(2);
+    delinearize(base, plan.batch, in_batch);
     Gemm gemm;
     gemm.type = plan.type;
     gemm.tile = plan.tile;
@@ -497,6 +539,20 @@ std::vector<Draft> draft_contraction(const Program &program, const Kernel &kerne
     gemm.column0 = b.mul(b.block(0), plan.tile.n);
     gemm.k_begin = b.i32(0);
     gemm.k_end = gemm.k;
+    gemm.splits = plan.splits;
+    if (product(plan.k).is_constant())
+      gemm.part_of_k = steps_of_part(product(plan.k).value(), plan.tile, plan.splits) * plan.tile.k;
+    if (split) {
+      const int64_t size = product(plan.k).value(), part = steps_of_part(size, plan.tile, plan.splits) * plan.tile.k;
+      const Dim across = ceil_div(product(plan.b.outer), plan.tile.n),
+                down = ceil_div(product(plan.a.outer), plan.tile.m);
+      gemm.split = b.rem(b.block(2), plan.splits);
+      gemm.k_begin = b.mul(gemm.split, part);
+      gemm.k_end = b.min(b.add(gemm.k_begin, part), gemm.k);
+      gemm.tile_number = b.add(b.mul(b.add(b.mul(in_batch, down.value()), b.block(1)), across.value()), b.block(0));
+      gemm.counters = k.workspace;
+      gemm.parts = b.at(b.t_i32(), k.workspace, b.i32(kWorkspaceCounters));
+    }
     gemm.a = operand_of(k, base, plan, plan.a);
     gemm.b = operand_of(k, base, plan, plan.b);
     gemm.epilogue = [&](Value row, Value column, Value first, Value second, Value pair) {

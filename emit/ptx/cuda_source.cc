@@ -69,11 +69,12 @@ class Printer {
         "const ModelTable kModel = {{{}, kSymbols, {}, kBuffers, {}, kLaunches, {}, kSegments, {}, kInputs, {}, "
         "kOutputs, {}, "
         "kChecks, {}, kImages, {}, "
-        "{}u}};\n\n}}  // namespace\n\nconst ModelTable &cuda_model();\nconst ModelTable &cuda_model() {{ return "
+        "{}u, {}u, {}u}};\n\n}}  // namespace\n\nconst ModelTable &cuda_model();\nconst ModelTable &cuda_model() {{ "
+        "return "
         "kModel; }}\n\n}}  // namespace {}_code\n",
         quoted(name_), symbols_.size(), buffers_.size(), result_.launches, result_.schedule.segments,
         program_.inputs.size(), program_.outputs.size(), program_.checks.size(), ptx_.modules.size(),
-        result_.weights_bytes, name_);
+        result_.weights_bytes, workspace_bytes_ > 0 ? 4 * kWorkspaceCounters : 0, workspace_bytes_, name_);
     result_.source = std::move(out);
     result_.buffers = buffers_;
     return std::move(result_);
@@ -188,7 +189,10 @@ class Printer {
         std::string list;
         for (const PtxArgument &a : launch.arguments)
           list += fmt::format("{}{{{}, {}}}", list.empty() ? "" : ", ", a.kind == PtxArgument::Kind::kSymbol,
-                              a.kind == PtxArgument::Kind::kSymbol ? symbols_[a.symbol] : numbers_[a.buffer.index]);
+                              a.kind == PtxArgument::Kind::kWorkspace ? -1
+                              : a.kind == PtxArgument::Kind::kSymbol  ? static_cast<int>(symbols_[a.symbol])
+                                                                      : static_cast<int>(numbers_[a.buffer.index]));
+        workspace_bytes_ = std::max(workspace_bytes_, launch.workspace_bytes);
         arguments += fmt::format("const ArgumentTable kArguments{}[] = {{{}}};\n", index, list);
         table += fmt::format("    // {}: {}\n    {{{}, {{{}, {}, {}}}, {}, {}, kArguments{}, {}}},\n",
                              k.note.empty() ? k.name : one_line(k.note), kernel.form, quoted(launch.function),
@@ -311,6 +315,7 @@ class Printer {
   std::vector<BufferId> buffers_;
   std::unordered_map<std::string, std::string> sizes_;
   std::string size_text_;
+  int64_t workspace_bytes_ = 0;
   bool helpers_ = false, extremes_ = false;
 };
 

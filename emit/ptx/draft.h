@@ -16,6 +16,8 @@ struct Draft {
   Dim grid[3] = {Dim(1), Dim(1), Dim(1)};
   unsigned threads = 128;
   unsigned min_blocks = 1;  // blocks a multiprocessor should hold: bounds the registers a thread
+  // For blocks that share work: this much of the workspace (Builder's last parameter), and its counters before it.
+  int64_t workspace_bytes = 0;
   bool waits = false;  // the body calls Builder::wait_for_kernels_before itself, having fetched what no kernel writes
   bool early_next = false;  // Builder::let_next_start_early
   std::function<void(KernelContext &)> body;
@@ -26,7 +28,8 @@ enum class F32Products : uint8_t { kThreeTF32, kTF32, kIEEE };
 // Any loop nest: pointwise, rows and reductions, index kernels, scatters. `why` is set when it has no GPU form.
 std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std::string *why);
 // Matrix products and convolutions on tensor cores; empty when the nest does not have that form.
-std::vector<Draft> draft_contraction(const Program &program, const Kernel &kernel, F32Products f32);
+std::vector<Draft> draft_contraction(const Program &program, const Kernel &kernel, F32Products f32,
+                                     const PtxOptions &options);
 // Attention as one kernel; empty when the nest does not have that form.
 std::vector<Draft> draft_attention(const Program &program, const Kernel &kernel);
 

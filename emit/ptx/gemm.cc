@@ -17,6 +17,74 @@ unsigned gemm_shared_bytes(GemmType type, const GemmTile &tile) {
   return std::max(ring, exchange);
 }
 
+int64_t split_bytes(const GemmTile &tile, int splits) {
+  const int64_t fragments = int64_t{tile.m / tile.warps_m / 16} * (tile.n / tile.warps_n / 8);
+  const int64_t pieces = (fragments + tile.warps_k - 1) / tile.warps_k;
+  return pieces * tile.threads() * 16 * splits;
+}
+
+namespace {
+
+// What a thread finishes: neighbouring columns of two rows, 8 apart.
+struct Piece {
+  Value row, column;
+  Values sums;             // row: 0 and 1, row + 8: 2 and 3
+  Value active = nullptr;  // i1; null: always
+};
+
+// Stores this block's sums; in the block that is the last of its tile to do so, puts the sums of all parts into
+// `pieces` and runs `finish`. `flag` is a word of shared memory that nobody uses now.
+void join_splits(Builder &b, const Gemm &g, unsigned flag, std::vector<Piece> *pieces,
+                 const std::function<void()> &finish) {
+  const int64_t threads = g.tile.threads(), each = static_cast<int64_t>(pieces->size()) * threads * 4;
+  Value tile = b.at(b.t_f32(), g.parts, b.add(b.mul(g.tile_number, g.splits * each), b.shl(b.tid(), 2)));
+  Value mine = b.at(b.t_f32(), tile, b.mul(g.split, each));
+  auto *four = llvm::FixedVectorType::get(b.t_f32(), 4);
+  for (size_t p = 0; p < pieces->size(); ++p) {
+    Value v = llvm::PoisonValue::get(four);
+    for (uint64_t i = 0; i < 4; ++i) v = b.ir.CreateInsertElement(v, (*pieces)[p].sums[i], i);
+    b.store(v, b.at(b.t_f32(), mine, b.i32(static_cast<int64_t>(p) * threads * 4)), 16);
+  }
+  b.barrier();
+  Value first_thread = b.ir.CreateICmpEQ(b.tid(), b.i32(0)), counter = b.at(b.t_i32(), g.counters, g.tile_number);
+  b.when(first_thread, [&] {
+    b.fence_gpu();
+    b.store(b.count_up(counter), b.shared(flag), 4);
+    b.fence_gpu();
+  });
+  b.barrier();
+  Value before = b.load(b.t_i32(), b.shared(flag), 4);
+  b.when(b.ir.CreateICmpEQ(before, b.i32(g.splits - 1)), [&] {
+    b.when(first_thread, [&] { b.store(b.i32(0), counter, 4); });
+    // A few parts at a time, as many as registers hold.
+    const size_t count = pieces->size();
+    const int at_once = std::min(g.splits, count >= 8 ? 1 : count >= 4 ? 2 : 4), rest = g.splits % at_once;
+    auto add_parts = [&](Value first, int parts, const Values &in) {
+      std::vector<Values> loaded;
+      for (int part = 0; part < parts; ++part)
+        for (size_t p = 0; p < count; ++p)
+          loaded.push_back(b.load_shared_by_blocks(
+              b.at(b.t_f32(), tile, b.mul(first, each), part * each + static_cast<int64_t>(p) * threads * 4)));
+      Values sums = in;
+      for (size_t part = 0; part < static_cast<size_t>(parts); ++part)
+        for (size_t p = 0; p < count; ++p)
+          for (size_t i = 0; i < 4; ++i)
+            sums[4 * p + i] = b.ir.CreateFAdd(sums[4 * p + i], loaded[part * count + p][i]);
+      return sums;
+    };
+    Values sums(4 * count, llvm::ConstantFP::getNegativeZero(b.t_f32()));
+    if (rest > 0) sums = add_parts(b.i32(0), rest, sums);
+    sums = b.loop(b.i32(rest), b.i32(g.splits), b.i32(at_once), sums,
+                  [&](Value first, const Values &in) { return add_parts(first, at_once, in); });
+    for (size_t p = 0; p < count; ++p)
+      (*pieces)[p].sums.assign(sums.begin() + static_cast<std::ptrdiff_t>(4 * p),
+                               sums.begin() + static_cast<std::ptrdiff_t>(4 * p + 4));
+    finish();
+  });
+}
+
+}  // namespace
+
 void emit_gemm(Builder &b, const Gemm &g) {
   const GemmTile &t = g.tile;
   const bool half = element_bytes(g.type) == 2;
@@ -71,8 +139,8 @@ void emit_gemm(Builder &b, const Gemm &g) {
   }
 
   const size_t count = static_cast<size_t>(blocks_m * blocks_n * 2 * 4);
-  const bool promote = three;
   const int promote_every = std::max(1, 256 / t.k);
+  const bool promote = three && (g.part_of_k == 0 || g.part_of_k > promote_every * t.k);
   Values carried(promote ? 2 * count : count, b.f32(0));
   carried.push_back(b.i32(0));             // slot to read
   carried.push_back(b.i32(t.stages - 1));  // slot to fill
@@ -165,58 +233,70 @@ void emit_gemm(Builder &b, const Gemm &g) {
     for (size_t i = 0; i < count; ++i) acc[i] = b.ir.CreateFAdd(result[count + i], acc[i]);
   b.copy_wait(0);
 
-  Value lane_row = b.shr(b.lane(), 2), lane_column = b.shl(b.and_(b.lane(), 3), 1);
-  auto store_pair = [&](Value row, Value column, Value first, Value second) {
-    b.when(b.lt(column, g.n), [&] { g.epilogue(row, column, first, second, b.lt(b.add(column, 1), g.n)); });
-  };
+  std::vector<Piece> pieces;
+  Value lane_row = b.add(b.add(g.row0, warp_row), b.shr(b.lane(), 2)),
+        lane_column = b.add(b.add(g.column0, warp_column), b.shl(b.and_(b.lane(), 3), 1));
   if (t.warps_k == 1) {
-    for (int i = 0; i < blocks_m; ++i)
-      for (int r = 0; r < 2; ++r) {
-        Value row = b.add(b.add(b.add(g.row0, warp_row), lane_row), 16 * i + 8 * r);
-        b.when(b.lt(row, g.m), [&] {
-          for (int j = 0; j < 2 * blocks_n; ++j) {
-            const size_t at = static_cast<size_t>((i * 2 * blocks_n + j) * 4 + 2 * r);
-            store_pair(row, b.add(b.add(b.add(g.column0, warp_column), lane_column), 8 * j), acc[at], acc[at + 1]);
-          }
-        });
+    for (int i = 0; i < blocks_m; ++i) {
+      Value row = b.add(lane_row, 16 * i);
+      for (int j = 0; j < 2 * blocks_n; ++j) {
+        const auto at = acc.begin() + (i * 2 * blocks_n + j) * 4;
+        pieces.push_back({row, b.add(lane_column, 8 * j), Values(at, at + 4), nullptr});
       }
-    return;
-  }
-
-  // Warps that split k exchange their sums; each adds up, in the order of the parts, and finishes every warps_k-th
-  // fragment of 16 x 8.
-  b.barrier();
-  const int per_part = t.m * t.n * 4, fragments = blocks_m * 2 * blocks_n;
-  Value mine = b.add(b.add(b.mul(in_tile, wm * wn * 4), b.shl(b.lane(), 2)), static_cast<int64_t>(start));
-  Value to = b.add(mine, b.mul(warp_k, per_part));
-  for (size_t i = 0; i < count; ++i) b.store(acc[i], b.shared(b.add(to, static_cast<int64_t>(i) * 128)), 4);
-  b.barrier();
-  for (int turn = 0; turn * t.warps_k < fragments; ++turn) {
-    Value fragment = b.add(warp_k, turn * t.warps_k);
-    auto finish = [&] {
+    }
+  } else {
+    // Warps that split k exchange their sums; each adds up, in the order of the parts, and finishes every warps_k-th
+    // fragment of 16 x 8.
+    b.barrier();
+    const int per_part = t.m * t.n * 4, fragments = blocks_m * 2 * blocks_n;
+    Value mine = b.add(b.add(b.mul(in_tile, wm * wn * 4), b.shl(b.lane(), 2)), static_cast<int64_t>(start));
+    Value to = b.add(mine, b.mul(warp_k, per_part));
+    for (size_t i = 0; i < count; ++i) b.store(acc[i], b.shared(b.add(to, static_cast<int64_t>(i) * 128)), 4);
+    b.barrier();
+    for (int turn = 0; turn * t.warps_k < fragments; ++turn) {
+      Piece piece;
+      Value fragment = b.add(warp_k, turn * t.warps_k);
+      if ((turn + 1) * t.warps_k > fragments) {
+        piece.active = b.lt(fragment, b.i32(fragments));
+        fragment = b.min(fragment, b.i32(fragments - 1));
+      }
       Value from = b.add(mine, b.shl(fragment, 9));
-      Values sums;
       for (int i = 0; i < 4; ++i)
         for (int part = 0; part < t.warps_k; ++part) {
           Value v = b.load(b.t_f32(), b.shared(b.add(from, part * per_part + i * 128)), 4);
           if (part == 0)
-            sums.push_back(v);
+            piece.sums.push_back(v);
           else
-            sums.back() = b.ir.CreateFAdd(sums.back(), v);
+            piece.sums.back() = b.ir.CreateFAdd(piece.sums.back(), v);
         }
-      Value row = b.add(b.add(b.add(g.row0, warp_row), lane_row), b.shl(b.div(fragment, 2 * blocks_n), 4));
-      Value column = b.add(b.add(b.add(g.column0, warp_column), lane_column), b.shl(b.rem(fragment, 2 * blocks_n), 3));
-      for (int r = 0; r < 2; ++r) {
-        const size_t at = static_cast<size_t>(2 * r);
-        Value here = b.add(row, 8 * r);
-        b.when(b.lt(here, g.m), [&] { store_pair(here, column, sums[at], sums[at + 1]); });
-      }
-    };
-    if ((turn + 1) * t.warps_k > fragments)
-      b.when(b.lt(fragment, b.i32(fragments)), finish);
-    else
-      finish();
+      piece.row = b.add(lane_row, b.shl(b.div(fragment, 2 * blocks_n), 4));
+      piece.column = b.add(lane_column, b.shl(b.rem(fragment, 2 * blocks_n), 3));
+      pieces.push_back(piece);
+    }
   }
+
+  // The pieces of a row stand together, so that its bound is asked once.
+  auto finish = [&] {
+    for (size_t first = 0, last = 0; first < pieces.size(); first = last) {
+      while (last < pieces.size() && pieces[last].row == pieces[first].row) ++last;
+      for (int r = 0; r < 2; ++r) {
+        Value row = b.add(pieces[first].row, 8 * r);
+        b.when(b.lt(row, g.m), [&] {
+          for (size_t i = first; i < last; ++i) {
+            const Piece &p = pieces[i];
+            const size_t at = static_cast<size_t>(2 * r);
+            Value inside = b.lt(p.column, g.n);
+            b.when(p.active ? b.both(p.active, inside) : inside,
+                   [&] { g.epilogue(row, p.column, p.sums[at], p.sums[at + 1], b.lt(b.add(p.column, 1), g.n)); });
+          }
+        });
+      }
+    }
+  };
+  if (g.splits == 1)
+    finish();
+  else
+    join_splits(b, g, start, &pieces, finish);
 }
 
 }  // namespace optc::ptx

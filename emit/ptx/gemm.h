@@ -7,6 +7,10 @@
 // Shared memory is swizzled (16-byte chunks xor row bits) so that ldmatrix and the scalar reads of transposed f32 tiles
 // are free of bank conflicts. f32 operands run as TF32: once, or three times (high*high + high*low + low*high) with the
 // accumulators added to a second set every 256 of k, because tensor cores truncate when they accumulate.
+//
+// Several blocks may share a tile and split k (split-K): each stores its sums in the workspace, and the one that
+// finishes last adds them up in the order of the parts, so that results do not depend on who was last, and runs the
+// epilogue.
 
 #include <functional>
 
@@ -48,15 +52,22 @@ unsigned gemm_shared_bytes(GemmType type, const GemmTile &tile);
 struct Gemm {
   GemmType type = GemmType::kF16;
   GemmTile tile;
-  Value m = nullptr, n = nullptr, k = nullptr;  // sizes, i32
-  Value row0 = nullptr, column0 = nullptr;      // corner of this block's tile
-  Value k_begin = nullptr, k_end = nullptr;     // the part of k that this block sums, k_begin a multiple of tile.k
-  GemmOperand a, b;                             // a: outer/inner = (m, k) or (k, m); b: (n, k) or (k, n)
+  Value m = nullptr, n = nullptr, k = nullptr;   // sizes, i32
+  Value row0 = nullptr, column0 = nullptr;       // corner of this block's tile
+  Value k_begin = nullptr, k_end = nullptr;      // the part of k that this block sums, k_begin a multiple of tile.k
+  int64_t part_of_k = 0;                         // how much of k a block sums at most; 0: not known
+  int splits = 1;                                // blocks that share a tile
+  Value split = nullptr, tile_number = nullptr;  // splits > 1: this block's part of k, and its tile among all of them
+  Value counters = nullptr, parts = nullptr;     // splits > 1: a zeroed i32 a tile, left zeroed; split_bytes for parts
+  GemmOperand a, b;                              // a: outer/inner = (m, k) or (k, m); b: (n, k) or (k, n)
   // Called with neighbouring accumulators of one row (columns column, column + 1), for which row < m and column < n
   // hold; the second value is null where column + 1 == n is possible and the caller must not store it (then `pair` says
   // at run time whether it exists).
   std::function<void(Value row, Value column, Value first, Value second, Value pair)> epilogue;
 };
+
+// The bytes of `parts` for one tile.
+int64_t split_bytes(const GemmTile &tile, int splits);
 
 // Emits the whole block: main loop and epilogue, and the wait for the kernels before. Uses the builder's shared memory
 // from its current end.

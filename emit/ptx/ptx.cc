@@ -84,7 +84,7 @@ class Emitter : public PtxEmitter {
       out.reason = reason_against(program, kernel);
       if (!out.reason.empty()) continue;
       drafts[i] = ptx::draft_attention(program, kernel);
-      if (drafts[i].empty()) drafts[i] = ptx::draft_contraction(program, kernel, f32);
+      if (drafts[i].empty()) drafts[i] = ptx::draft_contraction(program, kernel, f32, options);
       if (drafts[i].empty()) drafts[i] = ptx::draft_loops(program, kernel, &out.reason);
       out.on_gpu = out.reason.empty();
       out.launches.resize(drafts[i].size());
@@ -142,7 +142,11 @@ class Emitter : public PtxEmitter {
     std::vector<ptx::ParamType> params;
     bool invariant = true;
     for (size_t i = 0; i < roots.size(); ++i) {
-      params.push_back(written[i] ? ptx::ParamType::kWritePointer : ptx::ParamType::kReadPointer);
+      const BufferKind kind = program.buffer(roots[i]).kind;
+      params.push_back(written[i] ? ptx::ParamType::kWritePointer
+                       : kind == BufferKind::kConstant || kind == BufferKind::kInput || !chained
+                           ? ptx::ParamType::kReadPointer
+                           : ptx::ParamType::kSharedPointer);
       launch.arguments.push_back({PtxArgument::Kind::kBuffer, roots[i], nullptr});
     }
     for (BufferId id : reads(program, kernel)) {
@@ -157,13 +161,19 @@ class Emitter : public PtxEmitter {
       params.push_back(ptx::ParamType::kI32);
       launch.arguments.push_back({PtxArgument::Kind::kSymbol, {}, symbol});
     }
+    if (draft.workspace_bytes > 0) {
+      params.push_back(ptx::ParamType::kWritePointer);
+      launch.arguments.push_back({PtxArgument::Kind::kWorkspace, {}, nullptr});
+    }
+    launch.workspace_bytes = draft.workspace_bytes;
     for (int axis = 0; axis < 3; ++axis) launch.grid[axis] = draft.grid[axis];
     launch.threads = draft.threads;
 
     // What is read is written by a kernel that may still run when this one starts.
     if (chained) invariant = false;
     ptx::Builder builder(module, name, params, draft.threads, chained);
-    ptx::KernelContext k{program, builder, {}, {}, invariant};
+    ptx::KernelContext k{program, builder, {}, {}, nullptr, invariant};
+    if (draft.workspace_bytes > 0) k.workspace = builder.param(params.size() - 1);
     for (size_t i = 0; i < roots.size(); ++i) k.pointers.emplace_back(roots[i], builder.param(i));
     for (size_t i = 0; i < symbols.size(); ++i) k.symbols.emplace_back(symbols[i], builder.param(roots.size() + i));
     const Dim blocks = draft.grid[0] * draft.grid[1] * draft.grid[2];

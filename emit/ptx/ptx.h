@@ -13,18 +13,22 @@
 namespace optc {
 
 // One argument of a launch: the address of a buffer (a root: aliases are resolved into the kernel's indices), or the
-// value of a symbol as a 32-bit integer.
+// value of a symbol as a 32-bit integer, or the address of the workspace: kWorkspaceCounters 32-bit counters, zero
+// before and after each launch, and then workspace_bytes of memory that holds nothing between launches.
 struct PtxArgument {
-  enum class Kind : uint8_t { kBuffer, kSymbol } kind = Kind::kBuffer;
+  enum class Kind : uint8_t { kBuffer, kSymbol, kWorkspace } kind = Kind::kBuffer;
   BufferId buffer;
   const DimSymbol *symbol = nullptr;
 };
+
+inline constexpr int64_t kWorkspaceCounters = 1024;
 
 struct PtxLaunch {
   std::string function;  // entry in the PTX; launches with equal code share one
   Dim grid[3] = {Dim(1), Dim(1), Dim(1)};
   unsigned threads = 0;
   unsigned shared_bytes = 0;  // dynamic; above 48 KiB the runtime raises the function's limit
+  int64_t workspace_bytes = 0;
   std::vector<PtxArgument> arguments;
 };
 
@@ -53,6 +57,9 @@ struct PtxOptions {
   // How f32 products are computed: "3xtf32" (default; three tensor-core products, near f32 accuracy), "tf32" (one, 10
   // bits), "ieee".
   std::string f32 = "3xtf32";
+  // To measure: products by this tile of the list for their type (emit/ptx/contraction.cc) and this many blocks a tile,
+  // where they can have it; -1 and 0: as modelled.
+  int tile = -1, splits = 0;
 };
 
 class PtxEmitter {

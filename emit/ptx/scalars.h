@@ -34,6 +34,7 @@ struct KernelContext {
   Builder &b;
   std::vector<std::pair<BufferId, Value>> pointers;          // roots
   std::vector<std::pair<const DimSymbol *, Value>> symbols;  // i32, of the model
+  Value workspace = nullptr;                                 // where the draft asked for it
   bool reads_are_invariant = true;  // no buffer that is read shares memory with one that is written
   Value pointer(BufferId root) const;
 };

@@ -29,7 +29,7 @@ struct BufferTable {
 
 struct ArgumentTable {
   bool symbol;  // else a buffer
-  int index;
+  int index;    // -1: the workspace
 };
 
 struct LaunchTable {
@@ -86,6 +86,8 @@ struct ModelTable {
   const ImageTable *images;
   int image_count;
   uint64_t weights_bytes;
+  // Memory for blocks that share work: counters, zero before and after each launch, and room for partial results.
+  uint64_t counter_bytes, workspace_bytes;
 };
 
 }  // namespace cuda

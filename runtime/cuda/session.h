@@ -42,6 +42,7 @@ class Session {
     for (const Grown &g : grown_)
       if (g.address) d_->release(g.address);
     if (weights_) d_->release(weights_);
+    if (workspace_) d_->release(workspace_);
     if (module_) d_->module_unload(module_);
     if (stream_) d_->stream_destroy(stream_);
     Context old = nullptr;
@@ -277,6 +278,14 @@ class Session {
         return fail(code, "copy of the weights");
       if (const Result code = d_->stream_wait(stream_)) return fail(code, "copy of the weights");
     }
+    if (model_.workspace_bytes) {
+      const std::vector<char> zeros(model_.counter_bytes, 0);
+      if (const Result code = d_->allocate(&workspace_, model_.counter_bytes + model_.workspace_bytes))
+        return fail(code, "memory for partial results");
+      if (const Result code = d_->to_device(workspace_, zeros.data(), zeros.size(), stream_))
+        return fail(code, "counters");
+      if (const Result code = d_->stream_wait(stream_)) return fail(code, "counters");
+    }
     symbols_.assign(static_cast<size_t>(model_.symbol_count) + 1, 0);
     return OPTC_OK;
   }
@@ -473,7 +482,7 @@ class Session {
       bool behind = false;
       for (int i = segment.first; i < segment.first + segment.count; ++i) {
         for (int k = 0; k < model_.launches[i].argument_count; ++k)
-          if (!model_.launches[i].arguments[k].symbol)
+          if (!model_.launches[i].arguments[k].symbol && model_.launches[i].arguments[k].index >= 0)
             if (const optc_status status = grow(model_.launches[i].arguments[k].index)) return status;
         if (const optc_status status = launch(i, &behind)) return status;
       }
@@ -528,7 +537,7 @@ class Session {
         numbers[k] = static_cast<int32_t>(symbols_[static_cast<size_t>(a.index)]);
         arguments[k] = &numbers[k];
       } else {
-        addresses[k] = address_[static_cast<size_t>(a.index)];
+        addresses[k] = a.index < 0 ? workspace_ : address_[static_cast<size_t>(a.index)];
         arguments[k] = &addresses[k];
       }
     }
@@ -560,7 +569,7 @@ class Session {
   std::vector<GraphExec> graphs_;  // by segment
   std::vector<Grown> grown_;       // by buffer
   bool prepared_ = false;          // memory for `current_`
-  Address weights_ = 0, arena_ = 0;
+  Address weights_ = 0, arena_ = 0, workspace_ = 0;
   size_t arena_bytes_ = 0;
   bool chained_ = false;
   std::vector<Function> functions_;

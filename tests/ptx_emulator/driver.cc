@@ -38,6 +38,7 @@ struct State {
   std::vector<std::unique_ptr<LoadedFunction>> functions;
   std::unique_ptr<RecordedGraph> capture;
   uint64_t seed = 1;
+  bool chained = false;  // the launch at hand
 };
 State &state() {
   static State s;
@@ -120,6 +121,7 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned thre
   r.launch.grid[2] = gz;
   r.launch.threads = threads;
   r.launch.shared_bytes = shared;
+  r.launch.chained = state().chained;
   const std::vector<unsigned> &wide = function->module->arguments[function->name];
   for (size_t i = 0; i < wide.size(); ++i) {
     uint64_t v = 0;
@@ -133,8 +135,12 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned thre
   return execute(r);
 }
 int cuLaunchKernelEx(const optc::cuda::LaunchConfig *c, void *f, void **arguments, void **extra) {
-  return cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared_bytes,
-                        c->stream, arguments, extra);
+  state().chained = c->attribute_count > 0 && c->attributes[0].id == optc::cuda::kProgrammaticSerialization &&
+                    c->attributes[0].value.allowed != 0;
+  const int code = cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2],
+                                  c->shared_bytes, c->stream, arguments, extra);
+  state().chained = false;
+  return code;
 }
 int cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
   void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -150,12 +156,14 @@ int cuMemFree_v2(unsigned long long p) {
   return 0;
 }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t n, void *) {
+  for (auto &m : state().modules) m->emulator->written_by_copy(to, n);
   return std::memcpy(reinterpret_cast<void *>(to), from, n), 0;
 }
 int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t n, void *) {
   return std::memcpy(to, reinterpret_cast<void *>(from), n), 0;
 }
 int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t n, void *) {
+  for (auto &m : state().modules) m->emulator->written_by_copy(to, n);
   return std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), n), 0;
 }
 int cuStreamCreate(void **s, unsigned) { return *s = &state(), 0; }

@@ -115,6 +115,7 @@ class PtxBlock {
     pc_.assign(n_, 0);
     done_.assign(n_, false);
     waiting_.assign(n_, false);
+    waited_.assign(n_, false);
     shared_.assign(launch.shared_bytes, 0xFF);
     local_.assign(static_cast<size_t>(f.local_bytes) * n_, 0xFF);
     copies_.resize(n_);
@@ -206,9 +207,25 @@ class PtxBlock {
     for (const auto &range : machine_.ranges_)
       if (address >= range.begin && address + bytes <= range.end) {
         if (write && !range.writable) fail(i, t, "write to read-only memory");
+        check_visible(i, t, address, bytes, write);
         return reinterpret_cast<uint8_t *>(address);
       }
     fail(i, t, "global address out of bounds");
+  }
+
+  void check_visible(const PtxInstruction &i, unsigned t, uint64_t address, unsigned bytes, bool write) {
+    if (write) {
+      if (launch_.chained && !waited_[t]) fail(i, t, "a store before griddepcontrol.wait");
+      for (uint64_t word = address / 4; word <= (address + bytes - 1) / 4; ++word) machine_.stored_.insert(word);
+      return;
+    }
+    const bool early = launch_.chained && !waited_[t];
+    if (!early && !i.read_only) return;
+    for (uint64_t word = address / 4; word <= (address + bytes - 1) / 4; ++word)
+      if (machine_.stored_.count(word))
+        fail(i, t,
+             early ? "a read of what a kernel stored, before griddepcontrol.wait"
+                   : "ld.global.nc of what a kernel stored");
   }
 
   void land(const PtxInstruction &i, unsigned t, size_t keep) {
@@ -419,8 +436,21 @@ class PtxBlock {
       case PtxOp::kBra:
         pc_[t] = i.target;
         return;
-      case PtxOp::kGridControl:
+      case PtxOp::kGridWait:
+        waited_[t] = true;
         return;
+      case PtxOp::kGridEarly:
+      case PtxOp::kFence:
+        return;
+      case PtxOp::kAtomAdd: {
+        uint8_t *p = memory(i, t, PtxOp::kLdGlobal, address(t, o[1]), 4, true);
+        uint32_t old;
+        std::memcpy(&old, p, 4);
+        const uint32_t sum = old + static_cast<uint32_t>(in(2));
+        std::memcpy(p, &sum, 4);
+        set(old);
+        return;
+      }
       case PtxOp::kBar:
         waiting_[t] = true;
         return;
@@ -429,6 +459,7 @@ class PtxBlock {
         return;
       case PtxOp::kCpAsync: {
         const unsigned valid = o.size() > 3 ? static_cast<unsigned>(in(3)) : i.size;
+        if (valid) check_visible(i, t, address(t, o[1]), i.size, false);
         copies_[t].open.push_back({address(t, o[0]) & 0xFFFFFFFF, address(t, o[1]), i.size, valid});
         return;
       }
@@ -600,7 +631,7 @@ class PtxBlock {
   uint32_t block_[3];
   std::vector<uint64_t> registers_;
   std::vector<int> pc_;
-  std::vector<bool> done_, waiting_;
+  std::vector<bool> done_, waiting_, waited_;
   std::vector<uint8_t> shared_, local_;
   std::vector<Copies> copies_;
 };
@@ -618,9 +649,15 @@ void PtxEmulator::add_memory(void *data, size_t bytes, bool writable) {
   ranges_.push_back({begin, begin + bytes, writable});
 }
 
+void PtxEmulator::written_by_copy(uintptr_t address, size_t bytes) {
+  if (stored_.empty()) return;
+  for (uintptr_t word = address / 4; word < (address + bytes + 3) / 4; ++word) stored_.erase(word);
+}
+
 void PtxEmulator::run(const Launch &launch) {
   auto it = functions_.find(launch.function);
   if (it == functions_.end()) throw std::runtime_error("no entry " + launch.function);
+  if (!launch.chained) stored_.clear();  // all launches before it are over, and seen
   uint64_t seed = launch.seed;
   for (int64_t z = 0; z < launch.grid[2]; ++z)
     for (int64_t y = 0; y < launch.grid[1]; ++y)

@@ -203,9 +203,10 @@ class Parser {
     i.vector = has("v2") ? 2 : has("v4") ? 4 : 1;
     i.nan = has("NaN");
     i.saturate = has("sat");
+    i.read_only = has("nc");
     const bool real = i.type == PtxType::kF32 || i.type == PtxType::kF64 || i.type == PtxType::kF16;
     if (base == "griddepcontrol") {
-      i.op = PtxOp::kGridControl;
+      i.op = has("wait") ? PtxOp::kGridWait : PtxOp::kGridEarly;
       function_.code.push_back(i);
       return;
     }
@@ -232,6 +233,11 @@ class Parser {
         i.op = load ? PtxOp::kLdLocal : PtxOp::kStLocal;
       else
         fail("address space: " + statement);
+    } else if (base == "fence") {
+      i.op = PtxOp::kFence;
+    } else if (base == "atom") {
+      i.op = PtxOp::kAtomAdd;
+      if (!has("add") || !has("global") || i.type != PtxType::kU32) fail(statement);
     } else if (base == "mul") {
       i.op = real ? PtxOp::kMulFloat : has("wide") ? PtxOp::kMulWide : has("hi") ? PtxOp::kMulHi : PtxOp::kMulLo;
     } else if (base == "mad") {

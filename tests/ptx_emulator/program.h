@@ -58,7 +58,10 @@ enum class PtxOp : uint8_t {
   kRet,
   kCopysign,
   kPrmt,
-  kGridControl,  // one launch after the other: nothing to wait for
+  kGridWait,  // one launch after the other: what comes before it is checked to touch nothing that may still change
+  kGridEarly,
+  kFence,  // blocks run one after the other
+  kAtomAdd,
 };
 
 enum class PtxType : uint8_t {
@@ -98,6 +101,7 @@ struct PtxInstruction {
   bool negated = false;
   uint8_t vector = 1;       // ld, st
   bool nan = false;         // min, max: NaN propagates
+  bool read_only = false;   // ld.global.nc
   bool transposed = false;  // ldmatrix
   char rounding = 0;        // cvt to integer: n, z, m, p ("rni", ...); 0 otherwise
   bool saturate = false;

@@ -1,4 +1,4 @@
-"""profile.py CARRY [--only NAME,...] [--precision f32] [--out DIR]: where the time of whole models goes on this machine's card.
+"""profile_models.py CARRY [--only NAME,...] [--precision f32] [--out DIR]: where the time of whole models goes on this machine's card.
 
 CARRY is what models.py takes. For each model the kernels of one run under Nsight Compute (cold or warm as the run leaves the caches), summed by
 entry, each with its form, grid and counters; beside it PyTorch's kernels of one call of the compiled model, by its own profiler.

@@ -1,0 +1,187 @@
+// Kernels of emit/ptx on tensor cores: run by the emulator against references in double.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/ptx_machine.h"
+
+namespace optc::testing {
+namespace {
+
+// --- Products
+
+struct Product {
+  ElementType type;
+  int64_t batch, m, n, k;
+  bool transposed, batched, given_in_f32 = false;
+  int splits = 0;
+};
+
+void check_product(const Product &c, const std::string &f32 = "3xtf32") {
+  NestProgram n;
+  n.given_in_f32 = c.given_in_f32;
+  n.matmul(c.type, c.batch, c.m, c.n, c.k, c.transposed, c.batched);
+  Machine m(n.program, f32, "sm_80", c.splits);
+  ASSERT_EQ(m.output.kernels.size(), 1u);
+  const std::string form = m.output.kernels[0].form;
+  EXPECT_EQ(form.rfind("gemm.", 0), 0u) << form;
+  if (c.splits > 1) {
+    EXPECT_NE(form.find(" split " + std::to_string(c.splits)), std::string::npos) << form;
+  }
+  m.fill(6);
+  m.run(11);
+  const auto &in = n.program.inputs;
+  const size_t M = static_cast<size_t>(c.m), N = static_cast<size_t>(c.n), K = static_cast<size_t>(c.k);
+  const double tolerance = f32 == "tf32" && c.type == kF32 ? 2e-3 : 3 * rounding(c.type);
+  for (size_t b = 0; b < static_cast<size_t>(c.batch); ++b)
+    for (size_t i = 0; i < M; ++i)
+      for (size_t j = 0; j < N; ++j) {
+        double sum = m.get(in[2], j), size = 1;
+        for (size_t k = 0; k < K; ++k) {
+          const size_t at = (c.batched ? b * K * N : 0) + (c.transposed ? j * K + k : k * N + j);
+          const double term = m.get(in[0], (b * M + i) * K + k) * m.get(in[1], at);
+          sum += term;
+          size += std::fabs(term);
+        }
+        ASSERT_NEAR(m.get(n.program.outputs[0], (b * M + i) * N + j), std::max(sum, 0.0), tolerance * size)
+            << form << " at " << b << "," << i << "," << j;
+      }
+}
+
+TEST(PtxGemm, AllTypesLayoutsAndRaggedShapes) {
+  for (ElementType type : {kF16, kBF16, kF32})
+    for (bool transposed : {false, true}) {
+      check_product({type, 1, 64, 64, 128, transposed, false});
+      check_product({type, 1, 37, 41, 19, transposed, false});  // nothing divides anything
+      check_product({type, 1, 24, 72, 40, transposed, false});
+      check_product({type, 3, 17, 40, 24, transposed, true});
+      check_product({type, 2, 5, 48, 64, transposed, false});  // batch becomes rows
+    }
+}
+
+TEST(PtxGemm, OperandsInF32AreRoundedAsTheyAreRead) {
+  for (ElementType type : {kF16, kBF16}) {
+    check_product({type, 1, 40, 48, 96, false, false, true});  // eight at a time
+    check_product({type, 1, 1, 24, 784, true, false, true});
+    check_product({type, 1, 37, 41, 19, false, false, true});  // one at a time
+    check_product({type, 2, 17, 40, 72, true, true, true});
+  }
+  NestProgram n;
+  n.given_in_f32 = true;
+  n.matmul(kF16, 1, 40, 48, 96, false, false);
+  Machine m(n.program);
+  EXPECT_NE(m.output.kernels[0].form.find("0x8k"), std::string::npos) << m.output.kernels[0].form;
+}
+
+TEST(PtxGemm, LongKIsPromotedAndShortKIsOneBlock) {
+  check_product({kF32, 1, 16, 32, 1100, false, false});
+  check_product({kF32, 1, 16, 32, 8, false, false});
+  check_product({kF16, 1, 130, 70, 16, true, false});
+  check_product({kF16, 1, 16, 32, 144, true, false});
+  check_product({kBF16, 1, 16, 32, 700, false, false});
+  check_product({kF32, 1, 16, 32, 96, true, false}, "tf32");
+  for (bool transposed : {false, true}) {  // one row: many warps along k
+    check_product({kF16, 1, 1, 64, 1600, transposed, false});
+    check_product({kF16, 1, 3, 40, 776, transposed, false});
+  }
+}
+
+TEST(PtxGemm, BlocksThatShareATileAddUpInTheOrderOfTheParts) {
+  for (ElementType type : {kF16, kF32})
+    for (int splits : {2, 3}) {
+      check_product({type, 1, 70, 90, 2100, false, false, false, splits});  // several tiles, a short last part
+      check_product({type, 2, 20, 40, 2048, true, true, false, splits});
+    }
+  check_product({kF32, 1, 20, 36, 2048, true, false, false, 8});
+  check_product({kF16, 1, 3, 16, 4200, true, false, true, 4});  // operands computed
+}
+
+TEST(PtxGemm, ConvolutionAsImplicitProduct) {
+  struct Case {
+    ElementType type;
+    int64_t batch, size, channels, out, kernel, stride, pad;
+  };
+  for (const Case &c :
+       {Case{kF16, 1, 8, 16, 24, 3, 1, 1}, Case{kF32, 2, 7, 8, 16, 3, 2, 1}, Case{kF32, 1, 9, 3, 8, 3, 2, 1},
+        Case{kF16, 1, 6, 3, 10, 3, 1, 0}, Case{kF32, 1, 6, 20, 12, 1, 1, 0}}) {
+    NestProgram n;
+    n.convolution(c.type, c.batch, c.size, c.channels, c.out, c.kernel, c.stride, c.pad);
+    Machine m(n.program);
+    EXPECT_EQ(m.output.kernels[0].form.rfind("gemm.", 0), 0u) << m.output.kernels[0].form;
+    m.fill(8);
+    m.run(3);
+    const int64_t q = (c.size + 2 * c.pad - c.kernel) / c.stride + 1;
+    const BufferId x = n.program.inputs[0], w = n.program.inputs[1], y = n.program.outputs[0];
+    for (int64_t b = 0; b < c.batch; ++b)
+      for (int64_t i = 0; i < q; ++i)
+        for (int64_t j = 0; j < q; ++j)
+          for (int64_t o = 0; o < c.out; ++o) {
+            double sum = 0, size = 1;
+            for (int64_t r = 0; r < c.kernel; ++r)
+              for (int64_t s = 0; s < c.kernel; ++s)
+                for (int64_t k = 0; k < c.channels; ++k) {
+                  const int64_t h = i * c.stride + r - c.pad, v = j * c.stride + s - c.pad;
+                  if (h < 0 || v < 0 || h >= c.size || v >= c.size) continue;
+                  const double term =
+                      m.get(x, static_cast<size_t>(((b * c.size + h) * c.size + v) * c.channels + k)) *
+                      m.get(w, static_cast<size_t>(((o * c.kernel + r) * c.kernel + s) * c.channels + k));
+                  sum += term;
+                  size += std::fabs(term);
+                }
+            EXPECT_NEAR(m.get(y, static_cast<size_t>(((b * q + i) * q + j) * c.out + o)), sum,
+                        3 * rounding(c.type) * size)
+                << m.output.kernels[0].form << " at " << i << "," << j << "," << o;
+          }
+  }
+}
+
+TEST(PtxAttention, MaskedRaggedAndSingleQueries) {
+  struct Case {
+    ElementType type;
+    int64_t batch, heads, queries, keys, inner, width;
+    bool given_in_f32 = false;
+  };
+  for (const Case &c :
+       {Case{kF32, 1, 2, 70, 45, 16, 16}, Case{kF32, 2, 1, 1, 100, 64, 64}, Case{kF32, 1, 1, 5, 33, 10, 7},
+        Case{kF16, 1, 2, 70, 150, 64, 32}, Case{kBF16, 1, 1, 3, 64, 32, 16}, Case{kF32, 1, 1, 9, 40, 128, 128},
+        Case{kF16, 1, 2, 1, 130, 64, 64, true}, Case{kBF16, 1, 1, 20, 37, 16, 24, true}}) {
+    NestProgram n;
+    n.given_in_f32 = c.given_in_f32;
+    n.attention(c.type, c.batch, c.heads, c.queries, c.keys, c.inner, c.width);
+    Machine m(n.program);
+    EXPECT_EQ(m.output.kernels[0].form.rfind("attention.", 0), 0u) << m.output.kernels[0].form;
+    m.fill(9);
+    const auto &in = n.program.inputs;
+    const size_t S = static_cast<size_t>(c.queries), T = static_cast<size_t>(c.keys), D = static_cast<size_t>(c.inner),
+                 E = static_cast<size_t>(c.width);
+    // Row 0 sees nothing, row 1 only the last key, the others all but the first three.
+    for (size_t i = 0; i < S; ++i)
+      for (size_t j = 0; j < T; ++j) {
+        const bool hidden = S > 1 && (i == 0 || (i == 1 && j + 1 < T) || (i > 1 && j < 3));
+        if (hidden) m.put(in[3], i * T + j, -INFINITY);
+      }
+    m.run(5);
+    for (size_t g = 0; g < static_cast<size_t>(c.batch * c.heads); ++g)
+      for (size_t i = 0; i < S; ++i) {
+        std::vector<double> p(T);
+        double top = -INFINITY, total = 0;
+        for (size_t j = 0; j < T; ++j) {
+          for (size_t d = 0; d < D; ++d) p[j] += m.get(in[0], (g * S + i) * D + d) * m.get(in[1], (g * T + j) * D + d);
+          p[j] = 0.25 * p[j] + m.get(in[3], i * T + j);
+          top = std::max(top, p[j]);
+        }
+        for (size_t j = 0; j < T; ++j) total += p[j] = std::exp(p[j] - top);
+        for (size_t e = 0; e < E; ++e) {
+          double want = 0;
+          for (size_t j = 0; j < T; ++j) want += p[j] / total * m.get(in[2], (g * T + j) * E + e);
+          if (std::isinf(top)) want = 0;
+          ASSERT_NEAR(m.get(n.program.outputs[0], (g * S + i) * E + e), want, 3 * rounding(c.type))
+              << m.output.kernels[0].form << " head " << g << " query " << i << " column " << e;
+        }
+      }
+  }
+}
+
+}  // namespace
+}  // namespace optc::testing

@@ -1,0 +1,154 @@
+#pragma once
+// A Program's kernels of emit/ptx in the emulator.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+
+#include "emit/ptx/ptx.h"
+#include "tests/ptx_emulator/emulator.h"
+#include "tests/ptx_programs.h"
+
+namespace optc::testing {
+
+inline constexpr ElementType kF32 = ElementType::kFloat32, kF16 = ElementType::kFloat16, kBF16 = ElementType::kBFloat16;
+
+// A Program's kernels in the emulator, on random inputs.
+class Machine {
+ public:
+  explicit Machine(Program &program, std::string f32 = "3xtf32", std::string target = "sm_80", int splits = 0)
+      : program_(program), chained_(target.compare(0, 4, "sm_9") == 0) {
+    Diagnostics diagnostics;
+    std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
+    EXPECT_TRUE(verify(program, diagnostics).ok());
+    PtxOptions options;
+    options.targets = {target};
+    options.f32 = f32;
+    options.splits = splits;
+    auto result = emitter->emit(program, options, diagnostics);
+    for (const Diagnostic &d : diagnostics.all()) ADD_FAILURE() << format(d);
+    if (!result.ok()) return;
+    output = std::move(*result);
+  }
+
+  // Buffers filled with values in [-1, 1]; outputs with NaN.
+  void fill(uint64_t seed, const std::function<int64_t(const DimSymbol &)> &symbols = {}) {
+    symbols_ = symbols;
+    std::mt19937_64 random(seed);
+    std::uniform_real_distribution<double> uniform(-1, 1);
+    memory_.clear();
+    for (const Buffer &b : program_.buffers) {
+      const size_t count = static_cast<size_t>(number(storage_count(b)));
+      std::vector<uint8_t> bytes(count * static_cast<size_t>(bit_width(b.element()) / 8) + 16);
+      if (b.kind != BufferKind::kOutput)
+        for (size_t i = 0; i < count; ++i) set(b.element(), bytes, i, uniform(random));
+      else
+        std::fill(bytes.begin(), bytes.end(), 0xFF);
+      memory_.push_back(std::move(bytes));
+    }
+  }
+
+  void run(uint64_t seed = 1) {
+    ASSERT_FALSE(output.modules.empty());
+    PtxEmulator emulator(output.modules[0].text);
+    for (size_t i = 0; i < memory_.size(); ++i)
+      emulator.add_memory(base(i), memory_[i].size() - 16, program_.buffers[i].kind != BufferKind::kInput);
+    int64_t workspace_bytes = 0;
+    for (const PtxKernel &kernel : output.kernels)
+      for (const PtxLaunch &launch : kernel.launches)
+        workspace_bytes = std::max(workspace_bytes, launch.workspace_bytes);
+    const size_t counters = kWorkspaceCounters;
+    std::vector<uint32_t> workspace(counters + static_cast<size_t>(workspace_bytes) / 4 + 8, 0xFFFFFFFF);
+    uint32_t *const work = workspace.data() + (16 - reinterpret_cast<uintptr_t>(workspace.data()) % 16) % 16 / 4;
+    std::fill(work, work + counters, 0);
+    emulator.add_memory(work, 4 * counters + static_cast<size_t>(workspace_bytes), true);
+    bool first = true;
+    for (const PtxKernel &kernel : output.kernels) {
+      ASSERT_TRUE(kernel.on_gpu) << kernel.reason;
+      for (const PtxLaunch &launch : kernel.launches) {
+        PtxEmulator::Launch l;
+        l.function = launch.function;
+        for (int a = 0; a < 3; ++a) l.grid[a] = number(launch.grid[a]);
+        l.threads = launch.threads;
+        l.shared_bytes = launch.shared_bytes;
+        l.seed = seed;
+        l.chained = chained_ && !first;
+        first = false;
+        for (const PtxArgument &argument : launch.arguments)
+          l.arguments.push_back(argument.kind == PtxArgument::Kind::kWorkspace ? reinterpret_cast<uint64_t>(work)
+                                : argument.kind == PtxArgument::Kind::kBuffer
+                                    ? reinterpret_cast<uint64_t>(base(argument.buffer.index))
+                                    : static_cast<uint64_t>(symbols_(*argument.symbol)));
+        try {
+          emulator.run(l);
+        } catch (const std::exception &e) {
+          FAIL() << e.what();
+        }
+        for (size_t i = 0; i < counters; ++i) ASSERT_EQ(work[i], 0u) << "counter " << i << " of " << launch.function;
+      }
+    }
+  }
+
+  double get(BufferId id, size_t i) {
+    const uint8_t *p = base(id.index);
+    switch (program_.buffer(id).element()) {
+      case ElementType::kFloat32: {
+        float v;
+        std::memcpy(&v, p + 4 * i, 4);
+        return v;
+      }
+      case ElementType::kFloat16: {
+        uint16_t v;
+        std::memcpy(&v, p + 2 * i, 2);
+        return half_to_float(v);
+      }
+      case ElementType::kBFloat16: {
+        uint16_t v;
+        std::memcpy(&v, p + 2 * i, 2);
+        return bfloat16_to_float(v);
+      }
+      case ElementType::kInt32: {
+        int32_t v;
+        std::memcpy(&v, p + 4 * i, 4);
+        return v;
+      }
+      default:
+        return p[i];
+    }
+  }
+  void put(BufferId id, size_t i, double v) { set(program_.buffer(id).element(), memory_[id.index], i, v); }
+  int64_t number(Dim d) {
+    return *evaluate(d, [this](const DimSymbol &s) -> std::optional<int64_t> { return symbols_(s); });
+  }
+
+  PtxOutput output;
+
+ private:
+  uint8_t *base(size_t i) {  // 16-byte aligned, as device memory is
+    const uintptr_t p = reinterpret_cast<uintptr_t>(memory_[i].data());
+    return memory_[i].data() + (16 - p % 16) % 16;
+  }
+  void set(ElementType type, std::vector<uint8_t> &bytes, size_t i, double v) {
+    const uintptr_t at = reinterpret_cast<uintptr_t>(bytes.data());
+    uint8_t *p = bytes.data() + (16 - at % 16) % 16;
+    const float f = static_cast<float>(v);
+    const uint16_t h = type == kF16 ? float_to_half(f) : float_to_bfloat16(f);
+    const int32_t n = static_cast<int32_t>(v);
+    if (type == kF32) std::memcpy(p + 4 * i, &f, 4);
+    if (type == kF16 || type == kBF16) std::memcpy(p + 2 * i, &h, 2);
+    if (type == ElementType::kInt32) std::memcpy(p + 4 * i, &n, 4);
+  }
+
+  Program &program_;
+  bool chained_;
+  std::vector<std::vector<uint8_t>> memory_;
+  std::function<int64_t(const DimSymbol &)> symbols_;
+};
+
+inline double rounding(ElementType type) { return type == kF32 ? 1e-6 : type == kF16 ? 1e-3 : 8e-3; }
+
+}  // namespace optc::testing
