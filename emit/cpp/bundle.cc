@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -127,20 +128,29 @@ class BundleWriter {
     // shared tiles.)
     size_t total = 0;
     bool strings = false;
+    std::vector<const KernelText *> functions;
+    std::map<std::string, std::string> others;  // the further kernels that run a function
     for (const KernelText &k : model.kernels) {
+      if (k.function != k.name) {
+        std::string &names = others[k.function];
+        if (names.size() < 400) names += (names.empty() ? "" : ", ") + k.name;
+        if (names.size() >= 400 && names.back() != '.') names += ", ...";
+        continue;
+      }
+      functions.push_back(&k);
       total += k.text.size();
       strings = strings || k.parameters.find("OptcLibString") != std::string::npos;
     }
-    const size_t files = model.kernels.size() < 16 ? 1 : model.kernels.size() < 128 ? 2 : 4;
+    const size_t files = functions.size() < 12 ? 1 : functions.size() < 128 ? 2 : 4;
     std::string table = fmt::format(
         "// {}: the kernels' functions, chosen once for this machine's instruction set.\n#pragma once\n#include "
         "<limits>\n\n#include \"runtime/bundle/env.h\"\n#include \"runtime/bundle/scalar.h\"\n{}\nnamespace {}_code "
         "{{\n\nusing namespace optc;\n\nstruct Kernels {{\n",
         name, strings ? "#include \"runtime/cpu/lib.h\"\n" : "", name);
-    for (const KernelText &k : model.kernels) {
-      std::string parameters = k.parameters;
+    for (const KernelText *k : functions) {
+      std::string parameters = k->parameters;
       parameters.erase(0, std::string("[[maybe_unused]] ").size());
-      table += fmt::format("  void (*{})({});\n", k.name, parameters);
+      table += fmt::format("  void (*{})({});\n", k->name, parameters);
     }
     table += "};\n\nconst Kernels &kernels();\n";
     for (size_t f = 0; f < files; ++f) table += fmt::format("void kernels_{}(Kernels *optc_table);\n", f);
@@ -151,9 +161,11 @@ class BundleWriter {
       std::string text, fill;
       std::set<std::string> headers;
       const size_t goal = total * (f + 1) / files;
-      while (next < model.kernels.size() && (done < goal || f + 1 == files)) {
-        const KernelText &k = model.kernels[next++];
+      while (next < functions.size() && (done < goal || f + 1 == files)) {
+        const KernelText &k = *functions[next++];
         done += k.text.size();
+        if (const auto shared = others.find(k.name); shared != others.end())
+          text += "// Also runs " + shared->second + ", with other arguments.\n";
         text += k.text + "\n";
         fill += fmt::format("  optc_table->{0} = {0};\n", k.name);
         headers.insert(k.headers.begin(), k.headers.end());

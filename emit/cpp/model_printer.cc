@@ -327,7 +327,9 @@ void ModelPrinter::print_kernel_call(const Kernel &kernel) {
   for (const DimSymbol *s : text.symbols) arguments += ", " + symbol(*s);
   if (!kernel.note.empty() && kernel.note != kernel.name) line("// " + comment_text(kernel.note));
   give_scratch(kernel, text);
-  line(fmt::format("k.{}({});", text.name, arguments));
+  const size_t first = functions_.emplace(text.form, kernels.size()).first->second;
+  text.function = first < kernels.size() ? kernels[first].name : text.name;
+  line(fmt::format("k.{}({});", text.function, arguments));
   if (!text.plan_header.empty()) plan_headers_.insert(text.plan_header);
   kernels.push_back(std::move(text));
   kernel_of.push_back(&kernel);

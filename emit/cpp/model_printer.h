@@ -135,6 +135,7 @@ class ModelPrinter : private DimText {
   std::vector<std::string> problems_;
   size_t grown_scratch_ = SIZE_MAX;  // slot of the row scratch whose size a kernel finds
   std::unordered_map<const Kernel *, KernelText> texts_;
+  std::unordered_map<std::string, size_t> functions_;         // by form, in kernels
   std::unordered_map<const Kernel *, size_t> scratch_index_;  // in row_scratches
   std::set<std::string> plan_headers_;
   std::set<uint32_t> strings_made_;  // by root buffer

@@ -1,5 +1,8 @@
 #include "emit/cpp/names.h"
 
+#include <algorithm>
+#include <unordered_map>
+
 namespace optc {
 namespace {
 
@@ -58,6 +61,39 @@ std::string NameScope::unique(std::string_view wish, size_t longest) {
     std::string name = base + (base.back() >= '0' && base.back() <= '9' ? "_" : "") + std::to_string(k);
     if (taken_.insert(name).second) return name;
   }
+}
+
+std::string without_names(std::string_view code, const NameScope &names, const std::string &own) {
+  std::string out;
+  std::unordered_map<std::string, size_t> numbers;
+  const auto letter = [](char c) { return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (size_t i = 0; i < code.size();) {
+    const char c = code[i];
+    size_t end = i + 1;
+    if (c == '/' && end < code.size() && code[end] == '/') {  // up to the end of the line
+      i = std::min(code.find('\n', i), code.size());
+      continue;
+    }
+    if (c == '"') {
+      while (end < code.size() && code[end] != '"') end += code[end] == '\\' ? 2 : 1;
+      end = std::min(end + 1, code.size());
+    } else if (letter(c) || digit(c)) {
+      while (end < code.size() && (letter(code[end]) || digit(code[end]))) ++end;
+    }
+    const std::string token(code.substr(i, end - i));
+    i = end;
+    if (!letter(c) || (!out.empty() && out.back() == '.')) {
+      out += token;
+    } else if (token.compare(0, own.size(), own) == 0 && (token.size() == own.size() || token[own.size()] == '_')) {
+      out += "OWN" + token.substr(own.size());
+    } else if (names.has(token)) {
+      out += "$" + std::to_string(numbers.emplace(token, numbers.size()).first->second);
+    } else {
+      out += token;
+    }
+  }
+  return out;
 }
 
 std::string string_literal(std::string_view text) {

@@ -18,10 +18,16 @@ class NameScope {
   // `wish` as an identifier, with a number behind it when it is taken.
   std::string unique(std::string_view wish, size_t longest = 48);
   void take(std::string name) { taken_.insert(std::move(name)); }
+  bool has(const std::string &name) const { return taken_.count(name) != 0; }
 
  private:
   std::unordered_set<std::string> taken_;
 };
+
+// `code` (C++) as it is but for names: without comments, and each name of `names` by the number of its first
+// appearance, `own` and what begins with "OWN_" by OWN. So two functions that differ in names alone give the same text.
+// Names behind a '.' are members and stay.
+std::string without_names(std::string_view code, const NameScope &names, const std::string &own);
 
 // The text of a C string literal, quotes included.
 std::string string_literal(std::string_view text);

@@ -31,6 +31,8 @@ struct KernelText {
   std::string name;
   std::string parameters;         // the parameter list
   std::string text;               // comment and function
+  std::string form;               // the function without its names: kernels of equal form may share one (without_names)
+  std::string function;           // the one that this kernel runs: its own, or an earlier kernel's of the same form
   std::vector<BufferId> buffers;  // arguments in order
   std::vector<bool> written;      // parallel to buffers
   std::vector<const DimSymbol *> symbols;

@@ -75,8 +75,9 @@ KernelText NestPrinter::print() {
   }
   text.parameters = parameters;
   text.scratch_bytes = scratch_bytes_;
-  text.text = prologue_ + header_comment() + "static OPTC_KERNEL void " + kernel_.name + "(" + parameters + ") {\n" +
-              out_ + "}\n";
+  const std::string function = "static OPTC_KERNEL void " + kernel_.name + "(" + parameters + ") {\n" + out_ + "}\n";
+  text.text = prologue_ + header_comment() + function;
+  text.form = without_names(prologue_ + function, names_, kernel_.name);
   return text;
 }
 

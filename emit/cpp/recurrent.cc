@@ -125,10 +125,13 @@ class RecurrentPrinter : private DimText {
     text.scratch_before = "4 * optc_rnn_scratch_floats(OptcRnn" + literal(0) + ")";
     constexpr int64_t kRows = 16;  // kRnnRows of that plan
     text.scratch_formula = Dim(4 * kRows * hidden_ * (gates_ + 3));
+    const std::string function =
+        "static OPTC_KERNEL void " + kernel_.name + "(" + text.parameters + ") {\n" + out_ + "}\n";
     text.text = prologue_ +
                 fmt::format("// {}, {} to {}, {} direction{}\n", comment_text(kernel_.note), input_, hidden_,
                             directions_, directions_ == 1 ? "" : "s") +
-                "static OPTC_KERNEL void " + kernel_.name + "(" + text.parameters + ") {\n" + out_ + "}\n";
+                function;
+    text.form = without_names(prologue_ + function, names_, kernel_.name);
     return text;
   }
 
