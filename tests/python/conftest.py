@@ -10,6 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "tier2: not in `./dev test`, only in `./dev test --all`")
+    config.addinivalue_line("markers", "tier1: a part of what `./dev test --all` has whole, and not in that")
 
 
 @pytest.fixture(scope="session")

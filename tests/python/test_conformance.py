@@ -31,6 +31,7 @@ def run_bundles(optc, way, part):
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
+@pytest.mark.tier1
 def test_conformance_of_a_quarter_of_the_bundles(optc):
     run_bundles(optc, "static", f"{commit_number() % 4}/4")
 

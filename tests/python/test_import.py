@@ -183,7 +183,7 @@ def test_cases_keep_their_results(tool, shared, tmp_path):
     assert compared > 100
 
 
-@pytest.mark.parametrize("count", [2000, pytest.param(10000, marks=pytest.mark.tier2)])
+@pytest.mark.parametrize("count", [pytest.param(2000, marks=pytest.mark.tier1), pytest.param(10000, marks=pytest.mark.tier2)])
 def test_damaged_models_end_in_an_error_or_a_graph(tool, shared, count):
     """No crash, no hang, no internal error, whatever is done to a file."""
     models = sorted((shared / "cases").glob("*/model.onnx"))
