@@ -38,6 +38,11 @@ Option *Option::between(int low, int high) {
   of(option_)->check(CLI::Range(low, high));
   return this;
 }
+Option *Option::check(std::function<std::string(const std::string &)> problem) {
+  of(option_)->check(CLI::Validator([problem](std::string &text) { return problem(text); }, ""));
+  return this;
+}
+
 Option *Option::not_negative() {
   of(option_)->check(CLI::Validator(
       [](std::string &text) {

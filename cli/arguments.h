@@ -20,7 +20,8 @@ class Option {
   // Any other value is a usage error.
   Option *one_of(std::vector<std::string> values);
   Option *between(int low, int high);
-  Option *not_negative();  // a finite number from 0 on
+  Option *check(std::function<std::string(const std::string &)> problem);  // what is wrong with a value; empty: nothing
+  Option *not_negative();                                                  // a finite number from 0 on
 
  private:
   friend class Verb;

@@ -12,6 +12,8 @@
 #include <set>
 #include <thread>
 
+#include "driver/places.h"
+
 namespace optc::cli {
 namespace {
 
@@ -171,6 +173,11 @@ void add_compile_options(Verb &verb, CommonOptions &o) {
       ->type_name("NAME")
       ->group(kCompiling);
   verb.add_option("--name", o.name, "the bundle's name, a C identifier (default: the model's stem)")
+      ->check([](const std::string &text) -> std::string {
+        if (is_bundle_name(text)) return "";
+        const std::string near = text.empty() ? "" : name_of_model(text + ".onnx");
+        return "'" + text + "' cannot be a bundle's name" + (near.empty() ? "" : "; '" + near + "' can");
+      })
       ->type_name("NAME")
       ->group(kCompiling);
 }

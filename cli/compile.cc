@@ -11,7 +11,7 @@ namespace optc::cli {
 void add_compile(CommandLine &line, int &code) {
   struct Options : CommonOptions {
     std::string output;
-    bool embed = false;
+    bool embed = false, force = false;
   };
   auto o = std::make_shared<Options>();
   Verb *verb = line.add_verb("compile", "compile a model to a bundle (the verb may be left out)");
@@ -20,6 +20,7 @@ void add_compile(CommandLine &line, int &code) {
   verb->add_option("-o,--output", o->output, "the folder to write")->required()->type_name("DIR");
   verb->add_flag("--embed-weights,!--no-embed-weights", o->embed,
                  "weights inside the library instead of a file beside it");
+  verb->add_flag("--force", o->force, "replace files in DIR that were changed since optc wrote them");
   add_compile_options(*verb, *o);
   add_shape_options(*verb, *o);
   add_output_options(*verb, *o);
@@ -31,6 +32,7 @@ void add_compile(CommandLine &line, int &code) {
       return;
     }
     options->embed_weights = o->embed;
+    options->force = o->force;
     const std::unique_ptr<Listener> listener = make_listener(*o);
     Result<BundleFacts> facts = compile_model(o->model, o->output, *options, *listener, diagnostics);
     if (!facts) {

@@ -5,7 +5,7 @@
 #include "cli/common.h"
 #include "emit/report/diff.h"
 #include "importer/provenance.h"
-#include "support/file.h"
+#include "support/staging.h"
 
 namespace optc::cli {
 namespace {

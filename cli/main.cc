@@ -1,6 +1,8 @@
 // optc: the command line. One file a verb; `optc MODEL -o DIR` is `optc compile MODEL -o DIR`.
 
 #include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -8,10 +10,11 @@
 #include <exception>
 #include <new>
 #include <set>
+#include <thread>
 
 #include "cli/common.h"
 #include "driver/places.h"
-#include "support/file.h"
+#include "support/staging.h"
 
 namespace {
 
@@ -28,6 +31,28 @@ void write_reproducer(int argc, char **argv) {
   optc::Diagnostics ignored;
   if (optc::write_file(path, text, ignored).ok())
     std::fprintf(stderr, "  note: this is a fault of optc; how to see it again stands in %s\n", path.c_str());
+}
+
+// A signal that ends the process takes what is half written with it. Signals are taken by a thread of their own, so
+// that files may be removed; every other thread has them blocked.
+void clean_up_on_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before = {};
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaddset(&signals, signal);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals] {
+    int taken = 0;
+    while (sigwait(&signals, &taken) != 0) {
+    }
+    optc::remove_unfinished();
+    if (isatty(STDERR_FILENO)) std::fputs("\r\x1b[K", stderr);
+    signal(taken, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    raise(taken);
+  }).detach();
 }
 
 // What is wrong with the words, with what the user may have meant.
@@ -88,6 +113,7 @@ int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   int code = 101;
+  clean_up_on_signals();
   try {
     code = run(argc, argv);
   } catch (const std::bad_alloc &) {

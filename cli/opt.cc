@@ -10,7 +10,7 @@
 #include "emit/onnx/export.h"
 #include "emit/report/diff.h"
 #include "emit/report/report.h"
-#include "support/file.h"
+#include "support/staging.h"
 
 namespace optc::cli {
 namespace {

@@ -56,6 +56,14 @@ Result<std::vector<RuntimeValue>> expected_outputs(const VerifyOptions &o, const
     }
     return outputs;
   }
+  if (is_folder(o.against))
+    return diagnostics.error(
+        ErrorKind::kUsage, "--against " + o.against + ": the folder holds no output_0.pb", {},
+        "a folder of answers has output_0.pb or output_0.npy, ..., in the order of the model's outputs, "
+        "and with --inputs the inputs that they belong to");
+  if (!exists(o.against))
+    return diagnostics.error(ErrorKind::kUsage, "--against " + o.against + ": no such file or folder", {},
+                             "ort, evaluate, a folder with output_0.pb, or another model");
   Diagnostics other(o.against);
   Result<Graph> other_model = load_model(o.against, options, listener, other);
   if (!other_model) {

@@ -12,6 +12,7 @@
 
 #include "driver/places.h"
 #include "driver/process.h"
+#include "driver/toolchain.h"
 #include "runtime/optc.h"
 
 namespace optc {
@@ -91,7 +92,9 @@ struct Bundle::Impl {
   }
   Failure failed(const std::string &what, optc_status status, Diagnostics &diagnostics) const {
     const char *text = api->last_error(context);
-    return diagnostics.error(kind_of(status), fmt::format("{}: {}", what, text && *text ? text : "no reason given"));
+    return diagnostics.error(
+        kind_of(status), fmt::format("{}: {}", what, text && *text ? text : "no reason given"), {},
+        status == OPTC_OUT_OF_MEMORY ? "smaller inputs need less: --dim NAME=N sets a dimension" : "");
   }
 
   // `value` as the ABI has it; it points into `from`, which must outlive the run.
@@ -181,18 +184,37 @@ struct Bundle::Impl {
     for (size_t i = 0; i < out.size(); ++i) {
       const optc_tensor &t = out[i].tensor;
       int64_t count = 1;
-      for (int32_t k = 0; k < t.rank; ++k) count = t.dims[k] < 0 ? 0 : count * t.dims[k];
+      for (int32_t k = 0; k < t.rank; ++k)
+        if (t.dims[k] < 0)
+          count = 0;  // known after the run
+        else if (__builtin_mul_overflow(count, t.dims[k], &count))
+          count = INT64_MAX;
       const ElementType type = static_cast<ElementType>(api->output_info(i)->type);
-      const auto size = type == ElementType::kString ? std::optional<int64_t>(0) : storage_bytes(type, count);
-      bytes[i].resize(std::max<size_t>(size.value_or(0), t.needed_bytes));
-      attach(i);
+      const auto size = type == ElementType::kString ? std::optional<int64_t>(0)
+                        : count > INT64_MAX / 16     ? std::optional<int64_t>(INT64_MAX)
+                                                     : storage_bytes(type, count);
+      OPTC_TRY(provide(i, std::max<size_t>(size.value_or(0), t.needed_bytes), diagnostics));
     }
     return {};
   }
-  void attach(size_t i) {
-    if (bytes[i].empty()) bytes[i].resize(1);  // never a null pointer
+  // Memory of `size` bytes for output i.
+  Status provide(size_t i, size_t size, Diagnostics &diagnostics) {
+    if (size > static_cast<size_t>(memory_bytes())) {
+      const optc_tensor &t = out[i].tensor;
+      std::string dims;
+      for (int32_t k = 0; k < t.rank; ++k) dims += (k ? "," : "") + std::to_string(t.dims[k]);
+      return diagnostics.error(
+          ErrorKind::kIo,
+          fmt::format(
+              "output '{}' of dims [{}] needs {}, this machine has {}", api->output_info(i)->name, dims,
+              size >= static_cast<size_t>(INT64_MAX) ? "more than any" : format_bytes(static_cast<int64_t>(size)),
+              format_bytes(memory_bytes())),
+          {}, "smaller inputs need less: --dim NAME=N sets a dimension");
+    }
+    bytes[i].resize(std::max<size_t>(size, 1));  // never a null pointer
     out[i].tensor.data = bytes[i].data();
     out[i].tensor.capacity_bytes = bytes[i].size();
+    return {};
   }
 
   // Upper bounds are not always known before the run: grows what was too small.
@@ -202,10 +224,7 @@ struct Bundle::Impl {
       if (status == OPTC_OK) return {};
       if (status != OPTC_BUFFER_TOO_SMALL || attempt == 3) return failed("the run failed", status, diagnostics);
       for (size_t i = 0; i < out.size(); ++i)
-        if (out[i].tensor.needed_bytes > bytes[i].size()) {
-          bytes[i].resize(out[i].tensor.needed_bytes);
-          attach(i);
-        }
+        if (out[i].tensor.needed_bytes > bytes[i].size()) OPTC_TRY(provide(i, out[i].tensor.needed_bytes, diagnostics));
     }
   }
 };

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cctype>
 #include <optional>
 
 #include "driver/gpu.h"
@@ -12,19 +11,12 @@
 #include "emit/cpp/emit.h"
 #include "emit/report/diff.h"
 #include "emit/report/report.h"
-#include "support/file.h"
+#include "support/staging.h"
 
 namespace optc {
 namespace {
 
 constexpr const char *kCompiler = "optc 0.1.0";
-
-bool is_identifier(const std::string &name) {
-  if (name.empty() || !(std::isalpha(static_cast<unsigned char>(name[0])) || name[0] == '_')) return false;
-  for (const char c : name)
-    if (!(std::isalnum(static_cast<unsigned char>(c)) || c == '_')) return false;
-  return true;
-}
 
 }  // namespace
 
@@ -32,9 +24,9 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
                                   Listener &listener, Diagnostics &diagnostics) {
   BundleFacts facts;
   facts.folder = folder;
-  facts.name = options.name.empty() ? stem_identifier(path) : options.name;
-  if (!is_identifier(facts.name))
-    return diagnostics.error(ErrorKind::kUsage, fmt::format("--name {}: not a C identifier", facts.name));
+  facts.name = options.name.empty() ? name_of_model(path) : options.name;
+  if (!is_bundle_name(facts.name))
+    return diagnostics.error(ErrorKind::kUsage, fmt::format("'{}' cannot be a bundle's name", facts.name));
   bool gpu = false;
   for (const std::string &target : options.targets) {
     if (target != "cpu" && !is_gpu_target(target))
@@ -90,7 +82,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   name_kernels(changes, optimized.graph, program);
   OPTC_TRY(directory->write("graph.html", diff_html(original, optimized.graph, changes, page.model + " → optimized"),
                             diagnostics));
-  OPTC_TRY(directory->commit(diagnostics));
+  OPTC_TRY(directory->commit(diagnostics, options.force));
 
   facts.files = static_cast<int64_t>(report.files) + 2;  // and the two pages
   facts.kernels = static_cast<int64_t>(report.kernels);

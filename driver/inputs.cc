@@ -9,6 +9,7 @@
 
 #include "driver/places.h"
 #include "driver/tensor_file.h"
+#include "driver/toolchain.h"
 
 namespace optc {
 namespace {
@@ -129,9 +130,16 @@ Result<std::vector<RuntimeValue>> random_inputs(const Graph &graph, const SizeBy
         return diagnostics.error(ErrorKind::kUsage,
                                  fmt::format("input '{}': dimension {} has no value", value.name, dim.str()));
       dims.push_back(*d);
-      if (__builtin_mul_overflow(count, *d, &count) || count > (int64_t{1} << 40))
-        return diagnostics.error(ErrorKind::kUsage, fmt::format("input '{}' is too large", value.name));
+      if (__builtin_mul_overflow(count, *d, &count)) count = INT64_MAX;
     }
+    const int64_t needed = count < INT64_MAX / 16 ? storage_bytes(type.element, count).value_or(0) : INT64_MAX;
+    if (needed > memory_bytes())
+      return diagnostics.error(ErrorKind::kIo,
+                               fmt::format("input '{}' of {} needs {}, this machine has {}", value.name,
+                                           to_string(Type::tensor(type.element, Shape(dims.begin(), dims.end()))),
+                                           needed == INT64_MAX ? "more than 2^60 elements" : format_bytes(needed),
+                                           format_bytes(memory_bytes())),
+                               {}, "--dim NAME=N sets a dimension");
     Random random(seed * 1000003 + k);
     const ElementType e = type.element;
     std::vector<uint8_t> bytes(storage_bytes(e, count).value_or(0));

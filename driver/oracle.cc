@@ -1,42 +1,17 @@
 #include "driver/oracle.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "driver/places.h"
 #include "driver/process.h"
 #include "driver/tensor_file.h"
 #include "support/file.h"
+#include "support/staging.h"
 
 namespace optc {
-namespace {
-
-// A new folder that goes with the object.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    const char *base = std::getenv("TMPDIR");
-    std::string pattern = std::string(base && *base ? base : "/tmp") + "/optc-XXXXXX";
-    if (mkdtemp(pattern.data())) path_ = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder &) = delete;
-  ScratchFolder &operator=(const ScratchFolder &) = delete;
-  const std::string &path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-}  // namespace
-
 Result<std::string> oracle_python(Diagnostics &diagnostics) {
   const char *own = std::getenv("OPTC_PYTHON");
   const std::string python = own && *own ? own : "python3";

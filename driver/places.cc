@@ -3,8 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cctype>
 #include <cstdlib>
+
+#include "emit/cpp/names.h"
 
 namespace optc {
 namespace {
@@ -40,18 +41,27 @@ std::string cache_path() {
   return "/tmp/optc-cache-" + std::to_string(getuid());
 }
 
+int64_t memory_bytes() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && size > 0 ? pages * size : INT64_MAX;
+}
+
 bool exists(const std::string &path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0;
 }
 
-std::string stem_identifier(const std::string &path) {
+bool is_folder(const std::string &path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::string name_of_model(const std::string &path) {
   std::string stem = path.substr(path.find_last_of('/') + 1);
   if (const size_t dot = stem.rfind('.'); dot != std::string::npos && dot > 0) stem.resize(dot);
-  std::string name;
-  for (const char c : stem) name += std::isalnum(static_cast<unsigned char>(c)) && c > 0 ? c : '_';
-  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) || name[0] == '_') name.insert(0, "m");
-  return name;
+  return bundle_name(stem);
 }
+
+bool is_bundle_name(const std::string &name) { return !name.empty() && bundle_name(name) == name; }
 
 }  // namespace optc

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "support/file.h"
+#include "support/staging.h"
 
 namespace optc {
 namespace {

@@ -35,6 +35,7 @@ struct CompileOptions {
   std::string name;                               // of the bundle; empty: the model's stem as a C identifier
   std::string f32 = "3xtf32";                     // f32 products on a GPU: "3xtf32", "tf32", "ieee"
   ElementType precision = ElementType::kFloat32;  // storage of f32 tensors: kFloat32, kFloat16 or kBFloat16
+  bool force = false;                             // replace files in the bundle's folder that were changed by others
   bool embed_weights = false;                     // in the library, instead of a file beside it
   int64_t stop_after_rewrites = -1;               // for bisection: only so many rewrites are allowed; negative: all
 };

@@ -188,7 +188,7 @@ int call_library(LibraryFunction function, const LibraryCall &call, const std::v
                  std::string &error) {
   CallState state;
   state.memory.resize(outputs.size());
-  constexpr int kInternalStatus = 101, kTooMuch = 4;
+  constexpr int kInternalStatus = 101;
   std::vector<OptcLibTensor> in(inputs.size()), out(outputs.size());
   std::vector<Constant> keep;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -229,7 +229,7 @@ int call_library(LibraryFunction function, const LibraryCall &call, const std::v
       out[i].data = o.tensor.data();
     if (!out[i].data) {
       error = "there is not enough memory";
-      return kTooMuch;
+      return kLibraryMemory;
     }
   }
   const Attributes attributes(call.attributes);

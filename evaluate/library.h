@@ -32,6 +32,8 @@ struct LibraryOutput {
   Tensor tensor;  // valid: memory of the known size, dense and row-major; else the function finds the size
 };
 
+constexpr int kLibraryMemory = 4;  // OPTC_OUT_OF_MEMORY of runtime/optc.h
+
 // Runs a function. On success `outputs` hold the results (tensor outputs with their dims) and `sizes` what it found.
 // On failure `error` says why; the result is the optc_status.
 int call_library(LibraryFunction function, const LibraryCall &call, const std::vector<const Slot *> &inputs,

@@ -1,7 +1,9 @@
 #include "evaluate/machine.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "evaluate/lanes.h"
@@ -29,6 +31,48 @@ Failure Machine::internal(const std::string &message) {
   return diagnostics_.error(ErrorKind::kInternal,
                             "evaluator: " + (kernel_ ? "kernel '" + kernel_->name + "': " + message : message),
                             kernel_ ? place(*kernel_) : std::string());
+}
+
+namespace {
+
+// "4.0 PiB"; a size that no int64 holds is told as well.
+std::string bytes_text(double bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
+  char text[64];
+  std::snprintf(text, sizeof text, bytes < 1e4 ? "%.1f %s" : "%.2e %s", bytes, units[unit]);
+  return text;
+}
+
+}  // namespace
+
+Failure Machine::no_memory(const Buffer &buffer, const std::vector<int64_t> &dims, bool forbidden) {
+  double bytes = static_cast<double>(cell_bytes(buffer.element()));
+  std::string shape;
+  for (const int64_t d : dims) {
+    bytes *= static_cast<double>(d);
+    shape += (shape.empty() ? "" : ",") + std::to_string(d);
+  }
+  return diagnostics_.error(
+      ErrorKind::kIo,
+      (kernel_ ? "kernel '" + kernel_->name + "': '" : "'") + buffer.name + "' needs " + bytes_text(bytes) + " for " +
+          std::string(to_string(buffer.element())) + "[" + shape + "], " +
+          (forbidden ? "more than the " + bytes_text(static_cast<double>(options_.max_bytes)) + " that are allowed"
+                     : "and there is not as much memory"),
+      kernel_ ? place(*kernel_) : std::string(), "smaller inputs need less: --dim NAME=N sets a dimension");
+}
+
+Result<Tensor> Machine::allocate(const Buffer &buffer, std::vector<int64_t> dims) {
+  int64_t bytes = cell_bytes(buffer.element());
+  bool fits = true;
+  for (const int64_t d : dims) fits = fits && !__builtin_mul_overflow(bytes, std::max<int64_t>(d, 1), &bytes);
+  if (!fits || bytes > options_.max_bytes) {
+    if (std::find(dims.begin(), dims.end(), 0) == dims.end()) return no_memory(buffer, dims, true);
+  }
+  Tensor tensor = make_tensor(buffer.element(), std::move(dims));
+  if (!tensor.valid()) return no_memory(buffer, tensor.dims, false);
+  return tensor;
 }
 
 BufferId Machine::root(BufferId id) const {
@@ -119,12 +163,12 @@ bool Machine::writable(BufferId id, Tensor &out) {
                       slot.tensor.strides == wanted.strides;
     if (!same || slot.tensor.block.use_count() > 1 || slot.tensor.block->read_only) {
       if (wanted.stored > options_.max_bytes / std::max<int64_t>(cell_bytes(wanted.type), 1)) {
-        said_ = fault("'" + buffer.name + "' is too large: " + std::to_string(wanted.stored) + " elements").kind;
+        said_ = no_memory(buffer, wanted.dims, true).kind;
         return false;
       }
       wanted.block = make_block(wanted.type, wanted.stored);
       if (!wanted.block) {
-        said_ = fault("there is not enough memory for '" + buffer.name + "'").kind;
+        said_ = no_memory(buffer, wanted.dims, false).kind;
         return false;
       }
       if (same) {  // somebody else reads the old values: only this buffer changes
@@ -344,14 +388,15 @@ Status Machine::run_library(const Kernel &, const LibraryCall &call) {
     outputs[i].is_object = !buffer.type.is_tensor();
     std::vector<int64_t> dims;
     if (outputs[i].is_object || !evaluate_dims(buffer.shape(), dims)) continue;
-    outputs[i].tensor = make_tensor(buffer.element(), dims);
-    if (!outputs[i].tensor.valid()) return fault("there is not enough memory for '" + buffer.name + "'");
+    OPTC_ASSIGN(outputs[i].tensor, allocate(buffer, std::move(dims)));
   }
   std::vector<RuntimeValue> objects;
   std::vector<int64_t> sizes;
   std::string error;
   const int status = call_library(function, call, inputs, outputs, objects, sizes, error);
   if (status == 101) return internal(error);
+  if (status == kLibraryMemory)
+    return diagnostics_.error(ErrorKind::kIo, call.function + ": " + error, kernel_ ? place(*kernel_) : "");
   if (status != 0) return fault(error);
   for (size_t i = 0; i < call.defines.size(); ++i) {
     if (sizes[i] < 0) return fault(call.function + " found a negative size");
@@ -494,8 +539,7 @@ Status Machine::finish_scan(const ControlFlow &control, size_t scan, BufferId ou
       dims.push_back(k == axis ? 0 : symbols_.evaluate(buffer.shape()[k]).value_or(0));
   }
   Slot result;
-  result.tensor = make_tensor(buffer.element(), dims);
-  if (!result.tensor.valid()) return fault("there is not enough memory for '" + buffer.name + "'");
+  OPTC_ASSIGN(result.tensor, allocate(buffer, dims));
   int64_t before = 1, after = 1;
   for (size_t k = 0; k < dims.size(); ++k) (k < axis ? before : after) *= k == axis ? 1 : dims[k];
   const int64_t cell = cell_bytes(buffer.element()), length = static_cast<int64_t>(slices.size());

@@ -48,6 +48,9 @@ class Machine : public NestHost {
   bool load_constant(BufferId id);
   Failure fault(const std::string &message);
   Failure internal(const std::string &message);
+  // Memory for a tensor of these dims; kIo, with its size, where there is not enough or max_bytes does not allow it.
+  Result<Tensor> allocate(const Buffer &buffer, std::vector<int64_t> dims);
+  Failure no_memory(const Buffer &buffer, const std::vector<int64_t> &dims, bool forbidden);
   std::string place(const Kernel &kernel) const;
 
   const Program &program_;

@@ -170,7 +170,38 @@ Status Converter::convert_initializers(const onnx::GraphProto &graph, Scope &sco
   return {};
 }
 
+// No output has the name of an input, an initializer or another output: said before the order of the nodes is looked
+// for, since such a name can look like a cycle.
+Status Converter::check_names(const NodeList &nodes, const Scope &scope) {
+  std::unordered_map<std::string_view, int> producers;
+  const auto place = [&](int i) {
+    return "node '" + node_label(nodes.Get(i), i) + "' (" + nodes.Get(i).op_type() + ")";
+  };
+  for (int i = 0; i < nodes.size(); ++i) {
+    for (const std::string &name : nodes.Get(i).output()) {
+      if (name.empty()) continue;
+      const auto known = scope.values.find(name);
+      const auto [other, is_new] = producers.emplace(name, i);
+      if (is_new && known == scope.values.end()) continue;
+      Diagnostic d;
+      d.kind = ErrorKind::kInvalid;
+      d.message = "the name '" + name + "' is defined twice";
+      if (is_new) {
+        const bool constant = known->second.valid() && graph_.value(known->second).kind == ValueKind::kConstant;
+        d.places.push_back((constant ? "initializer '" : "input '") + name + "'");
+      } else {
+        d.places.push_back(place(other->second));
+      }
+      d.places.push_back(place(i));
+      d.help = "every value of a graph needs a name of its own";
+      return diagnostics_.add(std::move(d));
+    }
+  }
+  return {};
+}
+
 Status Converter::convert_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes, Scope &scope) {
+  OPTC_TRY(check_names(nodes, scope));
   OPTC_ASSIGN(const std::vector<int> order, node_order(nodes, diagnostics_));
   for (int i : order) OPTC_TRY(convert_node(nodes.Get(i), scope));
   return {};

@@ -80,6 +80,7 @@ class Converter {
   // converter.cc
   Status convert_main();
   Status convert_region(const onnx::GraphProto &graph, RegionId region, const Scope &parent);
+  Status check_names(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes, const Scope &scope);
   Status convert_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes, Scope &scope);
   Status convert_node(const onnx::NodeProto &node, Scope &scope);
   Status convert_initializers(const onnx::GraphProto &graph, Scope &scope);

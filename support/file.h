@@ -1,5 +1,5 @@
 #pragma once
-// Files: read-only mappings, and output that appears whole or not at all.
+// Files: reading. Output that appears whole or not at all: support/staging.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -31,25 +31,7 @@ class MappedFile {
   std::string path_;
 };
 
-// Writes `text` beside `path` and renames it into place.
-Status write_file(const std::string &path, std::string_view text, Diagnostics &diagnostics);
 Result<std::string> read_file(const std::string &path, Diagnostics &diagnostics);
-
-// A directory that is filled beside its final place and renamed there by commit(); removed by the destructor otherwise.
-// commit() replaces an existing directory only if it is empty or holds a manifest.json of an earlier bundle.
-class StagedDirectory {
- public:
-  static Result<std::unique_ptr<StagedDirectory>> create(const std::string &final_path, Diagnostics &diagnostics);
-  ~StagedDirectory();
-  const std::string &path() const { return staging_; }
-  Status write(const std::string &relative_path, std::string_view text, Diagnostics &diagnostics);  // makes sub-folders
-  Status commit(Diagnostics &diagnostics);
-
- private:
-  StagedDirectory() = default;
-  std::string final_, staging_;
-  bool committed_ = false;
-};
 
 // XXH3-128 of bytes, as 32 lower-case hexadecimal digits.
 std::string xxh3_128(const void *data, size_t size);

@@ -21,7 +21,7 @@
 #include "ops/build.h"
 #include "ops/registry.h"
 #include "runtime/optc.h"
-#include "support/file.h"
+#include "support/staging.h"
 
 namespace optc::testing {
 

@@ -13,6 +13,7 @@
 #include "driver/process.h"
 #include "driver/tensor_file.h"
 #include "support/file.h"
+#include "support/staging.h"
 
 namespace optc {
 namespace {
@@ -114,9 +115,17 @@ TEST(Compare, ArgmaxOfEachRow) {
 }
 
 TEST(Places, StemIsAnIdentifier) {
-  EXPECT_EQ(stem_identifier("/a/b/res-net.v2.onnx"), "res_net_v2");
-  EXPECT_EQ(stem_identifier("50.onnx"), "m50");
-  EXPECT_EQ(stem_identifier("model"), "model");
+  EXPECT_EQ(name_of_model("/a/b/res-net.v2.onnx"), "res_net_v2");
+  EXPECT_EQ(name_of_model("50.onnx"), "m50");
+  EXPECT_EQ(name_of_model("model"), "model");
+  // A bundle's name is a namespace, a CMake target, a header and a Python module.
+  for (const char *taken : {"class", "main", "all", "time", "numpy", "std", "y1"})
+    EXPECT_EQ(name_of_model(taken), std::string(taken) + "_");
+  EXPECT_EQ(name_of_model("na\u00efve model.onnx"), "na_ve_model");
+  EXPECT_EQ(name_of_model("\u6a21\u578b.onnx"), "model");
+  EXPECT_EQ(name_of_model(std::string(100, 'a')).size(), 64u);
+  for (const char *name : {"", "a b", "class", "50", "a__b", "a_"}) EXPECT_FALSE(is_bundle_name(name)) << name;
+  for (const char *name : {"a", "resnet_50", "v", "all_"}) EXPECT_TRUE(is_bundle_name(name)) << name;
 }
 
 TEST(Process, OutputAndStatus) {

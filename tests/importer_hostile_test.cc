@@ -177,6 +177,11 @@ TEST(Hostile, Graphs) {
   expect_text_error(
       R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { y = Neg(x)  y = Abs(x) })", kInvalid,
       "'y' is defined twice");
+  // An initializer's name as an output of a node before which it is read: no cycle.
+  expect_text_error(
+      R"(<ir_version: 8, opset_import: ["" : 17]> g (float[1] x) => (float[1] y) <float[1] w = {1}>
+         { a = Add(x, w)  w = Neg(a)  y = Abs(w) })",
+      kInvalid, "'w' is defined twice");
   expect_text_error(
       R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x, float[4] x) => (float[4] y) { y = Neg(x) })", kInvalid,
       "'x' is defined twice");

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "support/file.h"
+#include "support/staging.h"
 
 namespace optc {
 namespace {
@@ -77,6 +78,81 @@ TEST_F(Files, StagedDirectoryAppearsWhole) {
   }
   EXPECT_NE(read_file(path("bundle/manifest.json"), diagnostics_)->find("\"round\": 1"), std::string::npos);
   EXPECT_EQ(entries(), 1u);
+}
+
+// A bundle with a file of the given text.
+void stage(const std::string &folder, const std::string &text, bool force, Status &status, Diagnostics &diagnostics) {
+  auto staged = StagedDirectory::create(folder, diagnostics);
+  ASSERT_TRUE(staged.ok());
+  ASSERT_TRUE((*staged)->write("manifest.json", "{\n \"compiler\": \"optc 0.1.0\"\n}\n", diagnostics).ok());
+  ASSERT_TRUE((*staged)->write("src/model.cpp", text, diagnostics).ok());
+  status = (*staged)->commit(diagnostics, force);
+}
+
+TEST_F(Files, StagedDirectoryKeepsFilesOfOthers) {
+  Status status;
+  stage(path("bundle"), "one", false, status, diagnostics_);
+  ASSERT_TRUE(status.ok());
+  EXPECT_NE(read_file(path("bundle/manifest.json"), diagnostics_)->find("\"src/model.cpp\": \"" + xxh3_128("one", 3)),
+            std::string::npos);
+  fs::create_directories(path("bundle/build/deep"));
+  ASSERT_TRUE(write_file(path("bundle/build/deep/object"), "o", diagnostics_).ok());
+  ASSERT_TRUE(write_file(path("bundle/src/mine.cpp"), "mine", diagnostics_).ok());
+  fs::create_symlink("nowhere", path("bundle/link"));
+  stage(path("bundle"), "two", false, status, diagnostics_);
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(*read_file(path("bundle/src/model.cpp"), diagnostics_), "two");
+  EXPECT_EQ(*read_file(path("bundle/src/mine.cpp"), diagnostics_), "mine");
+  EXPECT_EQ(*read_file(path("bundle/build/deep/object"), diagnostics_), "o");
+  EXPECT_TRUE(fs::is_symlink(path("bundle/link")));
+  // What was changed by hand is not lost without force.
+  ASSERT_TRUE(write_file(path("bundle/src/model.cpp"), "edited", diagnostics_).ok());
+  stage(path("bundle"), "three", false, status, diagnostics_);
+  EXPECT_FALSE(status.ok());
+  ASSERT_FALSE(diagnostics_.all().empty());
+  EXPECT_EQ(diagnostics_.all().back().places, std::vector<std::string>{path("bundle/src/model.cpp")});
+  EXPECT_EQ(*read_file(path("bundle/src/model.cpp"), diagnostics_), "edited");
+  stage(path("bundle"), "three", true, status, diagnostics_);
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(*read_file(path("bundle/src/model.cpp"), diagnostics_), "three");
+  EXPECT_EQ(*read_file(path("bundle/src/mine.cpp"), diagnostics_), "mine");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(Files, LinksAreFollowed) {
+  Status status;
+  fs::create_directories(path("there"));
+  fs::create_directory_symlink("there", path("link"));
+  stage(path("link"), "one", false, status, diagnostics_);
+  EXPECT_TRUE(status.ok());
+  EXPECT_TRUE(fs::is_symlink(path("link")) && fs::exists(path("there/src/model.cpp")));
+  ASSERT_TRUE(write_file(path("file"), "old", diagnostics_).ok());
+  fs::create_symlink("file", path("file_link"));
+  ASSERT_TRUE(write_file(path("file_link"), "new", diagnostics_).ok());
+  EXPECT_TRUE(fs::is_symlink(path("file_link")));
+  EXPECT_EQ(*read_file(path("file"), diagnostics_), "new");
+}
+
+TEST_F(Files, WhyAFileCannotBeWrittenIsSaid) {
+  EXPECT_FALSE(write_file(path("no/such/folder"), "x", diagnostics_).ok());
+  EXPECT_NE(diagnostics_.all()[0].message.find("No such file or directory"), std::string::npos);
+  // A device is written to, not replaced.
+  EXPECT_FALSE(write_file("/dev/full", std::string(100000, 'x'), diagnostics_).ok());
+  EXPECT_NE(diagnostics_.all()[1].message.find("No space left on device"), std::string::npos);
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+}
+
+TEST_F(Files, WhatIsUnfinishedIsRemovedWhenASignalEndsTheProcess) {
+  ASSERT_EXIT(
+      {
+        auto file = StagedFile::create(path("file"), diagnostics_);
+        auto folder = StagedDirectory::create(path("bundle"), diagnostics_);
+        if (!file.ok() || !folder.ok() || !(*folder)->write("a", "b", diagnostics_).ok() || entries() != 2) _exit(1);
+        remove_unfinished();
+        _exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+  EXPECT_EQ(entries(), 0u);
 }
 
 TEST_F(Files, StagedDirectoryKeepsForeignFolders) {

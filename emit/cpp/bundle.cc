@@ -15,6 +15,7 @@
 #include "emit/cpp/emit.h"
 #include "emit/cpp/manifest.h"
 #include "emit/cpp/model_printer.h"
+#include "support/file.h"
 
 namespace optc {
 namespace {
@@ -42,7 +43,7 @@ class BundleWriter {
   BundleWriter(const Program &program, const BundleOptions &options, StagedDirectory &directory,
                Diagnostics &diagnostics)
       : program_(program), options_(options), directory_(directory), diagnostics_(diagnostics) {
-    name_ = identifier(options.name.empty() ? (program.name.empty() ? "model" : program.name) : options.name, 64);
+    name_ = bundle_name(options.name.empty() ? (program.name.empty() ? "model" : program.name) : options.name);
   }
 
   Result<BundleReport> write() {
@@ -285,6 +286,7 @@ class BundleWriter {
     if (file && std::fclose(file) != 0) good = false;
     if (!good) return diagnostics_.error(ErrorKind::kIo, fmt::format("cannot write '{}'", path));
     ++files_;
+    OPTC_TRY(directory_.add(path, diagnostics_));
     if (embed) {
       facts_.sources.push_back("weights.cpp");
       return put(

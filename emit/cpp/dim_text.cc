@@ -20,25 +20,47 @@ std::string DimText::dim(Dim d, int weakest) {
     out += wrap(text, kMulPrecedence);
     precedence = kAddPrecedence;
   };
+  std::vector<std::string> addends;
+  const auto call = [](const char *function, std::vector<std::string> list, bool number, int64_t value) {
+    if (number) list.push_back(std::to_string(value));
+    if (list.size() == 1) return list[0];
+    std::string text = function;
+    for (size_t i = 0; i < list.size(); ++i) text += (i ? ", " : "(") + list[i];
+    return text + ")";
+  };
   // Positive terms first: "n - 1" and not "-1 + n".
   for (const bool negative : {false, true}) {
     for (const DimTerm &term : node.terms) {
       if ((term.coefficient < 0) != negative) continue;
       Text text;
+      std::vector<std::string> factors;
       for (const DimAtom *a : term.atoms) {
         const Text factor = atom(*a);
+        factors.push_back(factor.s);
         text = text.s.empty()
                    ? factor
                    : Text{wrap(text, kMulPrecedence) + " * " + wrap(factor, kUnaryPrecedence), kMulPrecedence};
+      }
+      if (saturating_) {
+        addends.push_back(call("times", factors, negative || term.coefficient != 1, term.coefficient));
+        continue;
       }
       const int64_t magnitude = negative ? -term.coefficient : term.coefficient;
       if (magnitude != 1) text = {wrap(text, kMulPrecedence) + " * " + std::to_string(magnitude), kMulPrecedence};
       append(negative, text);
     }
-    if (node.constant != 0 && (node.constant < 0) == negative)
+    if (!saturating_ && node.constant != 0 && (node.constant < 0) == negative)
       append(negative, {std::to_string(negative ? -node.constant : node.constant)});
   }
+  if (saturating_) return call("plus", addends, node.constant != 0 || addends.empty(), node.constant);
   return wrap({out, precedence}, weakest);
+}
+
+std::string DimText::size(Dim d) {
+  saturating_ = true;
+  std::string text = dim(d);
+  saturating_ = false;
+  return text;
 }
 
 Text DimText::atom(const DimAtom &a) {

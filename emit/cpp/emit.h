@@ -11,8 +11,8 @@
 #include "ir/program/device_schedule.h"
 #include "ir/program/program.h"
 #include "support/diagnostics.h"
-#include "support/file.h"
 #include "support/result.h"
+#include "support/staging.h"
 
 namespace optc {
 

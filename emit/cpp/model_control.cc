@@ -30,7 +30,7 @@ void ModelPrinter::hold(BufferId id) {
   if (grown == grown_.end()) return;
   const std::string name = declare(r);
   line(fmt::format("{} = run.grow<{}>({}, {});", name, cpp_type(program_.buffer(r).element()).storage, grown->second,
-                   dim(buffer_bytes(r))));
+                   size(buffer_bytes(r))));
   line(fmt::format("if (!{}) return run.status;", name));
 }
 
@@ -107,7 +107,7 @@ void ModelPrinter::print_carry(const ControlFlow &control) {
       continue;
     }
     bytes[c] = sources[c] + "_bytes";
-    line(fmt::format("const int64_t {} = {};", bytes[c], dim(buffer_bytes(from))));
+    line(fmt::format("const int64_t {} = {};", bytes[c], size(buffer_bytes(from))));
     Dim offset;
     const BufferId base = root(from, &offset);
     bool save = base == root(to) && !offset.is(0);

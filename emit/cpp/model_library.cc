@@ -103,7 +103,7 @@ void ModelPrinter::print_library(const Kernel &kernel, const LibraryCall &call) 
       if (!open_size) {
         if (const auto grown = grown_.find(r.index); grown != grown_.end()) {
           line(fmt::format("{} = run.grow<{}>({}, {});", pointer_text, cpp_type(buffer.element()).storage,
-                           grown->second, dim(buffer_bytes(r))));
+                           grown->second, size(buffer_bytes(r))));
           line(fmt::format("if (!{}) return run.status;", pointer_text));
         }
         item = fmt::format("lib_tensor({}, {}, {{{}}})", pointer_text, static_cast<int>(buffer.element()), dims);

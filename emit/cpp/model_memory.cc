@@ -112,7 +112,7 @@ void ModelPrinter::collect_scratch(const std::vector<KernelId> &order, size_t fi
 
 // Bytes for one task, as C++; empty: none.
 std::string ModelPrinter::scratch_text(const KernelText &text) {
-  const std::string bytes = text.scratch_bytes.is(0) ? "" : dim(text.scratch_bytes);
+  const std::string bytes = text.scratch_bytes.is(0) ? "" : size(text.scratch_bytes);
   if (text.scratch_before.empty()) return bytes;
   std::string dims;
   for (Dim d : text.scratch_dims) dims += (dims.empty() ? "" : ", ") + dim(d);
@@ -177,7 +177,7 @@ std::string ModelPrinter::plan_source() const {
         "int64_t "
         "*offsets) {\n";
     std::string bytes;
-    for (const PlacedBuffer &p : placed) bytes += (bytes.empty() ? "" : ",\n        ") + self->dim(p.bytes);
+    for (const PlacedBuffer &p : placed) bytes += (bytes.empty() ? "" : ",\n        ") + self->size(p.bytes);
     for (size_t i = 0; i < row_scratches.size(); ++i)
       bytes += fmt::format("{}scratch[{}]", bytes.empty() ? "" : i % 8 ? ", " : ",\n        ", i);
     out += fmt::format("    const int64_t bytes[] = {{\n        {}}};\n", bytes);

@@ -55,7 +55,7 @@ std::string ModelPrinter::shape_text(const Shape &shape) const {
 
 std::string ModelPrinter::dims_list(const Shape &shape) {
   std::string out;
-  for (const Dim &extent : shape) out += (out.empty() ? "" : ", ") + dim(extent);
+  for (const Dim &extent : shape) out += (out.empty() ? "" : ", ") + size(extent);
   return "{" + out + "}";
 }
 
@@ -205,7 +205,7 @@ void ModelPrinter::prepare_memory(const Kernel &kernel) {
     if (grown == grown_.end()) continue;
     const std::string name = declare(r);
     line(fmt::format("{} = run.grow<{}>({}, {});", name, cpp_type(program_.buffer(r).element()).storage, grown->second,
-                     dim(buffer_bytes(r))));
+                     size(buffer_bytes(r))));
     line(fmt::format("if (!{}) return run.status;", name));
   }
 }
@@ -312,7 +312,7 @@ void ModelPrinter::print_copies(const std::vector<DeviceCopy> &copies) {
     const std::string host = pointer(copy.buffer, !copy.to_device);
     if (const auto grown = grown_.find(copy.buffer.index); grown != grown_.end() && !copy.to_device) {
       line(fmt::format("{} = run.grow<{}>({}, {});", host, cpp_type(program_.buffer(copy.buffer).element()).storage,
-                       grown->second, dim(buffer_bytes(copy.buffer))));
+                       grown->second, size(buffer_bytes(copy.buffer))));
       line(fmt::format("if (!{}) return run.status;", host));
     }
     line(fmt::format("if (!gpu_{}(run, gpu, {}, {})) return run.status;", copy.to_device ? "upload" : "download",

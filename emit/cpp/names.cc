@@ -22,9 +22,9 @@ const std::unordered_set<std::string_view> &reserved() {
       // names that emitted code uses itself
       "env", "begin", "end", "scratch", "task", "vf", "vi", "vm", "vu", "load", "store", "splat", "splat_i", "select",
       "min", "max", "abs", "sign", "floor", "ceil", "trunc", "sqrt", "exp", "log", "tanh", "erf", "sigmoid", "pow",
-      "sin", "cos", "fma", "lanes", "least", "most", "checked", "parallel", "bits", "n", "run", "optc", "Env",
-      "Kernels", "iota", "expm1", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
-      "relu", "softplus"};
+      "sin", "cos", "fma", "lanes", "least", "most", "times", "plus", "checked", "parallel", "bits", "n", "run", "optc",
+      "Env", "Kernels", "iota", "expm1", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh",
+      "atanh", "relu", "softplus"};
   return words;
 }
 
@@ -52,6 +52,39 @@ std::string identifier(std::string_view name, size_t longest) {
   if (out[0] >= '0' && out[0] <= '9') out.insert(0, "v");
   if (reserved().count(out) || out.compare(0, 5, "optc_") == 0 || out.compare(0, 5, "OPTC_") == 0) out += '_';
   return out;
+}
+
+std::string bundle_name(std::string_view wish) {
+  static const std::unordered_set<std::string_view> taken = {
+      // CMake's and its generators' targets
+      "all", "ALL_BUILD", "clean", "depend", "edit_cache", "help", "install", "package", "package_source", "preinstall",
+      "rebuild_cache", "RUN_TESTS", "test", "ZERO_CHECK",
+      // headers of C and POSIX: NAME.h must not stand before them
+      "aio", "alloca", "assert", "byteswap", "complex", "cpio", "crypt", "ctype", "dirent", "dlfcn", "elf", "endian",
+      "errno", "error", "fcntl", "features", "fenv", "float", "fnmatch", "ftw", "getopt", "glob", "grp", "iconv",
+      "inttypes", "langinfo", "libgen", "limits", "link", "locale", "malloc", "math", "memory", "monetary", "mqueue",
+      "netdb", "nl_types", "paths", "poll", "pthread", "pwd", "regex", "resolv", "sched", "search", "semaphore",
+      "setjmp", "signal", "spawn", "stdarg", "stdatomic", "stdbool", "stddef", "stdint", "stdio", "stdlib", "string",
+      "strings", "syslog", "tar", "termios", "tgmath", "threads", "time", "uchar", "ucontext", "ulimit", "unistd",
+      "utime", "values", "wait", "wchar", "wctype", "wordexp", "xxh3",
+      // functions of the C library, which a namespace would hide
+      "abort", "accept", "access", "acct", "alarm", "atexit", "atof", "atoi", "atol", "bind", "brk", "bsearch", "bzero",
+      "calloc", "cbrt", "clock", "clone", "close", "connect", "copysign", "creat", "daemon", "div", "drem", "dup",
+      "encrypt", "erfc", "exit", "exp10", "exp2", "fabs", "fork", "free", "gamma", "getc", "getenv", "gets", "hypot",
+      "index", "ioctl", "isalpha", "isatty", "j0", "j1", "jn", "kill", "labs", "lgamma", "listen", "log10", "log2",
+      "logb", "longjmp", "lseek", "mblen", "mkdir", "mktime", "modf", "mount", "nan", "nice", "open", "pause", "perror",
+      "pipe", "pread", "printf", "profil", "putc", "puts", "qsort", "raise", "rand", "random", "read", "realloc",
+      "recv", "remainder", "remove", "rename", "rewind", "rindex", "rint", "rmdir", "round", "scanf", "select", "send",
+      "setenv", "shutdown", "significand", "sleep", "socket", "splice", "srand", "stat", "swab", "symlink", "sync",
+      "system", "tee", "tgamma", "times", "tolower", "toupper", "truncate", "umask", "unlink", "usleep", "vfork",
+      "write", "y0", "y1", "yn",
+      // modules that python/NAME.py needs, and namespaces of C++
+      "ctypes", "json", "numpy", "onnxruntime", "os", "pathlib", "pybind11", "sys", "torch", "typing", "std"};
+  std::string name = identifier(wish, 64);
+  if (name == "v" && wish != "v") name = "model";                        // no letter of the wish is left
+  if (!wish.empty() && wish[0] >= '0' && wish[0] <= '9') name[0] = 'm';  // and not "v50"
+  if (taken.count(name)) name += '_';
+  return name;
 }
 
 std::string NameScope::unique(std::string_view wish, size_t longest) {

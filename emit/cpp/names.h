@@ -10,6 +10,9 @@ namespace optc {
 // A C identifier that is no keyword of C or C++ and no name of the runtime: other characters become '_', runs of them
 // one.
 // "/layer.1/conv/Conv_output_0" -> "layer_1_conv_Conv_output_0". Long names keep their end. Never empty.
+// A bundle's name for a wish: an identifier of at most 64 letters that is free as a namespace, a CMake target, a header
+// NAME.h and a Python module.
+std::string bundle_name(std::string_view wish);
 std::string identifier(std::string_view name, size_t longest = 48);
 
 // Names already taken in a scope of the emitted code.

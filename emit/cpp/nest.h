@@ -54,11 +54,15 @@ class DimText {
  public:
   virtual ~DimText() = default;
   std::string dim(Dim d, int weakest = kTernaryPrecedence);  // in parentheses if it binds weaker
+  // The same for an amount of memory, by functions that do not overflow: "times(d.N, 4)".
+  std::string size(Dim d);
+
  protected:
   virtual std::string symbol(const DimSymbol &symbol) = 0;
 
  private:
   Text atom(const DimAtom &atom);
+  bool saturating_ = false;
 };
 
 class NestPrinter : private DimText {

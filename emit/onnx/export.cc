@@ -1,14 +1,14 @@
 #include "emit/onnx/export.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <functional>
+#include <cstdint>
 #include <set>
 #include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "emit/onnx/internal_export.h"
+#include "support/staging.h"
 
 namespace optc {
 namespace {
@@ -390,23 +390,7 @@ Result<std::string> export_model(const Graph &graph, const ExportOptions &option
   return bytes;
 }
 
-namespace {
-
-// Writes beside `path` and renames into place, so that a failed write leaves no half file.
-Status write_whole(const std::string &path, const std::function<bool(FILE *)> &write, Diagnostics &diagnostics) {
-  const std::string temporary = path + ".partial";
-  FILE *file = std::fopen(temporary.c_str(), "wb");
-  bool good = file != nullptr && write(file);
-  if (file) good = std::fclose(file) == 0 && good;
-  good = good && std::rename(temporary.c_str(), path.c_str()) == 0;
-  if (good) return {};
-  std::remove(temporary.c_str());
-  return diagnostics.error(ErrorKind::kIo, "cannot write '" + path + "'");
-}
-
-bool put(FILE *file, const void *data, size_t size) { return size == 0 || std::fwrite(data, 1, size, file) == size; }
-
-}  // namespace
+namespace {}  // namespace
 
 Status export_file(const Graph &graph, const std::string &path, const ExportOptions &options,
                    Diagnostics &diagnostics) {
@@ -419,30 +403,23 @@ Status export_file(const Graph &graph, const std::string &path, const ExportOpti
   }
   if (output.model_size > kMaxProtobuf)
     return diagnostics.error(ErrorKind::kUnsupported, "the model has more than 2 GB besides its large constants");
+  OPTC_ASSIGN(const auto file, StagedFile::create(path, diagnostics));
   if (!output.external.empty()) {
-    OPTC_TRY(write_whole(
-        data_path,
-        [&](FILE *file) {
-          size_t at = 0;
-          const std::string zeros(kExternalAlignment, '\0');
-          for (const auto &[offset, constant] : output.external) {
-            if (!put(file, zeros.data(), offset - at) || !put(file, constant.data(), constant.size())) return false;
-            at = offset + constant.size();
-          }
-          return true;
-        },
-        diagnostics));
+    OPTC_ASSIGN(const auto data, StagedFile::create(data_path, diagnostics));
+    size_t at = 0;
+    const std::string zeros(kExternalAlignment, '\0');
+    for (const auto &[offset, constant] : output.external) {
+      data->write(zeros.data(), offset - at);
+      data->write(constant.data(), constant.size());
+      at = offset + constant.size();
+    }
+    OPTC_TRY(data->commit(diagnostics));
   }
-  return write_whole(
-      path,
-      [&](FILE *file) {
-        for (const Chunk &chunk : output.model) {
-          if (!put(file, chunk.text.data(), chunk.text.size())) return false;
-          if (chunk.constant.valid() && !put(file, chunk.constant.data(), chunk.constant.size())) return false;
-        }
-        return true;
-      },
-      diagnostics);
+  for (const Chunk &chunk : output.model) {
+    file->write(chunk.text.data(), chunk.text.size());
+    if (chunk.constant.valid()) file->write(chunk.constant.data(), chunk.constant.size());
+  }
+  return file->commit(diagnostics);
 }
 
 }  // namespace optc

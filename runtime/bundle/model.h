@@ -64,7 +64,7 @@ static inline __attribute__((unused)) size_t tensor_bytes(int32_t type, int64_t 
 }
 static inline __attribute__((unused)) int64_t count_of(const optc_tensor &t) {
   int64_t n = 1;
-  for (int32_t k = 0; k < t.rank; ++k) n *= t.dims[k];
+  for (int32_t k = 0; k < t.rank; ++k) n = times(n, t.dims[k]);
   return n;
 }
 
@@ -109,7 +109,8 @@ struct Run {
   int32_t fault = 0;
   int32_t cancelled = 0;
   bool profiling = false;
-  int32_t current = -1;
+  int32_t current = -1;  // the kernel whose time is taken
+  int32_t running = -1;  // the kernel that runs
   double started = 0;
   double nanoseconds[M::kKernels ? M::kKernels : 1] = {};
   uint64_t calls[M::kKernels ? M::kKernels : 1] = {};
@@ -161,8 +162,7 @@ struct Run {
       free(grown[slot]);
       grown[slot] = aligned_alloc(64, wanted);
       grown_bytes[slot] = grown[slot] ? wanted : 0;
-      if (!grown[slot])
-        fail(OPTC_OUT_OF_MEMORY, "out of memory: %lld bytes for a result of this size", static_cast<long long>(bytes));
+      if (!grown[slot]) no_memory(wanted);
     }
     return static_cast<T *>(grown[slot]);
   }
@@ -174,7 +174,7 @@ struct Run {
     const size_t wanted = (static_cast<size_t>(bytes) * 2 + 127) / 64 * 64;
     void *larger = aligned_alloc(64, wanted);
     if (!larger) {
-      fail(OPTC_OUT_OF_MEMORY, "out of memory: %zu bytes for a result of this size", wanted);
+      no_memory(wanted);
       return nullptr;
     }
     if (grown[slot] && kept) memcpy(larger, grown[slot], static_cast<size_t>(kept));
@@ -184,6 +184,10 @@ struct Run {
     return static_cast<T *>(larger);
   }
 
+  void no_memory(size_t bytes) {
+    fail(OPTC_OUT_OF_MEMORY, "kernel '%s': out of memory: %s%zu bytes", running >= 0 ? M::kernel_names[running] : "",
+         bytes >= static_cast<size_t>(kTooLarge) ? "more than " : "", bytes);
+  }
   optc_status fail(optc_status code, const char *format, ...) __attribute__((format(printf, 3, 4))) {
     va_list list;
     va_start(list, format);
@@ -206,6 +210,7 @@ struct Run {
   }
   // Before each kernel. True: stop and return `status`.
   bool step(int32_t kernel) {
+    running = kernel;
     if (profiling) {
       timespec now;
       clock_gettime(CLOCK_MONOTONIC, &now);

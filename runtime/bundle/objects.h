@@ -57,7 +57,7 @@ static void *object_memory(R &run, size_t bytes) {
 
 static inline size_t lib_bytes(const OptcLibTensor &t) {
   int64_t count = 1;
-  for (int32_t k = 0; k < t.rank; ++k) count *= t.dims[k];
+  for (int32_t k = 0; k < t.rank; ++k) count = times(count, t.dims[k]);
   return tensor_bytes(t.type, count);
 }
 

@@ -121,6 +121,24 @@ OPTC_SCALAR int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b)
 OPTC_SCALAR int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 OPTC_SCALAR int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
+// --- amounts of memory: they stop at a size that no machine has, instead of overflowing
+constexpr int64_t kTooLarge = int64_t{1} << 50;
+OPTC_SCALAR int64_t no_more(int64_t a) { return least(most(a, -kTooLarge), kTooLarge); }
+OPTC_SCALAR int64_t times(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) product = (a < 0) == (b < 0) ? kTooLarge : -kTooLarge;
+  return no_more(product);
+}
+OPTC_SCALAR int64_t plus(int64_t a, int64_t b) { return no_more(no_more(a) + no_more(b)); }
+template <class... More>
+OPTC_SCALAR int64_t times(int64_t a, int64_t b, More... more) {
+  return times(times(a, b), more...);
+}
+template <class... More>
+OPTC_SCALAR int64_t plus(int64_t a, int64_t b, More... more) {
+  return plus(plus(a, b), more...);
+}
+
 // --- casts
 // Float to integer: truncates, saturates at the range, NaN gives 0.
 template <class To, class From>

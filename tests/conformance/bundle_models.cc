@@ -26,6 +26,7 @@
 #include "driver/toolchain.h"
 #include "runtime/cpu/isa.h"
 #include "support/file.h"
+#include "support/staging.h"
 #include "tests/conformance/answers.h"
 #include "tests/proto_io.h"
 

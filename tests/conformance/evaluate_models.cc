@@ -24,6 +24,7 @@
 #include "onnx/onnx_pb.h"
 #include "ops/build.h"
 #include "support/file.h"
+#include "support/staging.h"
 #include "tests/conformance/answers.h"
 #include "tests/proto_io.h"
 

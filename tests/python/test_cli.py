@@ -155,6 +155,84 @@ def test_compile_replaces_bundles_only(optc, model, tmp_path):
     assert (tmp_path / "mine/letter.txt").read_text() == "keep me"
 
 
+def test_compile_keeps_what_others_put_into_a_bundle(optc, model, tmp_path):
+    bundle = tmp_path / "bundle"
+    run(optc, model, "-o", bundle, "-q")
+    (bundle / "build").mkdir()
+    (bundle / "build/CMakeCache.txt").write_text("cache")
+    run(optc, model, "-o", bundle, "-q", "-O0")
+    assert (bundle / "build/CMakeCache.txt").read_text() == "cache"
+    (bundle / "examples/main.cpp").write_text("// mine")
+    error = run(optc, model, "-o", bundle, code=2).stderr
+    assert "examples/main.cpp" in error and "--force" in error
+    assert (bundle / "examples/main.cpp").read_text() == "// mine"
+    run(optc, model, "-o", bundle, "-q", "--force")
+    assert (bundle / "examples/main.cpp").read_text() != "// mine"
+    (tmp_path / "link").symlink_to("bundle")
+    run(optc, model, "-o", tmp_path / "link", "-q", "--name=other")
+    assert (tmp_path / "link").is_symlink() and (bundle / "include/other.h").exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bundle", "link"]
+
+
+def test_names_that_a_bundle_cannot_have(optc, model, tmp_path):
+    for name in ("", "class", "time", "a b"):
+        error = run(optc, model, "-o", tmp_path / "bundle", f"--name={name}", code=2).stderr
+        assert "error[usage]" in error and f"'{name}'" in error
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_too_much_memory_is_not_a_failed_check(optc, tmp_path):
+    graph = helper.make_graph(
+        [helper.make_node("Expand", ["x", "s"], ["y"], name="grow"), helper.make_node("Relu", ["y"], ["z"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"]),
+         helper.make_tensor_value_info("s", TensorProto.INT64, [3])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["a", "b", "c"])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "grow.onnx")
+    np.save(tmp_path / "x.npy", np.ones(1, np.float32))
+    for sizes, text in (([1 << 20, 1 << 20, 1 << 10], "4.0 PiB"), ([1 << 30, 1 << 30, 1 << 10], "EiB")):
+        np.save(tmp_path / "s.npy", np.array(sizes, np.int64))
+        error = run(optc, "run", tmp_path / "grow.onnx", "--engine=evaluate", "-q", f"--input=x=@{tmp_path}/x.npy",
+                    f"--input=s=@{tmp_path}/s.npy", code=2).stderr
+        assert "error[io]" in error and "'grow'" in error and text in error and "--dim" in error
+    error = run(optc, "run", tmp_path / "grow.onnx", "--engine=evaluate", "-q", "--dim=N=1000000000000", code=2).stderr
+    assert "3.6 TiB" in error and "--dim" in error
+
+
+def test_what_a_folder_of_answers_must_hold(optc, model, tmp_path):
+    error = run(optc, "verify", model, "--engine=evaluate", "--against", tmp_path, code=2).stderr
+    assert "output_0.pb" in error and str(tmp_path) in error
+    assert "no such file" in run(optc, "verify", model, "--against=absent.onnx", code=2).stderr
+
+
+def test_why_a_file_is_not_written(optc, model, tmp_path):
+    error = run(optc, "opt", model, "-q", "-o", tmp_path / "no/such/small.onnx", code=2).stderr
+    assert "No such file or directory" in error
+    assert "No space left on device" in run(optc, "opt", model, "-q", "-o", "/dev/full", code=2).stderr
+
+
+def test_an_interrupted_compile_leaves_nothing(optc, tmp_path):
+    import signal
+    import time
+
+    # Many nodes, so that there is time.
+    nodes = [helper.make_node("Sin" if i % 2 else "Cos", [f"v{i}"], [f"v{i + 1}"]) for i in range(6000)]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("v0", TensorProto.FLOAT, ["N", 64])],
+                              [helper.make_tensor_value_info(f"v{i}", TensorProto.FLOAT, ["N", 64])
+                               for i in range(1, 6001, 7)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "long.onnx")
+    for attempt in range(3):
+        process = subprocess.Popen([optc, tmp_path / "long.onnx", "-o", tmp_path / "out"], stderr=subprocess.DEVNULL)
+        while process.poll() is None and not list(tmp_path.glob("out.tmp*")):
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        if process.wait() == -signal.SIGINT:
+            assert [p.name for p in tmp_path.iterdir()] == ["long.onnx"]
+            return
+        import shutil
+        shutil.rmtree(tmp_path / "out")
+    pytest.fail("the compile was never interrupted while it wrote")
+
+
 def test_bench_gives_median_and_min(optc, model):
     facts = json.loads(run(optc, "bench", model, "--format=json", "--iters=20").stdout)
     assert 0 < facts["min_ms"] <= facts["median_ms"] and facts["threads"] == 1

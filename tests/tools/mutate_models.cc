@@ -18,6 +18,7 @@
 #include "importer/importer.h"
 #include "optimizer/optimize.h"
 #include "support/file.h"
+#include "support/staging.h"
 
 namespace {
 

@@ -1,0 +1,314 @@
+#include "support/staging.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+#include <vector>
+
+#include "support/file.h"
+
+namespace optc {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// What this process has staged: the one thing that a signal must find.
+std::mutex unfinished_mutex;
+std::set<std::string> unfinished;
+
+void note_unfinished(const std::string &path) {
+  const std::lock_guard lock(unfinished_mutex);
+  unfinished.insert(path);
+}
+
+void note_finished(const std::string &path) {
+  const std::lock_guard lock(unfinished_mutex);
+  unfinished.erase(path);
+}
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+// The place that `path` means when it is a link, without slashes at the end.
+std::string final_place(const std::string &path) {
+  std::string trimmed = path;
+  while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
+  std::error_code error;
+  if (!fs::is_symlink(fs::symlink_status(trimmed, error))) return trimmed;
+  const fs::path target = fs::weakly_canonical(trimmed, error);
+  return error ? trimmed : target.string();
+}
+
+// Where a file or folder is made before it is renamed to `path`: in the same folder, so that the rename stays on one
+// file system, and with the process id, so that two compilers do not meet.
+std::string staging_name(const std::string &path) { return path + ".tmp" + std::to_string(::getpid()); }
+
+}  // namespace
+
+void remove_unfinished() {
+  unfinished_mutex.lock();  // for good: nothing is staged any more
+  std::error_code ignored;
+  for (const std::string &path : unfinished) fs::remove_all(path, ignored);
+}
+
+Result<std::unique_ptr<StagedFile>> StagedFile::create(const std::string &path, Diagnostics &diagnostics) {
+  std::unique_ptr<StagedFile> staged(new StagedFile);
+  staged->path_ = path;
+  staged->final_ = final_place(path);
+  struct stat info;
+  const bool there = ::stat(staged->final_.c_str(), &info) == 0;
+  if (there && S_ISDIR(info.st_mode))
+    return diagnostics.error(ErrorKind::kIo, "cannot write " + path + ": it is a folder");
+  if (!there || S_ISREG(info.st_mode)) {
+    staged->staging_ = staging_name(staged->final_);
+    note_unfinished(staged->staging_);
+  }
+  staged->file_ = std::fopen((staged->staging_.empty() ? staged->final_ : staged->staging_).c_str(), "wbe");
+  if (!staged->file_) return diagnostics.error(ErrorKind::kIo, "cannot write " + path + ": " + reason(errno));
+  return staged;
+}
+
+StagedFile::~StagedFile() {
+  if (file_) std::fclose(file_);
+  if (staging_.empty()) return;
+  ::unlink(staging_.c_str());
+  note_finished(staging_);
+}
+
+void StagedFile::write(const void *data, size_t size) {
+  if (error_ == 0 && size > 0 && std::fwrite(data, 1, size, file_) != size) error_ = errno ? errno : EIO;
+}
+
+Status StagedFile::commit(Diagnostics &diagnostics) {
+  if (std::fclose(file_) != 0 && error_ == 0) error_ = errno;
+  file_ = nullptr;
+  if (error_ == 0 && !staging_.empty()) {
+    if (::rename(staging_.c_str(), final_.c_str()) == 0) {
+      note_finished(staging_);
+      staging_.clear();
+    } else {
+      error_ = errno;
+    }
+  }
+  if (error_ != 0) return diagnostics.error(ErrorKind::kIo, "cannot write " + path_ + ": " + reason(error_));
+  return {};
+}
+
+Status write_file(const std::string &path, std::string_view text, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const auto file, StagedFile::create(path, diagnostics));
+  file->write(text.data(), text.size());
+  return file->commit(diagnostics);
+}
+
+ScratchFolder::ScratchFolder() {
+  const char *base = std::getenv("TMPDIR");
+  std::string pattern = std::string(base && *base ? base : "/tmp") + "/optc-XXXXXX";
+  if (!::mkdtemp(pattern.data())) return;
+  path_ = pattern;
+  note_unfinished(path_);
+}
+
+ScratchFolder::~ScratchFolder() {
+  if (path_.empty()) return;
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+  note_finished(path_);
+}
+
+Result<std::unique_ptr<StagedDirectory>> StagedDirectory::create(const std::string &final_path,
+                                                                 Diagnostics &diagnostics) {
+  std::unique_ptr<StagedDirectory> directory(new StagedDirectory);
+  directory->final_ = final_place(final_path);
+  const std::string staging = staging_name(directory->final_);
+  std::error_code error;
+  const fs::path parent = fs::path(staging).parent_path();
+  if (!parent.empty()) fs::create_directories(parent, error);
+  if (!error) fs::remove_all(staging, error);  // left by a process of the same id that was killed
+  note_unfinished(staging);
+  if (!error) fs::create_directory(staging, error);
+  directory->staging_ = staging;
+  if (error)
+    return diagnostics.error(ErrorKind::kIo, "cannot create the folder " + final_path + ": " + error.message());
+  return directory;
+}
+
+StagedDirectory::~StagedDirectory() {
+  std::error_code ignored;
+  if (!committed_) fs::remove_all(staging_, ignored);
+  note_finished(staging_);
+}
+
+Status StagedDirectory::write(const std::string &relative_path, std::string_view text, Diagnostics &diagnostics) {
+  const fs::path path = fs::path(staging_) / relative_path;
+  std::error_code error;
+  const std::lock_guard lock(unfinished_mutex);  // not between a signal and the end
+  fs::create_directories(path.parent_path(), error);
+  if (error)
+    return diagnostics.error(ErrorKind::kIo, "cannot create " + path.parent_path().string() + ": " + error.message());
+  std::FILE *file = std::fopen(path.c_str(), "wbe");
+  int failed = file ? 0 : errno;
+  if (file && std::fwrite(text.data(), 1, text.size(), file) != text.size()) failed = errno;
+  if (file && std::fclose(file) != 0 && !failed) failed = errno;
+  if (failed) return diagnostics.error(ErrorKind::kIo, "cannot write " + path.string() + ": " + reason(failed));
+  hashes_[relative_path] = xxh3_128(text.data(), text.size());
+  return {};
+}
+
+Status StagedDirectory::add(const std::string &relative_path, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const auto file, MappedFile::open(staging_ + "/" + relative_path, diagnostics));
+  hashes_[relative_path] = xxh3_128(file->data(), file->size());
+  return {};
+}
+
+namespace {
+
+constexpr const char *kManifest = "manifest.json";
+
+// The manifest of a folder that is a bundle of optc (many programs call a file manifest.json); else null.
+Json bundle_manifest(const std::string &folder) {
+  Diagnostics ignored;
+  const Result<std::string> text = read_file(folder + "/" + kManifest, ignored);
+  if (!text.ok()) return nullptr;
+  Json manifest = Json::parse(*text, nullptr, false);
+  if (!manifest.is_object() || !manifest.contains("compiler") || !manifest["compiler"].is_string()) return nullptr;
+  return manifest["compiler"].get<std::string>().rfind("optc ", 0) == 0 ? manifest : Json(nullptr);
+}
+
+std::string hash_of(const fs::path &file) {
+  Diagnostics ignored;
+  const auto mapped = MappedFile::open(file.string(), ignored);
+  return mapped.ok() ? xxh3_128((*mapped)->data(), (*mapped)->size()) : std::string();
+}
+
+// What stands in the old folder beside what optc wrote there.
+struct Others {
+  std::vector<std::string> changed;  // files of optc that are not as it wrote them
+  std::vector<std::string> kept;     // other files and folders, by path
+};
+
+Others find_others(const std::string &folder, const Json &files, std::error_code &error) {
+  std::set<std::string> folders;  // that hold files of optc
+  for (const auto &[path, hash] : files.items())
+    for (fs::path parent = fs::path(path).parent_path(); !parent.empty(); parent = parent.parent_path())
+      folders.insert(parent.string());
+  Others others;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string path = at->path().lexically_relative(folder).string();
+    std::error_code ignored;
+    const bool is_folder = at->is_directory(ignored) && !at->is_symlink(ignored);
+    if (path == kManifest || (is_folder && folders.count(path))) continue;
+    if (is_folder) at.disable_recursion_pending();
+    if (!files.contains(path))
+      others.kept.push_back(path);
+    else if (is_folder || !files[path].is_string() || files[path].get<std::string>() != hash_of(at->path()))
+      others.changed.push_back(path);
+  }
+  return others;
+}
+
+}  // namespace
+
+Status StagedDirectory::replace(bool force, Diagnostics &diagnostics) {
+  std::error_code error;
+  const Json manifest = bundle_manifest(final_);
+  Others others;
+  if (manifest.is_null()) {
+    if (!fs::is_empty(final_, error) || error)
+      return diagnostics.error(
+          ErrorKind::kIo,
+          "will not replace the folder " + final_ + ": it holds no manifest.json of optc, so it is no bundle", {},
+          "give another folder, or remove this one");
+  } else {
+    others = find_others(final_, manifest.value("files", Json::object()), error);
+    if (error) return diagnostics.error(ErrorKind::kIo, "cannot read the folder " + final_ + ": " + error.message());
+    std::vector<std::string> lost;
+    for (const std::string &path : others.changed) {
+      const auto mine = hashes_.find(path);
+      if (mine == hashes_.end() || mine->second != hash_of(fs::path(final_) / path)) lost.push_back(path);
+    }
+    for (const std::string &path : others.kept)
+      if (fs::exists(fs::symlink_status(fs::path(staging_) / path, error))) lost.push_back(path);
+    if (!lost.empty() && !force) {
+      Diagnostic d;
+      d.kind = ErrorKind::kIo;
+      d.message = "will not replace files in " + final_ + " that are not as optc wrote them";
+      for (size_t i = 0; i < lost.size() && i < 8; ++i) d.places.push_back(final_ + "/" + lost[i]);
+      if (lost.size() > 8) d.notes.push_back("and " + std::to_string(lost.size() - 8) + " more");
+      d.help = "move them, give another folder, or let --force replace them";
+      return diagnostics.add(std::move(d));
+    }
+  }
+  // The two folders change places in one step, where the file system can; else the old one steps aside first.
+  std::string old = staging_;
+  if (::renameat2(AT_FDCWD, staging_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) {
+    old = staging_ + ".old";
+    fs::remove_all(old, error);
+    fs::rename(final_, old, error);
+    if (error) return diagnostics.error(ErrorKind::kIo, "cannot replace " + final_ + ": " + error.message());
+    fs::rename(staging_, final_, error);
+    if (error) {
+      std::error_code ignored;
+      fs::rename(old, final_, ignored);
+      return diagnostics.error(ErrorKind::kIo, "cannot write " + final_ + ": " + error.message());
+    }
+  }
+  committed_ = true;
+  note_finished(staging_);
+  for (const std::string &path : others.kept) {
+    const fs::path to = fs::path(final_) / path;
+    if (fs::exists(fs::symlink_status(to, error))) continue;  // replaced by force
+    fs::create_directories(to.parent_path(), error);
+    fs::rename(fs::path(old) / path, to, error);
+    if (error)
+      return diagnostics.error(ErrorKind::kIo,
+                               "cannot move " + path + " into the new " + final_ + ": " + error.message(), {},
+                               "it lies in " + old);
+  }
+  fs::remove_all(old, error);
+  return {};
+}
+
+Status StagedDirectory::commit(Diagnostics &diagnostics, bool force) {
+  if (hashes_.erase(kManifest)) {
+    OPTC_ASSIGN(std::string text, read_file(staging_ + "/" + kManifest, diagnostics));
+    const size_t end = text.rfind('}');
+    if (end == std::string::npos || end == 0)
+      return diagnostics.error(ErrorKind::kInternal, "the manifest is no JSON object");
+    text.resize(text.find_last_not_of(" \n", end - 1) + 1);
+    text += text.back() == '{' ? "\n \"files\": {" : ",\n \"files\": {";
+    bool first = true;
+    for (const auto &[path, hash] : hashes_) {
+      text += (first ? "\n  " : ",\n  ") + Json(path).dump() + ": \"" + hash + "\"";
+      first = false;
+    }
+    OPTC_TRY(write(kManifest, text + "\n }\n}\n", diagnostics));
+  }
+  // Another process may make the folder, or remove it, at the same time.
+  for (int attempt = 0;; ++attempt) {
+    std::error_code error;
+    const fs::file_status status = fs::symlink_status(final_, error);
+    if (fs::is_directory(status)) return replace(force, diagnostics);
+    if (fs::exists(status))
+      return diagnostics.error(ErrorKind::kIo, "cannot write " + final_ + ": it exists and is not a folder");
+    fs::rename(staging_, final_, error);
+    if (!error) break;
+    const bool lost_race = error == std::errc::directory_not_empty || error == std::errc::file_exists;
+    if (!lost_race || attempt == 3)
+      return diagnostics.error(ErrorKind::kIo, "cannot write " + final_ + ": " + error.message());
+  }
+  committed_ = true;
+  note_finished(staging_);
+  return {};
+}
+
+}  // namespace optc

@@ -1,0 +1,81 @@
+#pragma once
+// Output that appears whole or not at all: files and folders that are filled beside their final place and renamed
+// there. A final place that is a link is followed.
+
+#include <cstddef>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "support/diagnostics.h"
+#include "support/result.h"
+
+namespace optc {
+
+// A file that is filled beside its final place and renamed there by commit(); removed by the destructor otherwise. What
+// exists and is no regular file (a pipe, /dev/stdout) is written to directly.
+class StagedFile {
+ public:
+  static Result<std::unique_ptr<StagedFile>> create(const std::string &path, Diagnostics &diagnostics);
+  ~StagedFile();
+  StagedFile(const StagedFile &) = delete;
+  StagedFile &operator=(const StagedFile &) = delete;
+  void write(const void *data, size_t size);  // an error is remembered until commit()
+  Status commit(Diagnostics &diagnostics);
+
+ private:
+  StagedFile() = default;
+  std::string path_, final_, staging_;  // as it was given; without links; empty: written directly
+  std::FILE *file_ = nullptr;
+  int error_ = 0;  // errno of the first write that failed
+};
+
+// The whole of `text`, as a StagedFile.
+Status write_file(const std::string &path, std::string_view text, Diagnostics &diagnostics);
+
+// A folder that is filled beside its final place and renamed there by commit(); removed by the destructor otherwise.
+//
+// The file manifest.json of a staged folder is a JSON object; commit() adds to it the key "files", the hash of every
+// other file by its path. By that list a later commit() over the same place knows what it may replace: it replaces an
+// empty folder, or one whose manifest.json is of optc. Files that are not on the old list stay, with the folders that
+// hold nothing but such files. Files that were changed since, and others where a new file must stand, are refused by
+// name unless `force`.
+class StagedDirectory {
+ public:
+  static Result<std::unique_ptr<StagedDirectory>> create(const std::string &final_path, Diagnostics &diagnostics);
+  ~StagedDirectory();
+  StagedDirectory(const StagedDirectory &) = delete;
+  StagedDirectory &operator=(const StagedDirectory &) = delete;
+  const std::string &path() const { return staging_; }
+  Status write(const std::string &relative_path, std::string_view text, Diagnostics &diagnostics);  // makes sub-folders
+  // A file that was written in path() by other means.
+  Status add(const std::string &relative_path, Diagnostics &diagnostics);
+  Status commit(Diagnostics &diagnostics, bool force = false);
+
+ private:
+  StagedDirectory() = default;
+  Status replace(bool force, Diagnostics &diagnostics);
+  std::string final_, staging_;
+  std::map<std::string, std::string> hashes_;  // of the files, by path
+  bool committed_ = false;
+};
+
+// A new folder below $TMPDIR or /tmp that goes with the object.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder &) = delete;
+  ScratchFolder &operator=(const ScratchFolder &) = delete;
+  const std::string &path() const { return path_; }  // empty: it could not be made
+
+ private:
+  std::string path_;
+};
+
+// Removes what is staged at this moment, and stages nothing more: for a process that a signal ends.
+void remove_unfinished();
+
+}  // namespace optc
