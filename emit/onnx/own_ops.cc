@@ -60,11 +60,56 @@ Status lower_attention(Graph &graph, NodeId id, int64_t opset, Diagnostics &diag
   return {};
 }
 
+// optc.Fail (ops/control.cc), a branch that cannot run: ONNX has no such operator, so an index that is out of range
+// whenever the branch is taken, and the declared types made of what it would give. The branch's condition keeps the
+// index from being known before.
+Status lower_fail(Graph &graph, NodeId id, Diagnostics &diagnostics) {
+  const Node node = graph.node(id);
+  const NodeId owner = graph.region(node.region).owner;
+  if (!owner.valid() || graph.node(owner).op != "If")
+    return diagnostics.error(ErrorKind::kUnsupported, "a branch that cannot run has no form in ONNX here",
+                             graph.describe(id));
+  std::vector<NodeId> made;
+  auto add = [&](const char *op, std::vector<ValueId> inputs,
+                 std::vector<std::pair<std::string, Attribute>> attributes = {}) {
+    const std::string name = graph.unique_name("cannot_run_" + std::string(op));
+    const NodeId n =
+        graph.add_node(node.region, op, name, std::move(inputs), {{name, Type()}}, std::move(attributes), id);
+    graph.set_origin(n, node.origin);
+    made.push_back(n);
+    return graph.node(n).outputs[0];
+  };
+  auto numbers = [&](const std::vector<int64_t> &list) {
+    return graph.add_constant(graph.unique_name("cannot_run_constant"), Constant::int64s(list));
+  };
+  // The condition is 0 or 1: one more is beyond a tensor of one element.
+  const ValueId taken = add("Cast", {graph.node(owner).inputs[0]}, {{"to", static_cast<int64_t>(ElementType::kInt64)}});
+  const ValueId index = add("Add", {add("Reshape", {taken, numbers({1})}, {{"allowzero", int64_t{0}}}), numbers({1})});
+  const ValueId fault = add("Gather", {numbers({0}), index}, {{"axis", int64_t{0}}});
+  const std::vector<ValueId> outputs = node.outputs;
+  std::vector<ValueId> results;
+  for (const ValueId output : outputs) {
+    const Type &type = graph.value(output).type;
+    if (!type.has_shape())
+      return diagnostics.error(ErrorKind::kUnsupported, "a branch that cannot run gives " + to_string(type),
+                               graph.describe(id));
+    const ValueId cast = add("Cast", {fault}, {{"to", static_cast<int64_t>(type.element)}});
+    results.push_back(
+        add("Reshape", {cast, numbers(std::vector<int64_t>(type.shape->size(), 1))}, {{"allowzero", int64_t{0}}}));
+  }
+  for (NodeId n : made) OPTC_TRY(infer_node(graph, n, diagnostics));
+  graph.set_outputs(node.region, results);
+  graph.erase_node(id);
+  return {};
+}
+
 }  // namespace
 
 Status lower_own_operators(Graph &graph, int64_t opset, Diagnostics &diagnostics) {
-  for (NodeId id : graph.all_nodes())
+  for (NodeId id : graph.all_nodes()) {
     if (graph.node(id).op == "optc.Attention") OPTC_TRY(lower_attention(graph, id, opset, diagnostics));
+    if (graph.node(id).op == "optc.Fail") OPTC_TRY(lower_fail(graph, id, diagnostics));
+  }
   return {};
 }
 
