@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/common.h"
+#include "driver/gpu.h"
 #include "ir/graph/text.h"
 
 namespace optc::cli {
@@ -17,6 +19,57 @@ nlohmann::ordered_json signature(const Graph &graph, const std::vector<ValueId> 
   for (const ValueId id : values)
     list.push_back({{"name", graph.value(id).name}, {"type", to_string(graph.value(id).type)}});
   return list;
+}
+
+// Where the kernels of the GPU's Program run: how many, of which forms, and the ones on the CPU with the reason.
+struct Placements {
+  std::string targets;
+  std::map<std::string, int64_t> forms;  // on the GPU
+  struct OnCpu {
+    std::string kernel, node, reason;
+  };
+  std::vector<OnCpu> on_cpu;
+  int64_t segments = 0, copies = 0;
+};
+
+Result<std::optional<Placements>> placements(const Graph &graph, const CompileOptions &options, Listener &listener,
+                                             Diagnostics &diagnostics) {
+  std::optional<Placements> result;
+  if (std::none_of(options.targets.begin(), options.targets.end(), is_gpu_target)) return result;
+  OPTC_ASSIGN(const Optimized optimized, optimize_model(graph.clone(), options, listener, diagnostics));
+  OPTC_ASSIGN(const auto half, gpu_half(optimized.graph, "model", options, listener, diagnostics));
+  result.emplace();
+  if (!half) return result;
+  for (const std::string &target : half->targets) result->targets += (result->targets.empty() ? "" : ", ") + target;
+  result->segments = static_cast<int64_t>(half->schedule.segments);
+  result->copies = static_cast<int64_t>(half->schedule.copy_count());
+  const Program &program = *half->program;
+  for (size_t i = 0; i < program.order.size(); ++i) {
+    const Kernel &kernel = program.kernel(program.order[i]);
+    if (half->schedule.segment[i] >= 0)
+      ++result->forms[half->forms[i].substr(0, half->forms[i].find(' '))];
+    else
+      result->on_cpu.push_back(
+          {kernel.name, kernel.origin.empty() ? "" : program.origins[kernel.origin[0]].name, half->schedule.reason[i]});
+  }
+  return result;
+}
+
+std::string to_text(const Placements &p) {
+  int64_t count = 0;
+  std::string forms;
+  for (const auto &[form, n] : p.forms) {
+    count += n;
+    forms += fmt::format("{}{} {}", forms.empty() ? "" : ", ", n, form);
+  }
+  std::string text = fmt::format("  placement   {}: {} kernels on the GPU{}", p.targets, count,
+                                 forms.empty() ? "" : " (" + forms + ")");
+  if (p.on_cpu.empty()) return text + ", none on the CPU\n";
+  text += fmt::format(" in {} segments, {} on the CPU, {} copies\n", p.segments, p.on_cpu.size(), p.copies);
+  for (const Placements::OnCpu &k : p.on_cpu)
+    text += fmt::format("              cpu: {}{}: {}\n", k.kernel, k.node.empty() ? "" : " (node '" + k.node + "')",
+                        k.reason);
+  return text;
 }
 
 Status inspect(const CommonOptions &o, const std::string &ir, Diagnostics &diagnostics) {
@@ -39,6 +92,7 @@ Status inspect(const CommonOptions &o, const std::string &ir, Diagnostics &diagn
     print(print(program));
     return {};
   }
+  OPTC_ASSIGN(const std::optional<Placements> placed, placements(graph, options, *listener, diagnostics));
   std::map<std::string, int64_t> by_op;
   for (const NodeId id : graph.all_nodes()) ++by_op[graph.node(id).op];
   std::vector<std::pair<std::string, int64_t>> ops(by_op.begin(), by_op.end());
@@ -58,6 +112,16 @@ Status inspect(const CommonOptions &o, const std::string &ir, Diagnostics &diagn
     for (const auto &[domain, version] : graph.info().opset_imports)
       json["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
     for (const auto &[op, count] : ops) json["operators"][op] = count;
+    if (placed) {
+      nlohmann::ordered_json on_cpu = nlohmann::ordered_json::array();
+      for (const Placements::OnCpu &k : placed->on_cpu)
+        on_cpu.push_back({{"kernel", k.kernel}, {"node", k.node}, {"reason", k.reason}});
+      json["gpu"] = {{"targets", placed->targets},
+                     {"forms", placed->forms},
+                     {"segments", placed->segments},
+                     {"copies", placed->copies},
+                     {"on_cpu", on_cpu}};
+    }
     print(json.dump(2) + "\n");
     return {};
   }
@@ -79,7 +143,7 @@ Status inspect(const CommonOptions &o, const std::string &ir, Diagnostics &diagn
   for (size_t i = 0; i < ops.size(); ++i)
     text +=
         fmt::format("{}{} {}", i == 0 ? "" : (i % 8 == 0 ? ",\n              " : ", "), ops[i].second, ops[i].first);
-  print(text + "\n");
+  print(text + "\n" + (placed ? to_text(*placed) : ""));
   return {};
 }
 

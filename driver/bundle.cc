@@ -202,13 +202,15 @@ struct Bundle::Impl {
     if (size > static_cast<size_t>(memory_bytes())) {
       const optc_tensor &t = out[i].tensor;
       std::string dims;
-      for (int32_t k = 0; k < t.rank; ++k) dims += (k ? "," : "") + std::to_string(t.dims[k]);
+      double needed = std::max(bit_width(static_cast<ElementType>(api->output_info(i)->type)), 1) / 8.0;
+      for (int32_t k = 0; k < t.rank; ++k) {
+        dims += (k ? "," : "") + std::to_string(t.dims[k]);
+        needed *= static_cast<double>(t.dims[k]);
+      }
       return diagnostics.error(
           ErrorKind::kIo,
-          fmt::format(
-              "output '{}' of dims [{}] needs {}, this machine has {}", api->output_info(i)->name, dims,
-              size >= static_cast<size_t>(INT64_MAX) ? "more than any" : format_bytes(static_cast<int64_t>(size)),
-              format_bytes(memory_bytes())),
+          fmt::format("output '{}' of dims [{}] needs {}, this machine has {}", api->output_info(i)->name, dims,
+                      format_bytes(needed), format_bytes(static_cast<double>(memory_bytes()))),
           {}, "smaller inputs need less: --dim NAME=N sets a dimension");
     }
     bytes[i].resize(std::max<size_t>(size, 1));  // never a null pointer

@@ -32,15 +32,16 @@ std::string describe_inputs(const Graph &graph) { return describe(graph, graph.r
 
 std::string describe_outputs(const Graph &graph) { return describe(graph, graph.region(Graph::main()).outputs); }
 
-std::string format_bytes(int64_t bytes) {
-  const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
+std::string format_bytes(double bytes) {
+  const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = bytes;
   int unit = 0;
-  while (value >= 1024 && unit < 4) {
+  while (value >= 1024 && unit < 6) {
     value /= 1024;
     ++unit;
   }
-  if (unit == 0) return fmt::format("{} B", bytes);
+  if (unit == 0) return fmt::format("{:.0f} B", bytes);
+  if (value >= 1e4) return fmt::format("{:.1e} {}", value, units[unit]);
   return value < 100 ? fmt::format("{:.1f} {}", value, units[unit]) : fmt::format("{:.0f} {}", value, units[unit]);
 }
 

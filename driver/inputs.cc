@@ -124,21 +124,23 @@ Result<std::vector<RuntimeValue>> random_inputs(const Graph &graph, const SizeBy
           "give it: --input " + value.name + "=@file, or --inputs FOLDER");
     std::vector<int64_t> dims;
     int64_t count = 1;
+    double needed = std::max(bit_width(type.element), 1) / 8.0;
+    const double most = static_cast<double>(memory_bytes());
     for (const Dim dim : *type.shape) {
       const std::optional<int64_t> d = evaluate(dim, values);
       if (!d || *d < 0)
         return diagnostics.error(ErrorKind::kUsage,
                                  fmt::format("input '{}': dimension {} has no value", value.name, dim.str()));
       dims.push_back(*d);
-      if (__builtin_mul_overflow(count, *d, &count)) count = INT64_MAX;
+      needed *= static_cast<double>(*d);
+      if (needed > 0 && needed <= most) count *= *d;
+      if (*d == 0) count = 0;
     }
-    const int64_t needed = count < INT64_MAX / 16 ? storage_bytes(type.element, count).value_or(0) : INT64_MAX;
-    if (needed > memory_bytes())
+    if (needed > most)
       return diagnostics.error(ErrorKind::kIo,
                                fmt::format("input '{}' of {} needs {}, this machine has {}", value.name,
                                            to_string(Type::tensor(type.element, Shape(dims.begin(), dims.end()))),
-                                           needed == INT64_MAX ? "more than 2^60 elements" : format_bytes(needed),
-                                           format_bytes(memory_bytes())),
+                                           format_bytes(needed), format_bytes(most)),
                                {}, "--dim NAME=N sets a dimension");
     Random random(seed * 1000003 + k);
     const ElementType e = type.element;

@@ -57,7 +57,8 @@ Result<Program> lower_model(const Graph &graph, const CompileOptions &options, L
   lowering.precision = options.precision;
   LoweringReport report;
   OPTC_ASSIGN(Program program, lower(graph, lowering, report, diagnostics));
-  std::string facts = fmt::format("{} kernels (from {})", program.order.size(), report.kernels_before);
+  std::string facts = fmt::format("{} kernel{} (from {})", program.order.size(), program.order.size() == 1 ? "" : "s",
+                                  report.kernels_before);
   if (options.precision != ElementType::kFloat32)
     facts += fmt::format(", {} of {} tensors in {}", report.precision.temporaries + report.precision.constants,
                          report.precision.temporaries + report.precision.constants + report.precision.kept.size(),

@@ -83,7 +83,7 @@ Result<BuiltBundle> build_model(const std::string &path, const CompileOptions &o
                                 Diagnostics &diagnostics);
 
 // "97.5 MiB": powers of 1024, three digits.
-std::string format_bytes(int64_t bytes);
+std::string format_bytes(double bytes);
 std::string format_count(int64_t count);  // "25.6 M", "412"
 
 }  // namespace optc

@@ -5,11 +5,12 @@
 #include <random>
 #include <vector>
 
-#define OPTC_GEMM_SHAPES(X)                                                                          \
-  X(0, 1, 10, 784)                                                                                   \
-  X(1, 2, 1000, 33)                                                                                  \
-  X(2, 3, 48, 2) X(3, 4, 17, 1) X(4, 5, 64, 65) X(5, 7, 96, 300) X(6, 13, 31, 64) X(7, 197, 144, 40) \
-      X(8, 16, 200, 2100) X(9, 1, 130, 1500) X(10, 250, 65, 17) X(11, 6, 1, 9) X(12, 401, 33, 5)
+#define OPTC_GEMM_SHAPES(X)                                                                               \
+  X(0, 1, 10, 784)                                                                                        \
+  X(1, 2, 1000, 33)                                                                                       \
+  X(2, 3, 48, 2)                                                                                          \
+  X(3, 4, 17, 1) X(4, 5, 64, 65) X(5, 7, 96, 300) X(6, 13, 31, 64) X(7, 197, 144, 40) X(8, 16, 200, 2100) \
+      X(9, 1, 130, 1500) X(10, 250, 65, 17) X(11, 6, 1, 9) X(12, 401, 33, 5)
 #define OPTC_KERNELS "tests/runtime_gemm_kernels.inc"
 #include "runtime/cpu/foreach_isa.h"
 #include "tests/runtime_isas.h"

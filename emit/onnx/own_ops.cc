@@ -89,7 +89,7 @@ Status lower_fail(Graph &graph, NodeId id, Diagnostics &diagnostics) {
   const std::vector<ValueId> outputs = node.outputs;
   std::vector<ValueId> results;
   for (const ValueId output : outputs) {
-    const Type &type = graph.value(output).type;
+    const Type type = graph.value(output).type;
     if (!type.has_shape())
       return diagnostics.error(ErrorKind::kUnsupported, "a branch that cannot run gives " + to_string(type),
                                graph.describe(id));

@@ -176,7 +176,7 @@ def test_compile_keeps_what_others_put_into_a_bundle(optc, model, tmp_path):
 
 def test_names_that_a_bundle_cannot_have(optc, model, tmp_path):
     for name in ("", "class", "time", "a b"):
-        error = run(optc, model, "-o", tmp_path / "bundle", f"--name={name}", code=2).stderr
+        error = run(optc, model, "-o", tmp_path / "bundle", "--name", name, code=2).stderr
         assert "error[usage]" in error and f"'{name}'" in error
     assert not (tmp_path / "bundle").exists()
 
@@ -273,6 +273,43 @@ def test_explain_tells_where_a_node_comes_from(optc, model, tmp_path):
 def test_run_says_its_outputs_as_json(optc, model, tmp_path):
     facts = json.loads(run(optc, "run", model, "--engine=evaluate", "--format=json", "--dim=N=3").stdout)
     assert facts["outputs"] == [{"name": "y", "type": "f32", "shape": [3, 6]}]
+
+
+def test_a_branch_that_cannot_run_is_exported_in_standard_operators(optc, tmp_path):
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    # Exporters guard a Squeeze like this: the other branch does not fit the rank.
+    branches = {
+        "then_branch": helper.make_graph([helper.make_node("Squeeze", ["x", "axis"], ["a"])], "a", [],
+                                         [helper.make_tensor_value_info("a", TensorProto.FLOAT, None)]),
+        "else_branch": helper.make_graph([helper.make_node("Transpose", ["x"], ["b"], perm=[2, 1, 0])], "b", [],
+                                         [helper.make_tensor_value_info("b", TensorProto.FLOAT, None)])}
+    graph = helper.make_graph(
+        [helper.make_node("If", ["c"], ["y"], name="guard", **branches)], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 1]),
+         helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N"])], [numpy_helper.from_array(np.array([1]), "axis")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+              tmp_path / "guard.onnx")
+    run(optc, "opt", tmp_path / "guard.onnx", "-o", tmp_path / "small.onnx", "-q")
+    small = onnx.load(tmp_path / "small.onnx")
+    onnx.checker.check_model(small, full_check=True)
+    assert [opset.domain for opset in small.opset_import] == [""]
+    session = onnxruntime.InferenceSession(str(tmp_path / "small.onnx"))
+    x = np.ones((3, 1), np.float32)
+    assert session.run(None, {"x": x, "c": np.array(True)})[0].shape == (3,)
+    with pytest.raises(Exception, match="out of data bounds"):
+        session.run(None, {"x": x, "c": np.array(False)})
+
+
+def test_explain_tells_what_a_kernel_of_a_bundle_computes(optc, model, tmp_path):
+    run(optc, model, "-o", tmp_path / "bundle", "-q")
+    name = json.loads((tmp_path / "bundle/manifest.json").read_text())["kernels"][0]["name"]
+    for what in (name, "fc/MatMul"):
+        text = run(optc, "explain", f"{tmp_path / 'bundle'}:{what}").stdout
+        assert name in text and "fc/MatMul (#0)" in text and "gemm" in text
+    assert "did you mean 'fc/Add'" in run(optc, "explain", f"{tmp_path / 'bundle'}:fc/Ad", code=2).stderr
 
 
 def test_a_terminal_shows_the_running_step(optc, model):
