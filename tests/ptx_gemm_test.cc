@@ -145,7 +145,8 @@ TEST(PtxAttention, MaskedRaggedAndSingleQueries) {
   for (const Case &c :
        {Case{kF32, 1, 2, 70, 45, 16, 16}, Case{kF32, 2, 1, 1, 100, 64, 64}, Case{kF32, 1, 1, 5, 33, 10, 7},
         Case{kF16, 1, 2, 70, 150, 64, 32}, Case{kBF16, 1, 1, 3, 64, 32, 16}, Case{kF32, 1, 1, 9, 40, 128, 128},
-        Case{kF16, 1, 2, 1, 130, 64, 64, true}, Case{kBF16, 1, 1, 20, 37, 16, 24, true}}) {
+        Case{kF16, 1, 2, 1, 130, 64, 64, true}, Case{kBF16, 1, 1, 20, 37, 16, 24, true},
+        Case{kF16, 1, 5, 96, 40, 16, 16}, Case{kF32, 33, 8, 3, 40, 16, 16}, Case{kF16, 45, 3, 33, 70, 16, 16}}) {
     NestProgram n;
     n.given_in_f32 = c.given_in_f32;
     n.attention(c.type, c.batch, c.heads, c.queries, c.keys, c.inner, c.width);

@@ -98,7 +98,7 @@ TEST(PtxOutput, SameBytesTwiceAndEqualKernelsOnce) {
   auto text = [] {
     NestProgram n;
     n.layer_norm(kF16, 64, 768);
-    Kernel twin = n.program.kernels[0];
+    Kernel twin = n.program.kernels[0];  // writes what the first does: not in one launch with it
     twin.name = "layer_norm_2";
     n.program.order.push_back(n.program.add_kernel(twin));
     Machine m(n.program);
@@ -108,6 +108,46 @@ TEST(PtxOutput, SameBytesTwiceAndEqualKernelsOnce) {
   const std::string first = text();
   EXPECT_EQ(first, text());
   EXPECT_EQ(first.find("layer_norm_2"), std::string::npos);
+}
+
+// Equal kernels that are independent of one another share a launch; what depends on another does not.
+TEST(PtxOutput, IndependentKernelsOfEqualCodeAreOneLaunch) {
+  const size_t rows = 21, columns = 36, depth = 40;
+  NestProgram n;
+  for (int i = 0; i < 3; ++i) n.matmul(kF32, 1, rows, columns, depth, false, false);
+  Program &p = n.program;
+  const BufferId last = n.output("z", kF32, {1, rows, columns}), turned = n.output("u", kF32, {1, rows, columns});
+  auto negate = [&](BufferId from, BufferId to, const char *name) {
+    LoopNest nest;
+    Dim i = n.loop(nest.loops, "i", rows), j = n.loop(nest.loops, "j", columns);
+    Stage stage;
+    stage.outputs.push_back(n.store(to, {0, i, j}, n.pool().unary(ScalarOp::kNeg, n.load(from, {0, i, j}))));
+    nest.stages = {stage};
+    n.add(name, nest);
+  };
+  const BufferId products[] = {p.outputs[0], p.outputs[1], p.outputs[2]};
+  negate(products[2], last, "first");
+  negate(last, turned, "second");
+  for (const char *target : {"sm_80", "sm_90a"}) {
+    Machine m(p, "3xtf32", target);
+    std::vector<size_t> launches;
+    for (const PtxKernel &k : m.output.kernels) launches.push_back(k.launches.size());
+    EXPECT_EQ(launches, (std::vector<size_t>{1, 0, 0, 1, 1}));
+    EXPECT_EQ(m.output.kernels[0].launches[0].grid[2].value(), 3);
+    EXPECT_NE(m.output.kernels[1].form.find("in the launch of"), std::string::npos);
+    m.fill(12);
+    m.run();
+    for (size_t part = 0; part < 3; ++part) {
+      const BufferId a = p.inputs[3 * part], w = p.inputs[3 * part + 1], bias = p.inputs[3 * part + 2];
+      for (size_t i = 0; i < rows; ++i)
+        for (size_t j = 0; j < columns; ++j) {
+          double sum = m.get(bias, j);
+          for (size_t k = 0; k < depth; ++k) sum += m.get(a, i * depth + k) * m.get(w, k * columns + j);
+          ASSERT_NEAR(m.get(products[part], i * columns + j), std::max(sum, 0.0), 1e-5) << target << part;
+        }
+    }
+    for (size_t at = 0; at < rows * columns; ++at) ASSERT_EQ(m.get(turned, at), m.get(products[2], at));
+  }
 }
 
 TEST(PtxOutput, UnknownTargetsAreUsageErrors) {

@@ -1,7 +1,8 @@
 // Attention as one kernel, in the form of FlashAttention-2 (Dao 2023): a block of four warps takes 64 query rows of one
 // head and walks the keys in tiles; a warp has 16 rows, their running maxima and sums, and the output's accumulators in
-// registers. Scores are the nest's own expression of the product (scale, mask, softcap), so that whatever it says is
-// computed. f32 operands run as three TF32 products.
+// registers. Where that gives few blocks, warps share rows: each takes its part of every tile of keys, and they join
+// their sums at the end, as the parts of a row are joined over tiles. Scores are the nest's own expression of the
+// product (scale, mask, softcap), so that whatever it says is computed. f32 operands run as three TF32 products.
 
 #include <cmath>
 #include <limits>
@@ -21,6 +22,8 @@ struct AttentionPlan {
   Operand query, key, value;
   unsigned query_bytes = 0, key_bytes = 0, value_bytes = 0;  // fetched at once
   int padded_inner = 0, padded_width = 0, tile = 0;
+  int row_warps = 4, key_warps = 1;  // 16 rows each; warps that share rows
+  int block_rows() const { return 16 * row_warps; }
   LocalId product, top, weights, sum, result;
   const StageOutput *score = nullptr;
   const DimSymbol *score_key = nullptr, *value_key = nullptr, *result_width = nullptr;
@@ -42,6 +45,9 @@ bool reads_other_locals(const Program &program, ScalarId id, LocalId allowed, co
     if (reads_other_locals(program, s.args[i], allowed, at)) return true;
   return false;
 }
+
+constexpr int kWarps = 4;
+constexpr int64_t kFewBlocks = 264;  // two a multiprocessor of large cards
 
 int padded(int64_t n) {
   int p = 32;
@@ -171,10 +177,21 @@ std::optional<AttentionPlan> attention_plan(const Program &program, const LoopNe
   plan.padded_inner = padded(plan.inner.extent.value());
   plan.padded_width = padded(plan.width.extent.value());
   plan.tile = size == 4 ? 32 : 64;
+  const Dim all_rows = product(plan.rows), heads = product(plan.batch);
+  if (all_rows.is_constant() && heads.is_constant()) {
+    auto blocks = [&](int rows) { return (all_rows.value() + rows - 1) / rows * heads.value(); };
+    const bool fits = size == 2 || plan.padded_inner + plan.padded_width <= 128;
+    if (blocks(32) < kFewBlocks && fits) {
+      plan.row_warps = 1;
+      plan.key_warps = 4;
+      plan.tile = 64;
+    } else if (blocks(64) < kFewBlocks) {
+      plan.row_warps = 2;
+      plan.key_warps = 2;
+    }
+  }
   return plan;
 }
-
-constexpr int kRows = 64, kWarps = 4;
 
 void emit_attention(KernelContext &k, const AttentionPlan &plan) {
   Builder &b = k.b;
@@ -186,11 +203,15 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
   delinearize(base, plan.batch, b.block(2));
   Value rows = base.index(product(plan.rows)), keys = base.index(plan.keys.extent);
   Value inner = base.index(plan.inner.extent), width = base.index(plan.width.extent);
-  Value row0 = b.mul(b.block(0), kRows);
+  Value row0 = b.mul(b.block(0), plan.block_rows());
+  // This warp's rows, and its part of each tile of keys.
+  Value row_warp = plan.key_warps == 1 ? b.warp() : b.rem(b.warp(), plan.row_warps),
+        key_warp = plan.key_warps == 1 ? b.i32(0) : b.div(b.warp(), plan.row_warps);
+  const int my_keys = plan.tile / plan.key_warps;
 
   Gemm by_inner, by_keys;
   by_inner.type = by_keys.type = plan.type;
-  by_inner.tile = by_keys.tile = GemmTile{kRows, 16, plan.padded_inner, kWarps, 1, 1, 2};
+  by_inner.tile = by_keys.tile = GemmTile{plan.block_rows(), 16, plan.padded_inner, kWarps, 1, 1, 2};
   by_keys.tile.k = plan.tile;
   auto operand = [&](const Operand &o, unsigned bytes, bool k_contiguous, const DimSymbol *along,
                      const std::function<void(Scope &, Value, Value)> &place) {
@@ -229,11 +250,11 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
         s.set(plan.width.index, e);
       });
   const unsigned size = element_bytes(plan.type);
-  const unsigned q_bytes = static_cast<unsigned>(kRows * plan.padded_inner) * size;
+  const unsigned q_bytes = static_cast<unsigned>(plan.block_rows() * plan.padded_inner) * size;
   const unsigned k_bytes = static_cast<unsigned>(plan.tile * plan.padded_inner) * size;
   const unsigned v_bytes = static_cast<unsigned>(plan.tile * plan.padded_width) * size;
   const unsigned at_q = b.reserve_shared(q_bytes, 128), at_kv = b.reserve_shared(2 * (k_bytes + v_bytes), 128);
-  TileStore q_tile(b, by_inner, q, kRows, at_q), k_tile(b, by_inner, key, plan.tile, at_kv),
+  TileStore q_tile(b, by_inner, q, plan.block_rows(), at_q), k_tile(b, by_inner, key, plan.tile, at_kv),
       v_tile(b, by_keys, value, plan.padded_width, at_kv + k_bytes);
   auto fetch_keys = [&](Value slot, Value first) {
     Value stage = b.mul(slot, static_cast<int64_t>(k_bytes + v_bytes));
@@ -251,7 +272,7 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
   b.copy_commit();
 
   // This thread's two rows.
-  Value lane = b.lane(), warp_row = b.mul(b.warp(), 16);
+  Value lane = b.lane(), warp_row = b.mul(row_warp, 16), first_key = b.mul(key_warp, my_keys);
   Value my_row[2];
   std::vector<Scope> row_scope;
   for (int r = 0; r < 2; ++r) {
@@ -263,7 +284,7 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
   Value column = b.shl(b.and_(lane, 3), 1);
   const Value minus_infinity = llvm::ConstantFP::getInfinity(b.t_f32(), true);
 
-  const int score_blocks = plan.tile / 8, width_blocks = plan.padded_width / 8;
+  const int score_blocks = my_keys / 8, width_blocks = plan.padded_width / 8;
   const size_t outputs = static_cast<size_t>(width_blocks) * 4;
   Values carried(outputs, b.f32(0));
   carried.insert(carried.end(), {minus_infinity, minus_infinity, b.f32(0), b.f32(0), b.i32(0)});  // maxima, sums, slot
@@ -291,7 +312,7 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
       Values a = q_tile.fragments(b.i32(0), warp_row, b.i32(0), step, true), a_high, a_low;
       if (!half) parts(a, &a_high, &a_low);
       for (int n = 0; n < score_blocks / 2; ++n) {
-        Values f = k_tile.fragments(stage, b.i32(16 * n), b.i32(0), step, false), high, low;
+        Values f = k_tile.fragments(stage, b.add(first_key, 16 * n), b.i32(0), step, false), high, low;
         if (!half) parts(f, &high, &low);
         for (int h = 0; h < 2; ++h) {
           const size_t block = static_cast<size_t>(2 * n + h);
@@ -310,7 +331,7 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
       for (int r = 0; r < 2; ++r)
         for (int c = 0; c < 2; ++c) {
           Value &v = s[static_cast<size_t>(n)][static_cast<size_t>(2 * r + c)];
-          Value j = b.add(b.add(first, column), 8 * n + c);
+          Value j = b.add(b.add(b.add(first, first_key), column), 8 * n + c);
           Value inside = b.lt(j, keys);
           Scope scope = row_scope[static_cast<size_t>(r)];
           scope.set(plan.score_key, b.min(j, b.add(keys, -1)));
@@ -352,7 +373,7 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
       pair = b.ir.CreateInsertElement(pair, narrow(high), uint64_t{1});
       return b.ir.CreateBitCast(pair, b.t_i32());
     };
-    const int key_steps = plan.tile / (half ? 16 : 8);
+    const int key_steps = my_keys / (half ? 16 : 8);
     for (int step = 0; step < key_steps; ++step) {
       Values a, a_high, a_low;
       if (half) {
@@ -364,7 +385,7 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
         parts(a, &a_high, &a_low);
       }
       for (int n = 0; n < width_blocks / 2; ++n) {
-        Values f = v_tile.fragments(stage, b.i32(16 * n), b.i32(0), step, false, true), high, low;
+        Values f = v_tile.fragments(stage, b.i32(16 * n), b.mul(key_warp, key_steps), step, false, true), high, low;
         if (!half) parts(f, &high, &low);
         for (int h = 0; h < 2; ++h) {
           const size_t block = static_cast<size_t>(2 * n + h);
@@ -385,24 +406,75 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
   });
   b.copy_wait(0);
 
+  Values sums(last.begin(), last.begin() + static_cast<std::ptrdiff_t>(outputs));
+  Value tops[2], totals[2];
+  for (size_t r = 0; r < 2; ++r) {
+    tops[r] = last[outputs + r];
+    totals[r] = last[outputs + 2 + r];
+    for (int mask : {1, 2}) totals[r] = b.ir.CreateFAdd(totals[r], b.shuffle_xor(totals[r], mask));
+  }
+  // Blocks of eight columns that this warp finishes: all, or every key_warps-th from its own.
+  const int my_blocks = width_blocks / plan.key_warps;
+  if (plan.key_warps > 1) {
+    // All parts lie in shared memory, a word a lane; the sum runs over them in their order.
+    const int words = static_cast<int>(outputs) + 4, row_bytes = plan.row_warps * words * 128;
+    Value place = b.add(b.add(b.mul(row_warp, words * 128), b.shl(lane, 2)), static_cast<int64_t>(at_kv));
+    b.barrier();
+    Value mine = b.add(place, b.mul(key_warp, row_bytes));
+    auto word = [&](Value from, int64_t i) { return b.shared(b.add(from, i * 128)); };
+    for (size_t i = 0; i < outputs; ++i) b.store(sums[i], word(mine, static_cast<int64_t>(i)), 4);
+    for (int64_t r = 0; r < 2; ++r) {
+      b.store(tops[r], word(mine, static_cast<int64_t>(outputs) + r), 4);
+      b.store(totals[r], word(mine, static_cast<int64_t>(outputs) + 2 + r), 4);
+    }
+    b.barrier();
+    sums.assign(static_cast<size_t>(my_blocks) * 4, b.f32(0));
+    for (int64_t r = 0; r < 2; ++r) {
+      Values part_top, part_total;
+      for (int part = 0; part < plan.key_warps; ++part) {
+        Value from = b.add(place, static_cast<int64_t>(part) * row_bytes);
+        part_top.push_back(b.load(b.t_f32(), word(from, static_cast<int64_t>(outputs) + r), 4));
+        part_total.push_back(b.load(b.t_f32(), word(from, static_cast<int64_t>(outputs) + 2 + r), 4));
+      }
+      Value top = part_top[0];
+      for (size_t part = 1; part < part_top.size(); ++part)
+        top = combine(b, Combine::kMax, ElementType::kFloat32, top, part_top[part]);
+      Value shift = b.ir.CreateSelect(b.ir.CreateFCmpOEQ(top, minus_infinity), b.f32(0), top);
+      Value total = b.f32(0);
+      for (int part = 0; part < plan.key_warps; ++part) {
+        const size_t p = static_cast<size_t>(part);
+        Value scale = exp_f32(b, b.ir.CreateFSub(part_top[p], shift));
+        total = b.ir.CreateFAdd(total, b.ir.CreateFMul(part_total[p], scale));
+        Value from = b.add(b.add(place, static_cast<int64_t>(part) * row_bytes), b.shl(key_warp, 9));
+        for (int n = 0; n < my_blocks; ++n)
+          for (int64_t c = 0; c < 2; ++c) {
+            Value &sum = sums[static_cast<size_t>(4 * n + 2 * r + c)];
+            Value v = b.load(b.t_f32(), word(from, 4 * int64_t{n} * plan.key_warps + 2 * r + c), 4);
+            sum = b.ir.CreateFAdd(sum, b.ir.CreateFMul(v, scale));
+          }
+      }
+      tops[r] = top;
+      totals[r] = total;
+    }
+  }
+
   for (int r = 0; r < 2; ++r) {
-    Value total = last[outputs + 2 + static_cast<size_t>(r)], top = last[outputs + static_cast<size_t>(r)];
-    for (int mask : {1, 2}) total = b.ir.CreateFAdd(total, b.shuffle_xor(total, mask));
     // All keys excluded: exp(-inf - -inf) is NaN.
-    total = b.ir.CreateSelect(b.ir.CreateFCmpOEQ(top, minus_infinity), llvm::ConstantFP::getNaN(b.t_f32()), total);
+    Value top = tops[r], total = b.ir.CreateSelect(b.ir.CreateFCmpOEQ(top, minus_infinity),
+                                                   llvm::ConstantFP::getNaN(b.t_f32()), totals[r]);
     b.when(b.lt(my_row[r], rows), [&] {
-      for (int n = 0; n < width_blocks; ++n) {
-        Value e = b.add(column, 8 * n);
+      for (int n = 0; n < my_blocks; ++n) {
+        Value e = b.add(b.add(column, b.shl(key_warp, 3)), 8 * n * plan.key_warps);
         const size_t at = static_cast<size_t>(4 * n + 2 * r);
         const bool even = plan.width.extent.value() % 2 == 0;
-        auto one = [&](Value where, const Values &sums) {
+        auto one = [&](Value where, const Values &values_of) {
           Scope scope = row_scope[static_cast<size_t>(r)];
           scope.set(plan.result_width, where);
-          if (sums.size() == 2) scope.vectorize(plan.result_width, 2);
+          if (values_of.size() == 2) scope.vectorize(plan.result_width, 2);
           scope.read_local = [&](Scope &, const Scalar &local, int lane_of) {
             if (local.local == plan.sum) return total;
             if (local.local == plan.top) return top;
-            return sums[static_cast<size_t>(lane_of)];
+            return values_of[static_cast<size_t>(lane_of)];
           };
           for (const StageOutput &output : plan.last->outputs) {
             Values values;
@@ -412,10 +484,10 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
         };
         b.when(b.lt(e, width), [&] {
           if (even) {
-            one(e, {last[at], last[at + 1]});
+            one(e, {sums[at], sums[at + 1]});
           } else {
-            one(e, {last[at]});
-            b.when(b.lt(b.add(e, 1), width), [&] { one(b.add(e, 1), {last[at + 1]}); });
+            one(e, {sums[at]});
+            b.when(b.lt(b.add(e, 1), width), [&] { one(b.add(e, 1), {sums[at + 1]}); });
           }
         });
       }
@@ -430,10 +502,12 @@ std::vector<Draft> draft_attention(const Program &program, const Kernel &kernel)
   if (!plan) return {};
   Draft draft;
   static constexpr const char *kNames[] = {"f16", "bf16", "tf32", "3xtf32"};
-  draft.form = "attention." + std::string(kNames[static_cast<int>(plan->type)]) + " 64x" + std::to_string(plan->tile) +
-               " d" + std::to_string(plan->padded_inner);
+  draft.form = "attention." + std::string(kNames[static_cast<int>(plan->type)]) + " " +
+               std::to_string(plan->block_rows()) + "x" + std::to_string(plan->tile) +
+               (plan->key_warps > 1 ? " k/" + std::to_string(plan->key_warps) : "") + " d" +
+               std::to_string(plan->padded_inner);
   draft.threads = 32 * kWarps;
-  draft.grid[0] = ceil_div(product(plan->rows), kRows);
+  draft.grid[0] = ceil_div(product(plan->rows), plan->block_rows());
   draft.grid[2] = product(plan->batch);
   draft.body = [plan = *plan](KernelContext &k) { emit_attention(k, plan); };
   return {draft};

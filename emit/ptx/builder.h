@@ -54,7 +54,8 @@ class Builder {
 
   // --- Where am I
   Value tid() { return tid_; }
-  Value block(int axis) { return block_[axis]; }  // 0, 1, 2: x, y, z
+  Value block(int axis) { return block_[axis]; }           // 0, 1, 2: x, y, z
+  void set_block(int axis, Value v) { block_[axis] = v; }  // for what is built from here on
   Value lane();
   Value warp();  // the same register in all lanes of a warp, and known to be so
 

@@ -28,8 +28,9 @@ enum class F32Products : uint8_t { kThreeTF32, kTF32, kIEEE };
 // Any loop nest: pointwise, rows and reductions, index kernels, scatters. `why` is set when it has no GPU form.
 std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std::string *why);
 // Matrix products and convolutions on tensor cores; empty when the nest does not have that form.
+// copies: how many such kernels one launch runs.
 std::vector<Draft> draft_contraction(const Program &program, const Kernel &kernel, F32Products f32,
-                                     const PtxOptions &options);
+                                     const PtxOptions &options, int copies = 1);
 // Attention as one kernel; empty when the nest does not have that form.
 std::vector<Draft> draft_attention(const Program &program, const Kernel &kernel);
 

@@ -139,8 +139,9 @@ void emit_gemm(Builder &b, const Gemm &g) {
   }
 
   const size_t count = static_cast<size_t>(blocks_m * blocks_n * 2 * 4);
-  const int promote_every = std::max(1, 256 / t.k);
-  const bool promote = three && (g.part_of_k == 0 || g.part_of_k > promote_every * t.k);
+  // What one warp sums: short sums need no second set.
+  const int promote_every = std::max(1, 256 * t.warps_k / t.k);
+  const bool promote = three && (g.part_of_k == 0 || g.part_of_k > 384 * t.warps_k);
   Values carried(promote ? 2 * count : count, b.f32(0));
   carried.push_back(b.i32(0));             // slot to read
   carried.push_back(b.i32(t.stages - 1));  // slot to fill

@@ -6,7 +6,8 @@
 //
 // Shared memory is swizzled (16-byte chunks xor row bits) so that ldmatrix and the scalar reads of transposed f32 tiles
 // are free of bank conflicts. f32 operands run as TF32: once, or three times (high*high + high*low + low*high) with the
-// accumulators added to a second set every 256 of k, because tensor cores truncate when they accumulate.
+// accumulators added to a second set every 256 of a warp's k where that is longer than 384, because tensor cores
+// truncate when they accumulate.
 //
 // Several blocks may share a tile and split k (split-K): each stores its sums in the workspace, and the one that
 // finishes last adds them up in the order of the parts, so that results do not depend on who was last, and runs the

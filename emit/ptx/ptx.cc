@@ -54,6 +54,26 @@ std::string reason_against(const Program &program, const Kernel &kernel) {
   return {};
 }
 
+// Whether two kernels may run at the same time: neither writes what the other touches.
+bool independent(const Program &program, const Kernel &a, const Kernel &b) {
+  auto roots = [&](const std::vector<BufferId> &ids) {
+    std::vector<BufferId> out;
+    for (BufferId id : ids) out.push_back(ptx::root_of(program, id).buffer);
+    return out;
+  };
+  auto meet = [&](const std::vector<BufferId> &x, const std::vector<BufferId> &y) {
+    for (BufferId i : x)
+      for (BufferId j : y)
+        if (may_share(program, i, j)) return true;
+    return false;
+  };
+  const auto a_writes = roots(writes(program, a)), b_writes = roots(writes(program, b));
+  return !meet(a_writes, b_writes) && !meet(a_writes, roots(reads(program, b))) &&
+         !meet(b_writes, roots(reads(program, a)));
+}
+
+constexpr size_t kWindow = 6, kMostJoined = 4, kMostArguments = 60;
+
 struct Mark {
   llvm::Function *function = nullptr;
   unsigned threads = 0, min_blocks = 0;
@@ -90,9 +110,10 @@ class Emitter : public PtxEmitter {
       out.launches.resize(drafts[i].size());
       for (const Draft &draft : drafts[i]) out.form += (out.form.empty() ? "" : ", ") + draft.form;
     }
+    const std::vector<std::vector<size_t>> joined = join(program, f32, options, drafts, output.kernels);
     for (const ptx::Target &target : targets) {
       std::string error;
-      auto text = module_text(program, target, drafts, output.kernels, &error);
+      auto text = module_text(program, target, drafts, joined, output.kernels, &error);
       if (!text) return diagnostics.error(ErrorKind::kInternal, "PTX for " + target.name() + ": " + error);
       output.modules.push_back({target.name(), std::move(*text)});
     }
@@ -100,8 +121,70 @@ class Emitter : public PtxEmitter {
   }
 
  private:
+  // Kernels of equal code that are independent of one another and of what stands between them run in one launch, as
+  // more blocks (the products for query, key and value, say): by position, the positions whose work that one does, too.
+  // What is drafted changes for products, whose tile is chosen anew for all of them together.
+  static std::vector<std::vector<size_t>> join(const Program &program, ptx::F32Products f32, const PtxOptions &options,
+                                               std::vector<std::vector<Draft>> &drafts,
+                                               std::vector<PtxKernel> &kernels) {
+    std::vector<std::vector<size_t>> joined(kernels.size());
+    for (const PtxKernel &k : kernels)
+      if (!k.on_gpu) return joined;  // copies between the memories stand between kernels
+    auto kernel_at = [&](size_t i) -> const Kernel & { return program.kernel(kernels[i].kernel); };
+    auto alike = [&](size_t i, size_t j) {
+      return drafts[i].size() == 1 && drafts[j].size() == 1 && kernels[i].form == kernels[j].form &&
+             drafts[i][0].grid[0] == drafts[j][0].grid[0] && drafts[i][0].grid[1] == drafts[j][0].grid[1] &&
+             drafts[i][0].grid[2] == drafts[j][0].grid[2];
+    };
+    std::vector<bool> taken(kernels.size(), false);
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      if (taken[i] || !data_symbols(program, kernel_at(i)).empty()) continue;
+      std::vector<size_t> group;
+      for (size_t j = i + 1; j < kernels.size() && j <= i + kWindow && group.size() + 1 < kMostJoined; ++j) {
+        if (taken[j] || !alike(i, j) || !data_symbols(program, kernel_at(j)).empty()) continue;
+        bool free = true;  // of all that it would come before, its own launch's other kernels included
+        for (size_t between = i; between < j && free; ++between)
+          free = independent(program, kernel_at(between), kernel_at(j));
+        if (free) group.push_back(j);
+      }
+      if (group.empty()) continue;
+      const std::string code = code_of(program, kernel_at(i), drafts[i][0]);
+      std::erase_if(group, [&](size_t j) { return code_of(program, kernel_at(j), drafts[j][0]) != code; });
+      const size_t arguments = reads(program, kernel_at(i)).size() + writes(program, kernel_at(i)).size() + 1;
+      while (!group.empty() && (group.size() + 1) * arguments > kMostArguments) group.pop_back();
+      if (group.empty()) continue;
+      if (kernel_at(i).nest()->contraction) {
+        auto again = ptx::draft_contraction(program, kernel_at(i), f32, options, static_cast<int>(group.size()) + 1);
+        if (!again.empty()) drafts[i] = std::move(again);
+      }
+      if (drafts[i][0].workspace_bytes > 0) continue;
+      joined[i] = group;
+      kernels[i].form = drafts[i][0].form + " x" + std::to_string(group.size() + 1);
+      for (size_t j : group) {
+        taken[j] = true;
+        drafts[j].clear();
+        kernels[j].launches.clear();
+        kernels[j].form = "in the launch of " + kernel_at(i).name;
+      }
+    }
+    return joined;
+  }
+
+  // A kernel's code without its name.
+  static std::string code_of(const Program &program, const Kernel &kernel, const Draft &draft) {
+    llvm::LLVMContext context;
+    ptx::Machine machine(ptx::Target{90, true});
+    auto module = machine.new_module(context, "alone");
+    std::map<std::string, std::pair<std::string, unsigned>> known;
+    std::vector<Mark> marks;
+    PtxLaunch launch;
+    write_function(program, {&kernel}, draft, *module, "kernel", true, known, marks, launch);
+    return known.begin()->first;
+  }
+
   static std::optional<std::string> module_text(const Program &program, const ptx::Target &target,
                                                 const std::vector<std::vector<Draft>> &drafts,
+                                                const std::vector<std::vector<size_t>> &joined,
                                                 std::vector<PtxKernel> &kernels, std::string *error) {
     llvm::LLVMContext context;
     ptx::Machine machine(target);
@@ -113,7 +196,9 @@ class Emitter : public PtxEmitter {
       const Kernel &kernel = program.kernel(kernels[i].kernel);
       for (size_t j = 0; j < drafts[i].size(); ++j) {
         const std::string name = kernel.name + (drafts[i].size() > 1 ? "_" + std::to_string(j) : "");
-        write_function(program, kernel, drafts[i][j], *module, name, target.sm >= 90, known, marks,
+        std::vector<const Kernel *> members{&kernel};
+        for (size_t other : joined[i]) members.push_back(&program.kernel(kernels[other].kernel));
+        write_function(program, members, drafts[i][j], *module, name, target.sm >= 90, known, marks,
                        kernels[i].launches[j]);
       }
     }
@@ -121,39 +206,40 @@ class Emitter : public PtxEmitter {
     return machine.print(*module, error);
   }
 
-  static void write_function(const Program &program, const Kernel &kernel, const Draft &draft, llvm::Module &module,
-                             const std::string &name, bool chained,
+  // `members` have equal code; the draft is the first one's. Each has its share of the grid's last dimension.
+  static void write_function(const Program &program, const std::vector<const Kernel *> &members, const Draft &draft,
+                             llvm::Module &module, const std::string &name, bool chained,
                              std::map<std::string, std::pair<std::string, unsigned>> &known, std::vector<Mark> &marks,
                              PtxLaunch &launch) {
-    std::vector<BufferId> roots;
-    std::vector<bool> written;
-    const auto written_buffers = writes(program, kernel);
-    for (const auto &list : {reads(program, kernel), written_buffers})
-      for (BufferId id : list) {
-        BufferId root = ptx::root_of(program, id).buffer;
-        if (std::find(roots.begin(), roots.end(), root) == roots.end()) roots.push_back(root);
-      }
-    for (BufferId root : roots) {
-      bool any = false;
-      for (BufferId id : written_buffers) any = any || may_share(program, root, ptx::root_of(program, id).buffer);
-      written.push_back(any);
-    }
+    const Kernel &kernel = *members[0];
     launch.arguments.clear();
     std::vector<ptx::ParamType> params;
+    std::vector<BufferId> roots;  // of the first
     bool invariant = true;
-    for (size_t i = 0; i < roots.size(); ++i) {
-      const BufferKind kind = program.buffer(roots[i]).kind;
-      params.push_back(written[i] ? ptx::ParamType::kWritePointer
-                       : kind == BufferKind::kConstant || kind == BufferKind::kInput || !chained
-                           ? ptx::ParamType::kReadPointer
-                           : ptx::ParamType::kSharedPointer);
-      launch.arguments.push_back({PtxArgument::Kind::kBuffer, roots[i], nullptr});
+    for (const Kernel *member : members) {
+      std::vector<BufferId> here;
+      const auto written_buffers = writes(program, *member);
+      for (const auto &list : {reads(program, *member), written_buffers})
+        for (BufferId id : list) {
+          BufferId root = ptx::root_of(program, id).buffer;
+          if (std::find(here.begin(), here.end(), root) == here.end()) here.push_back(root);
+        }
+      for (BufferId root : here) {
+        bool written = false;
+        for (BufferId id : written_buffers)
+          written = written || may_share(program, root, ptx::root_of(program, id).buffer);
+        for (BufferId id : reads(program, *member))
+          if (written && ptx::root_of(program, id).buffer == root) invariant = false;
+        const BufferKind kind = program.buffer(root).kind;
+        params.push_back(written ? ptx::ParamType::kWritePointer
+                         : kind == BufferKind::kConstant || kind == BufferKind::kInput || !chained
+                             ? ptx::ParamType::kReadPointer
+                             : ptx::ParamType::kSharedPointer);
+        launch.arguments.push_back({PtxArgument::Kind::kBuffer, root, nullptr});
+      }
+      if (member == members[0]) roots = here;
     }
-    for (BufferId id : reads(program, kernel)) {
-      const BufferId root = ptx::root_of(program, id).buffer;
-      for (size_t i = 0; i < roots.size(); ++i)
-        if (roots[i] == root && written[i]) invariant = false;
-    }
+    const size_t pointers = params.size();
     std::vector<const DimSymbol *> symbols;
     for (const SymbolSource &source : program.sources) symbols.push_back(source.symbol);
     for (const DimSymbol *found : data_symbols(program, kernel)) symbols.push_back(found);
@@ -167,6 +253,7 @@ class Emitter : public PtxEmitter {
     }
     launch.workspace_bytes = draft.workspace_bytes;
     for (int axis = 0; axis < 3; ++axis) launch.grid[axis] = draft.grid[axis];
+    launch.grid[2] = launch.grid[2] * Dim(static_cast<int64_t>(members.size()));
     launch.threads = draft.threads;
 
     // What is read is written by a kernel that may still run when this one starts.
@@ -174,9 +261,21 @@ class Emitter : public PtxEmitter {
     ptx::Builder builder(module, name, params, draft.threads, chained);
     ptx::KernelContext k{program, builder, {}, {}, nullptr, invariant};
     if (draft.workspace_bytes > 0) k.workspace = builder.param(params.size() - 1);
-    for (size_t i = 0; i < roots.size(); ++i) k.pointers.emplace_back(roots[i], builder.param(i));
-    for (size_t i = 0; i < symbols.size(); ++i) k.symbols.emplace_back(symbols[i], builder.param(roots.size() + i));
-    const Dim blocks = draft.grid[0] * draft.grid[1] * draft.grid[2];
+    for (size_t i = 0; i < symbols.size(); ++i) k.symbols.emplace_back(symbols[i], builder.param(pointers + i));
+    ptx::Value member = nullptr;
+    if (members.size() > 1) {
+      ptx::Value depth = ptx::Scope(k).index(draft.grid[2]);
+      member = builder.div(builder.block(2), depth);
+      builder.set_block(2, builder.rem(builder.block(2), depth));
+    }
+    for (size_t i = 0; i < roots.size(); ++i) {
+      ptx::Value pointer = builder.param(i);
+      for (size_t m = 1; m < members.size(); ++m)
+        pointer = builder.ir.CreateSelect(builder.ir.CreateICmpEQ(member, builder.i32(static_cast<int64_t>(m))),
+                                          builder.param(m * roots.size() + i), pointer);
+      k.pointers.emplace_back(roots[i], pointer);
+    }
+    const Dim blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
     if (draft.early_next || (blocks.is_constant() && blocks.value() <= 16)) builder.let_next_start_early();
     if (!draft.waits) builder.wait_for_kernels_before();
     draft.body(k);
