@@ -5,6 +5,8 @@
 #include <random>
 #include <vector>
 
+#include "runtime/cpu/attention_plan.h"
+
 #define OPTC_KERNELS "tests/runtime_attention_kernels.inc"
 #include "runtime/cpu/foreach_isa.h"
 #include "tests/runtime_isas.h"

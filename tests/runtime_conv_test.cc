@@ -2,30 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
-// X(number, dims known at compile time, source is NCHW, also run as, n, h, w, c, oc, kh, kw, sh, sw, dh, dw, top, left,
-// bottom, right, groups)
-#define OPTC_CONV_SHAPES(X)                                                                     \
-  X(0, true, true, OPTC_CONV_DIRECT, 2, 17, 19, 3, 20, 7, 7, 2, 2, 1, 1, 3, 3, 3, 3, 1)         \
-  X(1, true, false, OPTC_CONV_WINOGRAD4, 1, 13, 15, 5, 48, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1)     \
-  X(2, true, false, OPTC_CONV_DIRECT, 1, 11, 9, 16, 33, 3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1)        \
-  X(3, true, false, OPTC_CONV_DIRECT, 3, 1, 40, 7, 64, 1, 5, 1, 2, 1, 1, 0, 2, 0, 1, 1)         \
-  X(4, true, false, OPTC_CONV_DIRECT, 1, 10, 10, 8, 40, 3, 3, 2, 2, 1, 1, 1, 1, 0, 0, 2)        \
-  X(5, true, false, OPTC_CONV_DIRECT, 1, 8, 9, 16, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 8)         \
-  X(6, true, false, OPTC_CONV_DIRECT, 2, 12, 12, 4, 64, 5, 5, 1, 1, 1, 1, 0, 0, 0, 0, 1)        \
-  X(7, true, false, OPTC_CONV_GEMM, 2, 6, 7, 20, 70, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1)           \
-  X(8, true, false, OPTC_CONV_GEMM, 2, 9, 8, 8, 17, 1, 1, 2, 2, 1, 1, 0, 0, 0, 0, 1)            \
-  X(9, true, false, OPTC_CONV_DEPTHWISE, 2, 12, 14, 20, 20, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 20)   \
-  X(10, true, false, OPTC_CONV_DEPTHWISE, 1, 13, 31, 33, 33, 5, 5, 2, 2, 1, 1, 2, 2, 2, 2, 33)  \
-  X(11, true, false, OPTC_CONV_DEPTHWISE, 1, 6, 9, 16, 16, 3, 9, 1, 1, 2, 1, 3, 4, 0, 4, 16)    \
-  X(12, true, false, OPTC_CONV_WINOGRAD4, 1, 14, 13, 40, 50, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1)   \
-  X(13, true, false, OPTC_CONV_WINOGRAD2, 2, 7, 7, 32, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1)     \
-  X(14, false, false, OPTC_CONV_WINOGRAD4, 2, 14, 22, 32, 256, 3, 3, 1, 1, 1, 1, 0, 1, 1, 0, 1) \
-  X(15, false, true, OPTC_CONV_DIRECT, 1, 20, 9, 3, 24, 3, 3, 2, 1, 1, 1, 0, 1, 1, 1, 1)        \
-  X(16, false, false, OPTC_CONV_GEMM, 1, 5, 5, 33, 16, 1, 1, 3, 2, 1, 1, 0, 0, 0, 0, 1)         \
-  X(17, false, false, OPTC_CONV_DEPTHWISE, 1, 3, 3, 4, 4, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 4)
+#include "runtime/cpu/conv_plan.h"
+
 #define OPTC_KERNELS "tests/runtime_conv_kernels.inc"
 #include "runtime/cpu/foreach_isa.h"
 #include "tests/runtime_isas.h"
@@ -37,8 +19,28 @@ struct Case {
   OptcConvAlgorithm algorithm;
   OptcConvShape s;
 };
-#define OPTC_SHAPE(index, known, nchw, force, ...) {nchw, force, {__VA_ARGS__}},
-const Case kCases[] = {OPTC_CONV_SHAPES(OPTC_SHAPE)};
+// source is NCHW, also run as, {n, h, w, c, oc, kh, kw, sh, sw, dh, dw, top, left, bottom, right, groups}
+const Case kCases[] = {
+    {true, OPTC_CONV_DIRECT, {2, 17, 19, 3, 20, 7, 7, 2, 2, 1, 1, 3, 3, 3, 3, 1}},
+    {false, OPTC_CONV_WINOGRAD4, {1, 13, 15, 5, 48, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+    {false, OPTC_CONV_DIRECT, {1, 11, 9, 16, 33, 3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1}},
+    {false, OPTC_CONV_DIRECT, {3, 1, 40, 7, 64, 1, 5, 1, 2, 1, 1, 0, 2, 0, 1, 1}},
+    {false, OPTC_CONV_DIRECT, {1, 10, 10, 8, 40, 3, 3, 2, 2, 1, 1, 1, 1, 0, 0, 2}},
+    {false, OPTC_CONV_DIRECT, {1, 8, 9, 16, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 8}},
+    {false, OPTC_CONV_DIRECT, {2, 12, 12, 4, 64, 5, 5, 1, 1, 1, 1, 0, 0, 0, 0, 1}},
+    {false, OPTC_CONV_GEMM, {2, 6, 7, 20, 70, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1}},
+    {false, OPTC_CONV_GEMM, {2, 9, 8, 8, 17, 1, 1, 2, 2, 1, 1, 0, 0, 0, 0, 1}},
+    {false, OPTC_CONV_DEPTHWISE, {2, 12, 14, 20, 20, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 20}},
+    {false, OPTC_CONV_DEPTHWISE, {1, 13, 31, 33, 33, 5, 5, 2, 2, 1, 1, 2, 2, 2, 2, 33}},
+    {false, OPTC_CONV_DEPTHWISE, {1, 6, 9, 16, 16, 3, 9, 1, 1, 2, 1, 3, 4, 0, 4, 16}},
+    {false, OPTC_CONV_WINOGRAD4, {1, 14, 13, 40, 50, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+    {false, OPTC_CONV_WINOGRAD2, {2, 7, 7, 32, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+    {false, OPTC_CONV_WINOGRAD4, {2, 14, 22, 32, 256, 3, 3, 1, 1, 1, 1, 0, 1, 1, 0, 1}},
+    {true, OPTC_CONV_DIRECT, {1, 20, 9, 3, 24, 3, 3, 2, 1, 1, 1, 0, 1, 1, 1, 1}},
+    {false, OPTC_CONV_GEMM, {1, 5, 5, 33, 16, 1, 1, 3, 2, 1, 1, 0, 0, 0, 0, 1}},
+    {false, OPTC_CONV_DEPTHWISE, {1, 3, 3, 4, 4, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 4}},
+    {false, OPTC_CONV_DEPTHWISE, {1, 7, 20, 150, 150, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 150}},
+};
 
 std::vector<float> random_floats(size_t n, uint32_t seed) {
   std::mt19937 random(seed);
@@ -97,7 +99,7 @@ void check(int index, OptcConvAlgorithm algorithm) {
   for (const auto &f : OPTC_ISA_FUNCTIONS(run_conv)) {
     const size_t room = scratch_floats(s, algorithm);
     std::vector<float> scratch(room + guard, std::nanf("")), out(outputs + guard, std::nanf(""));
-    f.function(index, algorithm, c.nchw, s, x.data(), packed.data(), bias.data(), scratch.data(), out.data());
+    f.function(algorithm, c.nchw, s, x.data(), packed.data(), bias.data(), scratch.data(), out.data());
     for (size_t i = 0; i < guard; ++i) {
       ASSERT_TRUE(std::isnan(scratch[room + i])) << "scratch overrun, shape " << index;
       ASSERT_TRUE(std::isnan(out[outputs + i])) << "output overrun, shape " << index;
@@ -124,6 +126,34 @@ void check(int index, OptcConvAlgorithm algorithm) {
                 << "shape " << index << " algorithm " << algorithm << " on " << f.isa << " at image " << n << " y " << y
                 << " x " << px << " channel " << o;
           }
+  }
+}
+
+// Groups of two channels share vectors: a NaN or infinity of one must not reach the others.
+TEST(RuntimeConv, GroupsSeeTheirOwnChannelsOnly) {
+  const OptcConvShape s = {1, 6, 7, 16, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 8};
+  ASSERT_GT(optc_conv_joined(s), 1);
+  for (const float odd : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    auto x = random_floats(s.h * s.w * s.c, 1);
+    const auto w = random_floats(s.oc * 2 * 9, 2), bias = random_floats(s.oc, 3);
+    const auto packed = pack(s, OPTC_CONV_DIRECT, w);
+    for (const auto &f : OPTC_ISA_FUNCTIONS(run_conv)) {
+      std::vector<float> scratch(scratch_floats(s, OPTC_CONV_DIRECT)), clean(s.h * s.w * s.oc), got = clean;
+      x[(2 * s.w + 3) * s.c + 5] = 0.5f;
+      f.function(OPTC_CONV_DIRECT, false, s, x.data(), packed.data(), bias.data(), scratch.data(), clean.data());
+      x[(2 * s.w + 3) * s.c + 5] = odd;
+      f.function(OPTC_CONV_DIRECT, false, s, x.data(), packed.data(), bias.data(), scratch.data(), got.data());
+      for (int64_t y = 0; y < s.h; ++y)
+        for (int64_t px = 0; px < s.w; ++px)
+          for (int64_t o = 0; o < s.oc; ++o) {
+            const size_t at = (y * s.w + px) * s.oc + o;
+            const bool reached = o / 2 == 2 && std::abs(y - 2) <= 1 && std::abs(px - 3) <= 1;
+            if (reached)
+              EXPECT_FALSE(std::isfinite(got[at])) << f.isa << " " << y << " " << px << " " << o;
+            else
+              EXPECT_NEAR(got[at], clean[at], 2e-6) << f.isa << " " << y << " " << px << " " << o;
+          }
+    }
   }
 }
 

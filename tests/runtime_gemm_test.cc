@@ -5,12 +5,8 @@
 #include <random>
 #include <vector>
 
-#define OPTC_GEMM_SHAPES(X)                                                                               \
-  X(0, 1, 10, 784)                                                                                        \
-  X(1, 2, 1000, 33)                                                                                       \
-  X(2, 3, 48, 2)                                                                                          \
-  X(3, 4, 17, 1) X(4, 5, 64, 65) X(5, 7, 96, 300) X(6, 13, 31, 64) X(7, 197, 144, 40) X(8, 16, 200, 2100) \
-      X(9, 1, 130, 1500) X(10, 250, 65, 17) X(11, 6, 1, 9) X(12, 401, 33, 5)
+#include "runtime/cpu/gemm_plan.h"
+
 #define OPTC_KERNELS "tests/runtime_gemm_kernels.inc"
 #include "runtime/cpu/foreach_isa.h"
 #include "tests/runtime_isas.h"
@@ -20,8 +16,9 @@ namespace {
 struct Shape {
   int64_t m, n, k;
 };
-#define OPTC_SHAPE(index, m, n, k) {m, n, k},
-const Shape kShapes[] = {OPTC_GEMM_SHAPES(OPTC_SHAPE)};
+const Shape kShapes[] = {{1, 10, 784},  {2, 1000, 33}, {3, 48, 2},     {4, 17, 1},      {5, 64, 65},
+                         {7, 96, 300},  {13, 31, 64},  {197, 144, 40}, {16, 200, 2100}, {1, 130, 1500},
+                         {250, 65, 17}, {6, 1, 9},     {401, 33, 5}};
 
 // Random values between guards of NaN: a read outside shows in the result, a write outside in the guard.
 struct Guarded {
@@ -47,15 +44,15 @@ void expect_close(double expected, double magnitude, float got, int64_t k, const
   ASSERT_NEAR(expected, got, 1e-7 * (4 + std::sqrt(double(k))) * magnitude + 1e-30) << what << " at " << i << ", " << j;
 }
 
-TEST(RuntimeGemm, PackedOfConstantShapeWithEpilogue) {
+TEST(RuntimeGemm, PackedWithEpilogue) {
   for (int s = 0; s < int(std::size(kShapes)); ++s) {
     const auto [m, n, k] = kShapes[s];
     Guarded a(m * k, 1), b(k * n, 2), bias(n, 3);
     std::vector<float> packed(optc_gemm_packed_floats(n, k) + 64);
     optc_pack_b(packed.data(), b.data(), k, n, n, 1);
-    for (const auto &f : OPTC_ISA_FUNCTIONS(run_static_gemm)) {
+    for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm)) {
       Guarded c(m * n);
-      f.function(s, a.data(), packed.data(), bias.data(), c.data());
+      f.function(m, n, k, a.data(), k, packed.data(), bias.data(), c.data());
       c.expect_guards_untouched();
       for (int64_t i = 0; i < m; ++i) {
         for (int64_t j = 0; j < n; ++j) {
@@ -72,16 +69,16 @@ TEST(RuntimeGemm, PackedOfConstantShapeWithEpilogue) {
   }
 }
 
-TEST(RuntimeGemm, RowsByFunctorAndHeightAtRunTime) {
+TEST(RuntimeGemm, EveryOtherRow) {
   const int64_t n = 100, k = 70;
   Guarded b(k * n, 2), bias(n, 3);
   std::vector<float> packed(optc_gemm_packed_floats(n, k) + 64);
   optc_pack_b(packed.data(), b.data(), k, n, n, 1);
   for (int64_t m : {0, 1, 2, 3, 9, 50, 331}) {
     Guarded a(2 * m * k, 1);
-    for (const auto &f : OPTC_ISA_FUNCTIONS(run_rows_gemm)) {
+    for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm)) {
       Guarded c(m * n);
-      f.function(m, a.data(), packed.data(), bias.data(), c.data());
+      f.function(m, n, k, a.data(), 2 * k, packed.data(), bias.data(), c.data());
       c.expect_guards_untouched();
       for (int64_t i = 0; i < m; ++i) {
         for (int64_t j = 0; j < n; ++j) {
@@ -91,6 +88,30 @@ TEST(RuntimeGemm, RowsByFunctorAndHeightAtRunTime) {
             sum += p, magnitude += std::abs(p);
           }
           expect_close(sum > 0 ? sum : 0, magnitude, c.data()[i * n + j], k, f.isa, i, j);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(RuntimeGemm, StoresPlainProducts) {
+  for (const auto &[m, n, k] : kShapes) {
+    Guarded a(m * k, 1), b(k * n, 2);
+    std::vector<float> packed(optc_gemm_packed_floats(n, k) + 64);
+    optc_pack_b(packed.data(), b.data(), k, n, n, 1);
+    for (const auto &f : OPTC_ISA_FUNCTIONS(run_store_gemm)) {
+      Guarded c(m * n);
+      f.function(m, n, k, a.data(), packed.data(), c.data());
+      c.expect_guards_untouched();
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = 0, magnitude = 0;
+          for (int64_t x = 0; x < k; ++x) {
+            const double p = double(a.data()[i * k + x]) * b.data()[x * n + j];
+            sum += p, magnitude += std::abs(p);
+          }
+          expect_close(sum, magnitude, c.data()[i * n + j], k, f.isa, i, j);
           if (HasFatalFailure()) return;
         }
       }

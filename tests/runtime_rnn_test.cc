@@ -5,6 +5,8 @@
 #include <random>
 #include <vector>
 
+#include "runtime/cpu/rnn_plan.h"
+
 #define OPTC_RNN_LAYERS(X)                                                                           \
   X(0, {OPTC_LSTM, 10, 20, false, false, 0, {OPTC_SIGMOID, OPTC_TANH, OPTC_TANH}, {}, {}})           \
   X(1, {OPTC_LSTM,                                                                                   \

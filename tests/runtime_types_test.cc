@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "runtime/cpu/gemm_plan.h"
+
 #define OPTC_KERNELS "tests/runtime_types_kernels.inc"
 #include "runtime/cpu/foreach_isa.h"
 #include "tests/runtime_isas.h"

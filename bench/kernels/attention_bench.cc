@@ -1,6 +1,8 @@
 // One-thread times of runtime/cpu/attention.h.
 #define OPTC_KERNELS "bench/kernels/attention_kernels.inc"
 #include "bench/kernels/bench.h"
+#include "runtime/cpu/attention_plan.h"
+
 #include "runtime/cpu/foreach_isa.h"
 
 int main() {

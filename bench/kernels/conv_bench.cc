@@ -16,6 +16,8 @@
   X(12, 1, 28, 28, 240, 240, 5, 5, 1, 1, 1, 1, 2, 2, 2, 2, 240)
 #define OPTC_KERNELS "bench/kernels/conv_kernels.inc"
 #include "bench/kernels/bench.h"
+#include "runtime/cpu/conv_plan.h"
+
 #include "runtime/cpu/foreach_isa.h"
 
 int main() {
@@ -44,7 +46,7 @@ int main() {
       if (a == OPTC_CONV_DEPTHWISE) optc_depthwise_pack(s, w, packed);
       if (a > OPTC_CONV_DEPTHWISE) optc_winograd_pack(s, m, w, packed);
       const bool first = s.c == 3;
-      const double t = bench_best(0.2, [&] { OPTC_PICK(run_conv)(i, a, first, x, packed, bias, scratch, out); });
+      const double t = bench_best(0.2, [&] { OPTC_PICK(run_conv)(s, a, first, x, packed, bias, scratch, out); });
       printf("  %s %.1f us (%.0f GF/s)%s", names[a], t * 1e6, 2e-9 * oh * ow * s.oc * s.c / s.groups * s.kh * s.kw / t,
              optc_conv_algorithm(s, false) == a ? "*" : "");
       free(packed), free(scratch);

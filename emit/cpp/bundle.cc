@@ -160,7 +160,8 @@ class BundleWriter {
     size_t next = 0, done = 0;
     for (size_t f = 0; f < files; ++f) {
       std::string text, fill;
-      std::set<std::string> headers;
+      std::set<std::string> headers, plans;
+      int panels = 0;
       const size_t goal = total * (f + 1) / files;
       while (next < functions.size() && (done < goal || f + 1 == files)) {
         const KernelText &k = *functions[next++];
@@ -170,6 +171,8 @@ class BundleWriter {
         text += k.text + "\n";
         fill += fmt::format("  optc_table->{0} = {0};\n", k.name);
         headers.insert(k.headers.begin(), k.headers.end());
+        plans.insert(k.plan_headers.begin(), k.plan_headers.end());
+        panels |= k.panels;
       }
       std::string inc = fmt::format(
           "// Kernels of {}, included once for each instruction set by {}kernels_{}.cpp.\n#include "
@@ -179,11 +182,15 @@ class BundleWriter {
       inc += "\nusing namespace optc;\n\n" + text +
              fmt::format("static void fill([[maybe_unused]] {}_code::Kernels *optc_table) {{\n{}}}\n", name, fill);
       OPTC_TRY(put(fmt::format("src/{}kernels_{}.inc", prefix, f), inc));
+      std::string before;
+      for (const std::string &plan : plans) before += "#include \"" + plan + "\"\n";
+      if (panels) before += fmt::format("\n#define OPTC_PANELS {}  // widths of packed weights: gemm.h\n", panels);
       std::string cpp = fmt::format(
-          "// Compiles {2}kernels_{0}.inc for each instruction set.\n#include \"{2}kernels.h\"\n\n#define OPTC_KERNELS "
-          "\"{2}kernels_{0}.inc\"\n#include \"runtime/cpu/foreach_isa.h\"\n\nnamespace {1}_code {{\n\nvoid "
+          "// Compiles {2}kernels_{0}.inc for each instruction set.\n#include \"{2}kernels.h\"\n{3}\n#define "
+          "OPTC_KERNELS \"{2}kernels_{0}.inc\"\n#include \"runtime/cpu/foreach_isa.h\"\n\nnamespace {1}_code "
+          "{{\n\nvoid "
           "kernels_{0}(Kernels *optc_table) {{ OPTC_PICK(fill)(optc_table); }}\n",
-          f, name, prefix);
+          f, name, prefix, before);
       if (f == 0) {
         cpp += "\nconst Kernels &kernels() {\n  static const Kernels table = [] {\n    Kernels filled{};\n";
         for (size_t g = 0; g < files; ++g) cpp += fmt::format("    kernels_{}(&filled);\n", g);

@@ -330,7 +330,7 @@ void ModelPrinter::print_kernel_call(const Kernel &kernel) {
   const size_t first = functions_.emplace(text.form, kernels.size()).first->second;
   text.function = first < kernels.size() ? kernels[first].name : text.name;
   line(fmt::format("k.{}({});", text.function, arguments));
-  if (!text.plan_header.empty()) plan_headers_.insert(text.plan_header);
+  if (!text.scratch_before.empty()) plan_headers_.insert(text.plan_headers.begin(), text.plan_headers.end());
   kernels.push_back(std::move(text));
   kernel_of.push_back(&kernel);
 }

@@ -41,10 +41,14 @@ struct KernelText {
   // none.
   std::string scratch_before, scratch_after;
   std::vector<Dim> scratch_dims;
-  Dim scratch_formula;            // what that formula comes to, in bytes, for the manifest
-  std::string plan_header;        // the header of that plan, for model.cpp
-  std::set<std::string> headers;  // runtime/cpu headers it needs beyond lanes.h: "gemm.h"
+  Dim scratch_formula;                 // what that formula comes to, in bytes, for the manifest
+  std::set<std::string> plan_headers;  // the headers of plans that it uses: outside the instruction sets' namespaces
+  int panels = 0;                      // OPTC_PANELS of runtime/cpu/gemm.h that it uses
+  std::set<std::string> headers;       // runtime/cpu headers it needs beyond lanes.h: "gemm.h"
 };
+
+// The bit of OPTC_PANELS for panels of a width (16, 32, 48, 64).
+int panel_bit(int width);
 
 // The function of a library call that lowering gave the strategy "rnn".
 KernelText print_recurrent(const Program &program, const Kernel &kernel);
@@ -158,8 +162,7 @@ class NestPrinter : private DimText {
   bool print_convolution(const ConvolutionView &view);
   bool print_attention();
   bool plan_epilogue(const std::vector<Loop> &batch, const std::vector<Loop> &rows, const std::vector<Loop> &columns);
-  void print_sink(size_t batch_loops, size_t row_loops);
-  bool light_epilogue() const;
+  void print_epilogue(size_t batch_loops, size_t row_loops);
   void decode(const std::string &counter, size_t first, size_t count);
   bool stores_plain_rows(Dim columns) const;
   std::string header_comment();

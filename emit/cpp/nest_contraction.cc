@@ -8,8 +8,37 @@
 #include "emit/cpp/nest.h"
 #include "emit/cpp/scratch_dims.h"
 #include "emit/cpp/types.h"
+#include "runtime/cpu/conv_plan.h"
 
 namespace optc {
+
+int panel_bit(int width) { return width == 64 ? 8 : width == 48 ? 4 : width / 16; }
+
+namespace {
+
+constexpr int kAllPanels = 15;
+
+// Of an unknown image.
+OptcConvShape conv_shape(const Strategy &s) {
+  return {0,
+          0,
+          0,
+          s.parameter("c", 0),
+          s.parameter("oc", 0),
+          s.parameter("kh", 0),
+          s.parameter("kw", 0),
+          s.parameter("sh", 0),
+          s.parameter("sw", 0),
+          s.parameter("dh", 0),
+          s.parameter("dw", 0),
+          s.parameter("pad_top", 0),
+          s.parameter("pad_left", 0),
+          s.parameter("pad_bottom", 0),
+          s.parameter("pad_right", 0),
+          s.parameter("groups", 1)};
+}
+
+}  // namespace
 
 bool NestPrinter::print_contraction() {
   if (!nest_.contraction || serial_) return false;
@@ -84,19 +113,6 @@ bool NestPrinter::plan_epilogue(const std::vector<Loop> &batch, const std::vecto
   return true;
 }
 
-// A few instructions, which the runtime may unroll on the registers.
-bool NestPrinter::light_epilogue() const {
-  size_t operations = 0;
-  for (size_t i = nest_.contraction->stage + 1; i < plans_.size(); ++i)
-    for (const Item &item : plans_[i].order) {
-      if (item.index) continue;
-      const ScalarOp op = program_.scalars.at(item.id).op;
-      if (is_transcendental(op) || op == ScalarOp::kDiv) return false;
-      if (arity(op) > 0) ++operations;
-    }
-  return operations <= 6;
-}
-
 // const int64_t i = counter / ..., for the shared loops [first, first + count).
 void NestPrinter::decode(const std::string &counter, size_t first, size_t count) {
   Dim below = 1;
@@ -110,29 +126,22 @@ void NestPrinter::decode(const std::string &counter, size_t first, size_t count)
   for (size_t i = lines.size(); i-- > 0;) line(lines[i]);
 }
 
-// const auto sink = ...: the stages behind the sum.
-void NestPrinter::print_sink(size_t batch_loops, size_t row_loops) {
+// const auto epilogue = ...: the stages behind the sum, for tile_sink.
+void NestPrinter::print_epilogue(size_t batch_loops, size_t row_loops) {
   const size_t sum = nest_.contraction->stage;
   const LocalId total = nest_.stages[sum].outputs[0].local;
   const Loop &column = outer_.back();
   const bool one_row = row_loops == 1;
   const std::string row = one_row ? symbol(*outer_[batch_loops].index) : names_.unique("row", 16);
   local_declared_[total.index] = true;
-  const bool tiles =
-      kernel_.strategy.name == "gemm" || kernel_.strategy.name == "conv.gemm" || kernel_.strategy.name == "conv.direct";
-  const std::string parameters = fmt::format("(vf {}, [[maybe_unused]] int64_t {}, [[maybe_unused]] int64_t {}",
-                                             local_names_[total.index], row, symbol(*column.index));
-  if (tiles)
-    open(fmt::format("const auto epilogue = [&]{}, auto n) OPTC_LAMBDA", parameters));
-  else
-    open(fmt::format("const auto sink = gemm_sink<{}>([&]{}, Part n) OPTC_LAMBDA", light_epilogue() ? 1 : 0,
-                     parameters));
+  open(fmt::format(
+      "const auto epilogue = [&](vf {}, [[maybe_unused]] int64_t {}, [[maybe_unused]] int64_t {}, auto n) OPTC_LAMBDA",
+      local_names_[total.index], row, symbol(*column.index)));
   if (row_loops > 1) decode(row, batch_loops, row_loops);
   lane_count_ = "n";
   for (size_t i = sum + 1; i < plans_.size(); ++i) print_stage(i);
   lane_count_.clear();
-  close(tiles ? "};" : "});");
-  if (tiles) line("const TileSink sink = tile_sink(epilogue);");
+  close("};");
 }
 
 // The result is stored as rows of `columns` in one f32 buffer, and nothing of that size is read: the buffer may hold
@@ -177,7 +186,8 @@ bool NestPrinter::print_gemm(const GemmView &view) {
 
   const std::string m = dim(view.rows), n = dim(view.columns), k = dim(view.inner);
   const bool constant_plan = view.rows.is_constant() && fixed_b;
-  line(fmt::format("{} OptcGemm plan = optc_gemm_plan({}, {}, {});", constant_plan ? "constexpr" : "const", m, n, k));
+  text_.panels = view.columns.is_constant() ? panel_bit(optc_gemm_nr(view.columns.value())) : kAllPanels;
+  text_.plan_headers = {"runtime/cpu/gemm_plan.h"};
   Dim batches = 1;
   for (const Loop &l : batch) batches = batches * fix(l.extent);
   // Sums between blocks of k need a place.
@@ -194,21 +204,6 @@ bool NestPrinter::print_gemm(const GemmView &view) {
   }
   uses_scratch_ = !scratch.is(0);
   scratch_bytes_ = scratch;
-  const std::string total = batches.is(1) ? "optc_gemm_tasks(plan)"
-                                          : fmt::format("optc_gemm_tasks(plan) * {}", dim(batches, kUnaryPrecedence));
-  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", total,
-                   uses_scratch_ ? "scratch" : ""));
-  if (batch.empty()) print_sink(0, row_loops);
-  const std::string task = names_.unique("task_", 16);
-  open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
-  std::string tile = task;
-  if (!batch.empty()) {
-    const std::string which = names_.unique("batch", 16);
-    line(fmt::format("const int64_t {} = {} / optc_gemm_tasks(plan);", which, task));
-    decode(which, 0, batch.size());
-    print_sink(batch.size(), row_loops);
-    tile = task + " % optc_gemm_tasks(plan)";
-  }
   auto base = [&](const std::string &name, const OperandView &operand) {
     Dim offset = fix(operand.offset);
     for (size_t i = 0; i < view.batch.size(); ++i)
@@ -216,9 +211,32 @@ bool NestPrinter::print_gemm(const GemmView &view) {
         offset = offset + operand.strides[i] * program_.dims->symbol_value(view.batch[i].index);
     return offset.is(0) ? name : name + " + " + dim(offset, kAddPrecedence);
   };
-  std::string partial = fmt::format("no_partial({}), 0", a);
+  const std::string output = buffer_name(nest_.stages.back().outputs[0].buffer);
+  if (batch.empty() && packed) {
+    print_epilogue(0, row_loops);
+    line(fmt::format("multiply(env, optc_gemm_plan({}, {}, {}), GemmRows{{{}, {}}}, {}, {}, tile_sink(epilogue));", m,
+                     n, k, base(a, view.a), dim(view.a_row), b, in_output ? output + ", " + n : "nullptr, 0"));
+    return true;
+  }
+  line(fmt::format("{} OptcGemm plan = optc_gemm_plan({}, {}, {});", constant_plan ? "constexpr" : "const", m, n, k));
+  const std::string total = batches.is(1) ? "optc_gemm_tasks(plan)"
+                                          : fmt::format("optc_gemm_tasks(plan) * {}", dim(batches, kUnaryPrecedence));
+  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", total,
+                   uses_scratch_ ? "scratch" : ""));
+  if (batch.empty()) print_epilogue(0, row_loops);
+  const std::string task = names_.unique("task_", 16);
+  open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
+  std::string tile = task;
+  if (!batch.empty()) {
+    const std::string which = names_.unique("batch", 16);
+    line(fmt::format("const int64_t {} = {} / optc_gemm_tasks(plan);", which, task));
+    decode(which, 0, batch.size());
+    print_epilogue(batch.size(), row_loops);
+    tile = task + " % optc_gemm_tasks(plan)";
+  }
+  std::string partial = "nullptr, 0";
   if (in_output) {
-    partial = fmt::format("{}, {}", buffer_name(nest_.stages.back().outputs[0].buffer), n);
+    partial = fmt::format("{}, {}", output, n);
   } else if (own_partial) {
     line(fmt::format("const OptcGemmTask part = optc_gemm_task(plan, {});", tile));
     line(fmt::format(
@@ -226,14 +244,13 @@ bool NestPrinter::print_gemm(const GemmView &view) {
         dim(partial_at, kAddPrecedence)));
     partial = "partial, part.n1 - part.n0";
   }
-  const std::string strided = fmt::format("StridedRows{{{}, {}}}", base(a, view.a), dim(view.a_row));
-  if (packed && view.rows.is_constant())
-    line(fmt::format("gemm<{}, {}, {}>({}, {}, {}, {}, sink);", m, n, k, tile, strided, b, partial));
-  else if (packed)
-    line(fmt::format("gemm_rows<{}, {}>({}, {}, {}, {}, {}, sink);", n, k, m, tile, strided, b, partial));
+  const std::string rows_text = fmt::format("GemmRows{{{}, {}}}", base(a, view.a), dim(view.a_row));
+  if (packed)
+    line(fmt::format("gemm(plan, {}, {}, {}, {}, tile_sink(epilogue));", tile, rows_text, b, partial));
   else
-    line(fmt::format("gemm_unpacked(plan, {}, {}, {}, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", tile,
-                     strided, base(b, view.b), dim(view.b_inner), dim(view.b_column), partial));
+    line(fmt::format(
+        "gemm_unpacked(plan, {}, {}, {}, {}, {}, {}, reinterpret_cast<float *>(scratch), tile_sink(epilogue));", tile,
+        rows_text, base(b, view.b), dim(view.b_inner), dim(view.b_column), partial));
   close();
   close("});");
   return true;
@@ -249,7 +266,7 @@ bool NestPrinter::print_convolution(const ConvolutionView &view) {
   text_.headers = {"runtime/bundle/sinks.h", algorithm == "depthwise"                   ? "runtime/cpu/depthwise.h"
                                              : algorithm.compare(0, 8, "winograd") == 0 ? "runtime/cpu/winograd.h"
                                                                                         : "runtime/cpu/conv.h"};
-  text_.plan_header = "runtime/cpu/conv_plan.h";
+  text_.plan_headers = {"runtime/cpu/conv_plan.h"};
   const std::string x = buffer_name(view.input);
   for (size_t i = 1; i < plans_.size(); ++i)
     for (const Item &item : plans_[i].order)
@@ -265,70 +282,46 @@ bool NestPrinter::print_convolution(const ConvolutionView &view) {
   const Buffer &input = program_.buffer(view.input);
   const size_t spatial = c.kernel.size();
   const Dim height = spatial == 2 ? view.in_spatial[0] : Dim(1), width = view.in_spatial[spatial - 1];
-  const bool known = height.is_constant() && width.is_constant();
   std::string rest;
   for (const char *parameter :
        {"c", "oc", "kh", "kw", "sh", "sw", "dh", "dw", "pad_top", "pad_left", "pad_bottom", "pad_right", "groups"})
     rest += ", " + std::to_string(strategy.parameter(parameter, 0));
-  const std::string fixed = fmt::format("{{{}, {}, {}{}}}", view.batch.is_constant() && known ? dim(view.batch) : "0",
-                                        known ? dim(height) : "0", known ? dim(width) : "0", rest);
-  prologue_ = fmt::format(
-      "struct {}_shape {{\n  static constexpr OptcConvShape kShape = {};  // n, h, w (0: not constant), c, oc, kh, kw, "
-      "strides, dilations, pads, groups\n}};\n",
-      kernel_.name, fixed);
-  const std::string type = kernel_.name + "_shape";
-  const bool all_known = view.batch.is_constant() && known;
-  if (all_known)
-    line(fmt::format("constexpr OptcConvShape s = {}::kShape;", type));
-  else
-    line(fmt::format("const OptcConvShape s = {{{}, {}, {}{}}};", dim(view.batch), dim(height), dim(width), rest));
   const std::vector<Dim> strides = storage_strides(input);
   const Dim pixel = strides[1 + spatial], row = spatial == 2 ? strides[2] : width * pixel;
-  const std::string constant = all_known ? "constexpr" : "const";
-  std::string tasks, call;
-  const std::string source =
-      fmt::format("ConvSource{{{}, {}, {}, {}, {}}}", x, dim(strides[0]), dim(row), dim(pixel), dim(strides[1]));
-  const std::string task = names_.unique("task_", 16);
+  std::string call;
   if (algorithm == "gemm") {
-    line(fmt::format("{} OptcGemm plan = optc_gemm_plan(s.n * optc_conv_oh(s) * optc_conv_ow(s), s.oc, s.c);",
-                     constant));
-    tasks = "optc_gemm_tasks(plan)";
-    std::string partial = fmt::format("no_partial({}), 0", x);
+    text_.panels = panel_bit(optc_gemm_nr(strategy.parameter("oc", 0)));
     if (strategy.parameter("c", 0) > 1024) {
       uses_scratch_ = true;
       scratch_bytes_ = Dim(192) * Dim((strategy.parameter("oc", 0) + 63) / 64 * 64 * 4);
-      partial = "reinterpret_cast<float *>(scratch) - part.m0 * (part.n1 - part.n0) - part.n0, part.n1 - part.n0";
     }
-    call = fmt::format("conv_1x1<{}>(s, {}, {}, {}, {}, sink);", type, task, source, w, partial);
+    if (strategy.parameter("sh", 1) != 1 || strategy.parameter("sw", 1) != 1) text_.panels *= 16;  // rows by a list
+    call = "convolve_1x1";
   } else if (algorithm == "depthwise") {
-    tasks = "optc_depthwise_tasks(s)";
-    call = fmt::format("conv_depthwise<{}>(s, {}, {}, {}, sink);", type, task, source, w);
+    // Kernel width and stride are constants where that pays.
+    const int64_t kw = strategy.parameter("kw", 0), sw = strategy.parameter("sw", 0);
+    const bool fixed = kw <= 7 && sw <= 2 && strategy.parameter("dw", 0) == 1;
+    call = fixed ? fmt::format("convolve_depthwise<{}, {}>", kw, sw) : "convolve_depthwise<0, 0>";
   } else {
     const bool direct = algorithm == "direct";
     const std::string m = algorithm == "winograd4" ? "4" : "2";
-    const std::string plan = direct ? "optc_direct_plan(" : "optc_winograd_plan(";
-    line(fmt::format("{} auto plan = {}s{});", constant, plan, direct ? "" : ", " + m));
-    tasks = direct ? "optc_direct_tasks(s, plan)" : "optc_winograd_tasks(plan)";
+    text_.panels =
+        panel_bit(direct ? optc_direct_plan(conv_shape(strategy)).nr : optc_gemm_nr(strategy.parameter("oc", 0)));
+    if (direct) text_.panels *= 17;  // within one row of the image or across them
     uses_scratch_ = true;
-    text_.scratch_before = "4 * " + plan + "OptcConvShape{";
+    text_.scratch_before =
+        std::string("4 * ") + (direct ? "optc_direct_plan(" : "optc_winograd_plan(") + "OptcConvShape{";
     text_.scratch_dims = {view.batch, height, width};
     text_.scratch_after = rest + "}" + (direct ? "" : ", " + m) + ").scratch_floats";
     text_.scratch_formula = direct ? direct_scratch_bytes(strategy, height, width)
                                    : winograd_scratch_bytes(strategy, m == "4" ? 4 : 2, view.batch, height, width);
-    call = direct ? fmt::format("conv_direct<{}>(s, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", type, task,
-                                source, w)
-                  : fmt::format("conv_winograd<{}, {}>(s, {}, {}, {}, reinterpret_cast<float *>(scratch), sink);", m,
-                                type, task, source, w);
+    call = direct ? "convolve_direct" : fmt::format("convolve_winograd<{}>", m);
   }
-  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", tasks,
-                   uses_scratch_ ? "scratch" : ""));
-  print_sink(0, row_loops);
-  open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
-  if (call.find("part.m0") != std::string::npos)
-    line(fmt::format("const OptcGemmTask part = optc_gemm_task(plan, {});", task));
-  line(call);
-  close();
-  close("});");
+  print_epilogue(0, row_loops);
+  line("// n, h, w, c, oc, kh, kw, strides, dilations, pads, groups");
+  line(fmt::format("const OptcConvShape s = {{{}, {}, {}{}}};", dim(view.batch), dim(height), dim(width), rest));
+  line(fmt::format("{}(env, s, ConvSource{{{}, {}, {}, {}, {}}}, {}, tile_sink(epilogue));", call, x, dim(strides[0]),
+                   dim(row), dim(pixel), dim(strides[1]), w));
   return true;
 }
 
@@ -441,7 +434,7 @@ bool NestPrinter::print_attention() {
   const std::string y = pointer(out.buffer, rest);
 
   text_.headers = {"runtime/cpu/attention.h"};
-  text_.plan_header = "runtime/cpu/attention_plan.h";
+  text_.plan_headers = {"runtime/cpu/attention_plan.h"};
   Dim head_count = 1;
   for (size_t i = 1; i < c.batch.size(); ++i) head_count = head_count * extent(c.batch[i]);
   const Dim kv_heads = c.batch.size() == 3 ? extent(c.batch[1]) : head_count;

@@ -3,6 +3,7 @@
 
 #include "emit/cpp/nest.h"
 #include "emit/cpp/types.h"
+#include "runtime/cpu/gemm_plan.h"
 
 namespace optc {
 namespace {
@@ -121,7 +122,9 @@ class RecurrentPrinter : private DimText {
       text.parameters += ", int64_t " + name;
     }
     text.headers = {"runtime/cpu/rnn.h"};
-    text.plan_header = "runtime/cpu/rnn_plan.h";
+    text.plan_headers = {"runtime/cpu/gemm_plan.h", "runtime/cpu/rnn_plan.h"};
+    text.panels = panel_bit(optc_gemm_nr(gates_ * hidden_)) | panel_bit(optc_gemm_nr(hidden_)) |
+                  panel_bit(optc_gemm_nr(2 * hidden_));
     text.scratch_before = "4 * optc_rnn_scratch_floats(OptcRnn" + literal(0) + ")";
     constexpr int64_t kRows = 16;  // kRnnRows of that plan
     text.scratch_formula = Dim(4 * kRows * hidden_ * (gates_ + 3));

@@ -1,9 +1,6 @@
 // conv.h: 2-D convolutions of float as matrix products and direct sums. Included inside an instruction-set namespace
-// (foreach_isa.h).
-//
-// `Shape` is a type with `static constexpr OptcConvShape kShape` (n, h, w 0 where they are known at run time only); `s`
-// is the whole shape, the same one where it is constant. The result goes to a sink as in gemm.h: row is the output
-// pixel (image * oh + y) * ow + x, column the output channel.
+// (foreach_isa.h). The result goes to a sink as in gemm.h: row is the output pixel (image * oh + y) * ow + x, column
+// the output channel.
 #ifndef OPTC_CPU_CONV_H
 #define OPTC_CPU_CONV_H
 #include "runtime/cpu/conv_plan.h"
@@ -17,99 +14,26 @@ struct ConvSource {
 OPTC_INLINE ConvSource nhwc(const float *p, const OptcConvShape &s) { return {p, s.h * s.w * s.c, s.w * s.c, s.c, 1}; }
 OPTC_INLINE ConvSource nchw(const float *p, const OptcConvShape &s) { return {p, s.c * s.h * s.w, s.w, 1, s.h * s.w}; }
 
-// The rows of A for a 1x1 convolution with strides: pixel (y * sh, x * sw).
-struct PixelRows {
-  const float *p;
-  int64_t image_step, row_step, pixel_step;  // of an output pixel, in floats
-  int64_t oh, ow;
-  OPTC_MEMBER const float *row(int64_t i) const {
-    const int64_t y = i / ow;
-    return p + (y / oh) * image_step + (y % oh) * row_step + (i - y * ow) * pixel_step;
-  }
-};
-
-// 1x1 without padding: task t of optc_gemm_plan(n * oh * ow, oc, c), weights packed by optc_pack_b from [c][oc].
-template <class Shape, class Sink>
-OPTC_INLINE void conv_1x1(const OptcConvShape &s, int64_t t, const ConvSource &x, const float *packed, float *partial,
-                          int64_t ldp, const Sink &sink) {
-  constexpr OptcConvShape k = Shape::kShape;
-  constexpr int64_t m = k.n * optc_conv_oh(k) * optc_conv_ow(k);
-  const int64_t oh = optc_conv_oh(s), ow = optc_conv_ow(s);
-  if constexpr (k.sh == 1 && k.sw == 1) {
-    const StridedRows rows = {x.p, x.pixel};  // images and rows follow one another
-    if constexpr (m > 0)
-      gemm<m, k.oc, k.c>(t, rows, packed, partial, ldp, sink);
-    else
-      gemm_rows<k.oc, k.c>(s.n * oh * ow, t, rows, packed, partial, ldp, sink);
-  } else {
-    const PixelRows rows = {x.p, x.image, k.sh * x.row, k.sw * x.pixel, oh, ow};
-    if constexpr (m > 0)
-      gemm<m, k.oc, k.c>(t, rows, packed, partial, ldp, sink);
-    else
-      gemm_rows<k.oc, k.c>(s.n * oh * ow, t, rows, packed, partial, ldp, sink);
-  }
+// The product that a 1x1 convolution without padding is: rows of A are pixels, weights packed by optc_pack_b from
+// [c][oc].
+OPTC_INLINE OptcGemm conv_1x1_plan(const OptcConvShape &s) {
+  return optc_gemm_plan(s.n * optc_conv_oh(s) * optc_conv_ow(s), s.oc, s.c);
+}
+OPTC_INLINE GemmRows conv_1x1_rows(const OptcConvShape &s, const ConvSource &x) {
+  if (s.sh == 1 && s.sw == 1) return {x.p, x.pixel};  // images and rows follow one another
+  return {x.p, s.sw * x.pixel, optc_conv_ow(s), optc_conv_oh(s), s.sh * x.row, x.image};
 }
 
-struct ConvTile {
-  const float *b;
-  int64_t kernel_rows, row_step;      // one product a kernel row (floats from one to the next) ...
-  int64_t segments, segment_step, k;  // ... and a segment: kw * c floats in one, or c floats for each kw when dilated
-  int64_t row, column, columns;
-  const char *next;
-  int64_t step;
-};
-
-template <int MR, int NV, int NR, bool Prefetch, bool List, class Sink>
-static OPTC_KERNEL void conv_tile(const float *a, int64_t lda, const float *const *list, const ConvTile &t,
-                                  const Sink &sink) {
-  vf acc[MR][NV];
-  OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j) acc[i][j] = vf{};
-  GemmTile part = {t.b, t.k, nullptr, 0, true, true, 0, 0, 0, t.next, t.step, NR};
-  for (int64_t y = 0; y < t.kernel_rows; ++y) {
-    for (int64_t x = 0; x < t.segments; ++x) {
-      const int64_t offset = y * t.row_step + x * t.segment_step;
-      const float *rows[MR];
-      if (List) {
-        OPTC_UNROLL for (int i = 0; i < MR; ++i) rows[i] = list[i] + offset;
-      }
-      gemm_products<MR, NV, NR, Prefetch, List>(acc, a + offset, lda, rows, part);
-      part.b += t.k * NR;
-      part.next += t.k * t.step;
-    }
-  }
-  gemm_finish<MR, NV>(acc, t.row, t.column, t.columns, sink);
-}
-
-template <int MR, uint32_t Heights, int NV, int NR, bool Prefetch, bool List, class Sink>
-OPTC_INLINE void conv_tile_of(int64_t pixels, const float *a, int64_t lda, const float *const *list, const ConvTile &t,
-                              const Sink &sink) {
-  if constexpr (MR > 0) {
-    if constexpr (((Heights >> MR) & 1) == 0) {
-      conv_tile_of<MR - 1, Heights, NV, NR, Prefetch, List>(pixels, a, lda, list, t, sink);
-    } else {
-      if (pixels != MR) return conv_tile_of<MR - 1, Heights, NV, NR, Prefetch, List>(pixels, a, lda, list, t, sink);
-      conv_tile<MR, NV, NR, Prefetch, List>(a, lda, list, t, sink);
-    }
-  }
+// All tasks of such a convolution (multiply of gemm.h says what Env is and which scratch it needs where c > 1024).
+template <class Env>
+OPTC_INLINE void convolve_1x1(const Env &env, const OptcConvShape &s, const ConvSource &x, const float *packed,
+                              const TileSink &sink) {
+  multiply(env, conv_1x1_plan(s), conv_1x1_rows(s, x), packed, nullptr, 0, sink);
 }
 
 // Tiles lie in one output row where rows divide evenly enough, else they run over the band's pixels.
 constexpr bool conv_tiles_in_rows(int64_t ow, int nr) {
   return ow > 0 && ow / optc_ceil_div(ow, gemm_tile_rows(nr)) >= gemm_tile_rows(nr) - (gemm_tile_rows(nr) > 6 ? 1 : 0);
-}
-constexpr uint32_t conv_heights(const OptcConvShape &s, const OptcDirect &d) {
-  const int mr = gemm_tile_rows(d.nr);
-  if (s.h == 0 || s.w == 0 || d.oh == 0 || d.ow == 0) return (2u << mr) - 2;
-  if (conv_tiles_in_rows(d.ow, d.nr)) {
-    const int64_t tiles = optc_ceil_div(d.ow, mr);
-    return (1u << (d.ow / tiles)) | (1u << optc_ceil_div(d.ow, tiles));
-  }
-  uint32_t mask = 0;
-  for (int64_t rows = d.oh / d.row_tasks; rows <= d.band_rows; ++rows) {
-    const int64_t tiles = optc_ceil_div(rows * d.ow, mr);
-    mask |= (1u << (rows * d.ow / tiles)) | (1u << optc_ceil_div(rows * d.ow, tiles));
-  }
-  return mask;
 }
 
 // Copies channels [c0, c0 + c) of a band with its zero border into [in_rows][in_cols][c].
@@ -138,82 +62,114 @@ static OPTC_KERNEL void conv_copy_band(const OptcConvShape &s, const ConvSource 
   }
 }
 
-// Task t of optc_direct_plan(s). scratch: plan.scratch_floats floats of the running thread. Weights by
-// optc_direct_pack.
-template <class Shape, class Sink>
-static OPTC_KERNEL void conv_direct(const OptcConvShape &s, int64_t t, const ConvSource &x, const float *packed,
-                                    float *scratch, const Sink &sink) {
-  constexpr OptcConvShape k = Shape::kShape;
-  constexpr OptcDirect fixed = optc_direct_plan(k);
-  constexpr int NR = fixed.nr, kColumns = gemm_tile_columns(NR), NV = kColumns / OPTC_VW, kRows = gemm_tile_rows(NR);
-  constexpr uint32_t kHeights = conv_heights(k, fixed);
-  constexpr bool kPrefetch = fixed.prefetch && OPTC_VW == 16;
-  const OptcDirect d = optc_direct_plan(s);
-  const int64_t oc_task = t % d.oc_tasks, band = t / d.oc_tasks % d.row_tasks,
+// A band of a direct convolution: the dense padded block that the tiles read.
+struct ConvBand {
+  const float *in;
+  int64_t in_row;       // floats from one of its rows to the next
+  int64_t first, rows;  // the output pixel that it begins with, its output rows
+  int64_t group;
+};
+
+// Groups that share a vector, where an infinity or NaN among their inputs would reach the others by its product with a
+// zero between them: one sum at a time, over the group's own channels.
+static OPTC_KERNEL void conv_direct_apart(const OptcConvShape &s, const OptcDirect &d, const ConvBand &band, int64_t p0,
+                                          int64_t p1, const float *weights, const TileSink &sink) {
+  const int64_t own_c = s.c / s.groups, own_oc = s.oc / s.groups, kk = s.kh * s.kw * d.c;
+  const int64_t end = p1 * d.nr < d.oc ? p1 * d.nr : d.oc;
+  for (int64_t y = 0; y < band.rows; ++y)
+    for (int64_t x = 0; x < d.ow; ++x)
+      for (int64_t o = p0 * d.nr; o < end; ++o) {
+        const int64_t c0 = o / own_oc * own_c;
+        const float *in = band.in + y * s.sh * band.in_row + x * s.sw * d.c,
+                    *w = weights + o / d.nr * kk * d.nr + o % d.nr;
+        float sums[OPTC_VW] = {};
+        for (int64_t i = 0; i < s.kh; ++i)
+          for (int64_t j = 0; j < s.kw; ++j)
+            for (int64_t c = c0; c < c0 + own_c; ++c)
+              sums[0] = __builtin_fmaf(in[i * s.dh * band.in_row + j * s.dw * d.c + c],
+                                       w[((i * s.kw + j) * d.c + c) * d.nr], sums[0]);
+        sink(sums, OPTC_VW, band.first + y * d.ow + x, band.group * d.oc + o, 1, 1);
+      }
+}
+
+static OPTC_KERNEL bool conv_all_finite(const float *p, int64_t n) {
+  vf zero = {};  // x * 0 is zero or NaN
+  int64_t i = 0;
+  for (; i + OPTC_VW <= n; i += OPTC_VW) zero = fma(load(p + i), vf{}, zero);
+  for (; i < n; ++i) zero[0] += p[i] * 0.0f;
+  return reduce_sum(zero) == 0;
+}
+
+// Task t of the plan `d`. scratch: d.scratch_floats floats of the running thread. Weights by optc_direct_pack.
+static OPTC_KERNEL void conv_direct(const OptcConvShape &s, const OptcDirect &d, int64_t t, const ConvSource &x,
+                                    const float *packed, float *scratch, const TileSink &sink) {
+  const int nr = d.nr;
+  const int64_t oc_task = t % d.oc_tasks, band_number = t / d.oc_tasks % d.row_tasks,
                 group = t / d.oc_tasks / d.row_tasks % d.groups;
   const int64_t image = t / d.oc_tasks / d.row_tasks / d.groups;
-  const int64_t y0 = d.oh * band / d.row_tasks, y1 = d.oh * (band + 1) / d.row_tasks;
-  const int64_t in_rows = (y1 - y0 - 1) * k.sh + (k.kh - 1) * k.dh + 1, c = fixed.c;
+  const int64_t y0 = d.oh * band_number / d.row_tasks, y1 = d.oh * (band_number + 1) / d.row_tasks, rows = y1 - y0;
+  const int64_t in_rows = (rows - 1) * s.sh + (s.kh - 1) * s.dh + 1, c = d.c;
+  if (rows <= 0 || d.ow <= 0) return;
 
   // The band as a dense padded block: the source itself when it is one.
-  const float *in;
-  int64_t in_row;
-  const bool no_pads = k.pad_top == 0 && k.pad_left == 0 && k.pad_bottom == 0 && k.pad_right == 0;
+  ConvBand band = {scratch, d.in_cols * c, (image * d.oh + y0) * d.ow, rows, group};
+  const bool no_pads = s.pad_top == 0 && s.pad_left == 0 && s.pad_bottom == 0 && s.pad_right == 0;
   if (no_pads && x.channel == 1 && x.pixel == c) {
-    in = x.p + image * x.image + y0 * k.sh * x.row;
-    in_row = x.row;
+    band.in = x.p + image * x.image + y0 * s.sh * x.row;
+    band.in_row = x.row;
   } else {
-    conv_copy_band(s, x, image, y0 * k.sh - k.pad_top, in_rows, d.in_cols, group * c, c, scratch);
-    in = scratch;
-    in_row = d.in_cols * c;
+    conv_copy_band(s, x, image, y0 * s.sh - s.pad_top, in_rows, d.in_cols, group * c, c, scratch);
   }
 
-  const int64_t kk = k.kh * k.kw * c, panels = optc_ceil_div(d.oc, NR), pixels = (y1 - y0) * d.ow,
-                first = (image * d.oh + y0) * d.ow;
-  const bool in_rows_only = conv_tiles_in_rows(d.ow, NR);
-  const int64_t tiles = in_rows_only ? optc_ceil_div(d.ow, kRows) : optc_ceil_div(pixels, kRows);
-  const int64_t all_tiles = in_rows_only ? tiles * (y1 - y0) : tiles;
-  const int64_t step = kPrefetch ? optc_clamp(optc_ceil_div(NR * 4, all_tiles), 1, 64) : 0;
-  const float *weights = packed + group * kk * panels * NR;
-  for (int64_t p = panels * oc_task / d.oc_tasks; p < panels * (oc_task + 1) / d.oc_tasks; ++p) {
-    const float *panel = weights + p * kk * NR;
-    for (int64_t col = 0; col < NR && p * NR + col < d.oc; col += kColumns) {
-      ConvTile tile = {panel + col,
-                       k.kh,
-                       k.dh * in_row,
-                       k.dw == 1 ? 1 : k.kw,
-                       k.dw * c,
-                       k.dw == 1 ? k.kw * c : c,
-                       0,
-                       group * d.oc + p * NR + col,
-                       d.oc - p * NR - col,
-                       (const char *)(panel + kk * NR),
-                       step};
-      if (in_rows_only) {
-        for (int64_t y = 0; y < y1 - y0; ++y) {
-          for (int64_t i = 0; i < tiles; ++i) {
-            const int64_t x0 = d.ow * i / tiles, x1 = d.ow * (i + 1) / tiles;
-            tile.row = first + y * d.ow + x0;
-            conv_tile_of<kRows, kHeights, NV, NR, kPrefetch, false>(x1 - x0, in + y * k.sh * in_row + x0 * k.sw * c,
-                                                                    k.sw * c, nullptr, tile, sink);
-            tile.next += kk * step;
-          }
-        }
-      } else {
-        int64_t y = 0, px = 0;  // of the next pixel
+  const int64_t kk = s.kh * s.kw * c, panels = optc_ceil_div(d.oc, nr), pixels = rows * d.ow;
+  const int64_t p0 = panels * oc_task / d.oc_tasks, p1 = panels * (oc_task + 1) / d.oc_tasks;
+  const float *weights = packed + group * kk * panels * nr;
+  if (d.groups != s.groups) {
+    bool finite = true;
+    for (int64_t r = 0; r < in_rows && finite; ++r) finite = conv_all_finite(band.in + r * band.in_row, d.in_cols * c);
+    if (!finite) return conv_direct_apart(s, d, band, p0, p1, weights, sink);
+  }
+
+  const int64_t columns = gemm_tile_columns(nr), most = gemm_tile_rows(nr);
+  const bool in_rows_only = conv_tiles_in_rows(d.ow, nr);
+  const int64_t run = in_rows_only ? d.ow : pixels, runs = in_rows_only ? rows : 1;  // pixels that tiles divide
+  const int64_t tiles = optc_ceil_div(run, most), low = run / tiles;
+  const GemmTileFunction lower = gemm_tile_function(nr, low, !in_rows_only),
+                         higher = low * tiles < run ? gemm_tile_function(nr, low + 1, !in_rows_only) : lower;
+  GemmTile tile = {nullptr, nr, s.kw * c, s.kh, s.dh * band.in_row, 1, 0, nullptr, 0, true, true, 0, 0, 0, nullptr, 0};
+  if (s.dw != 1) tile.k = c, tile.segments = s.kw, tile.segment_step = s.dw * c;
+  tile.step = d.prefetch ? optc_clamp(optc_ceil_div(nr * 4, tiles * runs), 1, 64) : 0;
+  for (int64_t p = p0; p < p1; ++p) {
+    const float *panel = weights + p * kk * nr;
+    for (int64_t column = 0; column < nr && p * nr + column < d.oc; column += columns) {
+      tile.b = panel + column;
+      tile.column = group * d.oc + p * nr + column;
+      tile.columns = d.oc - p * nr - column;
+      tile.next = (const char *)(panel + (d.prefetch ? kk * nr : 0));
+      int64_t y = 0, px = 0;  // of the next pixel
+      for (int64_t r = 0; r < runs; ++r)
         for (int64_t i = 0; i < tiles; ++i) {
-          const int64_t p0 = pixels * i / tiles, p1 = pixels * (i + 1) / tiles;
-          const float *list[kRows];
-          for (int64_t q = 0; q < p1 - p0; ++q) {
-            list[q] = in + y * k.sh * in_row + px * k.sw * c;
+          const int64_t first = run * i / tiles, height = run * (i + 1) / tiles - first;
+          const float *list[kGemmMostRows];
+          for (int64_t q = 0; q < height; ++q) {
+            list[q] = band.in + y * s.sh * band.in_row + px * s.sw * c;
             if (++px == d.ow) px = 0, ++y;
           }
-          tile.row = first + p0;
-          conv_tile_of<kRows, kHeights, NV, NR, kPrefetch, true>(p1 - p0, nullptr, 0, list, tile, sink);
-          tile.next += kk * step;
+          tile.row = band.first + r * run + first;
+          (height == low ? lower : higher)(list, s.sw * c, tile, sink);
+          tile.next += kk * tile.step;
         }
-      }
     }
   }
+}
+
+// All tasks.
+template <class Env>
+static OPTC_KERNEL void convolve_direct(const Env &env, const OptcConvShape &s, const ConvSource &x,
+                                        const float *packed, const TileSink &sink) {
+  const OptcDirect d = optc_direct_plan(s);
+  parallel(env, optc_direct_tasks(s, d), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) {
+    for (int64_t t = begin; t < end; ++t) conv_direct(s, d, t, x, packed, reinterpret_cast<float *>(scratch), sink);
+  });
 }
 #endif  // OPTC_CPU_CONV_H

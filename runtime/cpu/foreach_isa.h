@@ -15,11 +15,7 @@
 #endif
 #define OPTC_FOREACH_ISA_H
 
-#include "runtime/cpu/attention_plan.h"
-#include "runtime/cpu/conv_plan.h"
-#include "runtime/cpu/gemm_plan.h"  // plans and layouts: outside the namespaces, the same for all of them
 #include "runtime/cpu/isa.h"
-#include "runtime/cpu/rnn_plan.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -32,7 +28,7 @@
 
 #define OPTC_VW 4
 #define OPTC_ISA optc_base
-#define OPTC_KERNEL __attribute__((noinline))
+#define OPTC_KERNEL __attribute__((noinline, unused))
 #define OPTC_LAMBDA __attribute__((always_inline))
 namespace optc_base {
 #include OPTC_KERNELS
@@ -46,7 +42,7 @@ namespace optc_base {
 #if OPTC_X86
 #define OPTC_VW 8
 #define OPTC_ISA optc_avx2
-#define OPTC_KERNEL __attribute__((noinline))
+#define OPTC_KERNEL __attribute__((noinline, unused))
 #define OPTC_TARGET "avx,avx2,fma,f16c"
 #if defined(__clang__)
 #define OPTC_LAMBDA __attribute__((always_inline, target(OPTC_TARGET)))
@@ -76,11 +72,11 @@ namespace optc_avx2 {
 #define OPTC_TARGET "avx,avx2,fma,f16c,avx512f,avx512vl,avx512bw,avx512dq"
 #if defined(__clang__)
 // clang prefers 256-bit vectors on some processors and then splits the wide ones, unless it is told.
-#define OPTC_KERNEL __attribute__((noinline, min_vector_width(512)))
+#define OPTC_KERNEL __attribute__((noinline, unused, min_vector_width(512)))
 #define OPTC_LAMBDA __attribute__((always_inline, target(OPTC_TARGET)))
 #pragma clang attribute push(__attribute__((target(OPTC_TARGET))), apply_to = function)
 #else
-#define OPTC_KERNEL __attribute__((noinline))
+#define OPTC_KERNEL __attribute__((noinline, unused))
 #define OPTC_LAMBDA __attribute__((always_inline))
 #pragma GCC push_options
 #pragma GCC target("avx,avx2,fma,f16c,avx512f,avx512vl,avx512bw,avx512dq")

@@ -61,32 +61,31 @@ OPTC_INLINE vf rnn_apply(vf x) {
   return rnn_activation(r.activation[Which], r.alpha[Which], r.beta[Which], x);
 }
 
-struct RnnBiasSink {
-  enum { kLight = 1 };
+// Where the gate sums of the inputs go, with their bias.
+struct RnnSums {
   float *out;
   int64_t ld;
   const float *bias;
-  OPTC_MEMBER void operator()(vf v, int64_t row, int64_t column, int n) const {
-    store_n(out + row * ld + column, v + load_n(bias + column, n), n);
-  }
 };
+static OPTC_KERNEL void rnn_finish_sums(const void *body, const float *sums, int64_t ld, int64_t row, int64_t column,
+                                        int64_t rows, int64_t columns) {
+  const RnnSums &s = *static_cast<const RnnSums *>(body);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; j += OPTC_VW) {
+      const int n = int(optc_clamp(columns - j, 0, OPTC_VW));
+      store_n(s.out + (row + i) * s.ld + column + j, load(sums + i * ld + j) + load_n(s.bias + column + j, n), n);
+    }
+}
 
 // Task t of the product: sums[rows][gates * hidden] of x [rows][input].
 template <class Layer>
-static OPTC_KERNEL void rnn_inputs(int64_t rows, int64_t t, const float *x, const float *packed_w, const float *bias,
-                                   float *sums) {
+OPTC_INLINE void rnn_inputs(int64_t rows, int64_t t, const float *x, const float *packed_w, const float *bias,
+                            float *sums) {
   constexpr OptcRnn r = Layer::kRnn;
   constexpr int64_t kColumns = optc_rnn_gates(r) * r.hidden;
-  gemm_rows<kColumns, r.input>(rows, t, StridedRows{x, r.input}, packed_w, sums, kColumns,
-                               RnnBiasSink{sums, kColumns, bias});
-}
-
-// out[rows][N] = h[rows][hidden] * packed.
-template <int64_t N, int64_t K>
-OPTC_INLINE void rnn_product(int64_t rows, const float *h, const float *packed, float *out) {
-  const OptcGemm g = optc_gemm_plan(rows, N, K);
-  for (int64_t t = 0; t < optc_gemm_tasks(g); ++t)
-    gemm_rows<N, K>(rows, t, StridedRows{h, K}, packed, out, N, StoreRows{out, N});
+  const RnnSums to = {sums, kColumns, bias};
+  gemm(optc_gemm_plan(rows, kColumns, r.input), t, GemmRows{x, r.input}, packed_w, sums, kColumns,
+       TileSink{rnn_finish_sums, &to});
 }
 
 // One cell row, OPTC_VW units (n valid): sum: x part, product: h R^T (rows of gates * hidden).
@@ -140,7 +139,7 @@ static OPTC_KERNEL void rnn_steps(const RnnRun &run, int64_t t, const float *pac
       c[b * H + u] = run.initial_c ? run.initial_c[(b0 + b) * run.initial_row + u] : 0;
     }
   for (int64_t step = 0; step < run.seq; ++step) {
-    rnn_product<kFirst, H>(rows, h, packed_r, product);
+    gemm_store(optc_gemm_plan(rows, kFirst, H), GemmRows{h, H}, packed_r, product, kFirst);
     if constexpr (optc_rnn_split(r)) {
       for (int64_t b = 0; b < rows; ++b) {
         const int64_t length = run.lengths ? run.lengths[b0 + b] : run.seq,
@@ -153,7 +152,8 @@ static OPTC_KERNEL void rnn_steps(const RnnRun &run, int64_t t, const float *pac
           store_n(reset + b * H + u, gate * load_n(h + b * H + u, n), n);
         }
       }
-      rnn_product<H, H>(rows, reset, packed_r + optc_gemm_packed_floats(2 * H, H), candidate);
+      gemm_store(optc_gemm_plan(rows, H, H), GemmRows{reset, H}, packed_r + optc_gemm_packed_floats(2 * H, H),
+                 candidate, H);
     }
     for (int64_t b = 0; b < rows; ++b) {
       const int64_t length = run.lengths ? run.lengths[b0 + b] : run.seq;

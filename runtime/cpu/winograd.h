@@ -1,6 +1,5 @@
 // winograd.h: 3x3 convolutions of stride 1 by Winograd's F(m x m, 3 x 3), m = 2 or 4 (conv_plan.h). Included inside an
-// instruction-set namespace (foreach_isa.h). Shape, s and the sink as in conv.h. An infinity or NaN reaches the whole
-// output tile.
+// instruction-set namespace (foreach_isa.h). The sink as in conv.h. An infinity or NaN reaches the whole output tile.
 #ifndef OPTC_CPU_WINOGRAD_H
 #define OPTC_CPU_WINOGRAD_H
 #include "runtime/cpu/conv.h"
@@ -89,10 +88,11 @@ static OPTC_KERNEL void winograd_inputs(const OptcConvShape &s, const OptcWinogr
   }
 }
 
-// Outputs of one tile, n of OPTC_VW channels, from q[i * step]; `rows` x `cols` of them lie in the image.
-template <int M, class Sink>
-static OPTC_KERNEL void winograd_output(const float *q, int64_t step, int n, int64_t rows, int64_t cols, int64_t row,
-                                        int64_t ow, int64_t column, const Sink &sink) {
+constexpr int kWinogradColumns = 64;  // output channels that go to the sink together
+
+// OPTC_VW channels of the outputs of one tile, from q[i * step] to results[i][j][0, OPTC_VW).
+template <int M>
+static OPTC_KERNEL void winograd_output(const float *q, int64_t step, float *results) {
   constexpr int A = M + 2;
   vf t[M][A];
   OPTC_UNROLL for (int j = 0; j < A; ++j) {
@@ -101,57 +101,68 @@ static OPTC_KERNEL void winograd_output(const float *q, int64_t step, int n, int
     WinogradTransform<M>::output(d, o);
     OPTC_UNROLL for (int i = 0; i < M; ++i) t[i][j] = o[i];
   }
-  float results[M][M][OPTC_VW];
   OPTC_UNROLL for (int i = 0; i < M; ++i) {
     vf o[M];
     WinogradTransform<M>::output(t[i], o);
-    OPTC_UNROLL for (int j = 0; j < M; ++j) store(results[i][j], o[j]);
+    OPTC_UNROLL for (int j = 0; j < M; ++j) store(results + (i * M + j) * kWinogradColumns, o[j]);
   }
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < cols; ++j) {
-      if (n == OPTC_VW)
-        sink(load(results[i][j]), row + i * ow + j, column, OPTC_VW);
-      else
-        sink(load(results[i][j]), row + i * ow + j, column, n);
-    }
 }
 
-// Task t of optc_winograd_plan(s, M). scratch: plan.scratch_floats floats of the running thread. Weights by
+// Task t of `p`, optc_winograd_plan(s, M). scratch: p.scratch_floats floats of the running thread. Weights by
 // optc_winograd_pack.
-template <int M, class Shape, class Sink>
-static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, int64_t t, const ConvSource &src, const float *packed,
-                                      float *scratch, const Sink &sink) {
+template <int M>
+static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, const OptcWinograd &p, int64_t t, const ConvSource &src,
+                                      const float *packed, float *scratch, const TileSink &sink) {
   constexpr int A = M + 2;
-  constexpr OptcConvShape k = Shape::kShape;
-  constexpr OptcWinograd fixed = optc_winograd_plan(k, M);
-  constexpr int NR = fixed.nr;
-  constexpr bool kKnown = k.n > 0 && k.h > 0 && k.w > 0;
-  constexpr uint32_t kHeights = gemm_tile_heights(kKnown ? fixed.tiles : 0, fixed.block_tasks, NR);
-  constexpr bool kPrefetch = fixed.prefetch;
-  constexpr int64_t kLdv = optc_round_up(k.c, 16), kLdq = optc_round_up(k.oc, 16);
-  const OptcWinograd p = optc_winograd_plan(s, M);
-  const int64_t block = t / p.oc_tasks, part = t % p.oc_tasks, panels = optc_ceil_div(k.oc, NR);
+  const int64_t ldv = optc_round_up(s.c, 16), ldq = optc_round_up(s.oc, 16);
+  const int64_t block = t / p.oc_tasks, part = t % p.oc_tasks, panels = optc_ceil_div(s.oc, p.nr);
   const int64_t t0 = p.tiles * block / p.block_tasks, t1 = p.tiles * (block + 1) / p.block_tasks;
-  const int64_t n0 = panels * part / p.oc_tasks * NR, end = panels * (part + 1) / p.oc_tasks * NR,
-                n1 = end < k.oc ? end : k.oc;
-  float *v = (float *)(((uintptr_t)scratch + 63) / 64 * 64), *q = v + A * A * p.block * kLdv;
+  const int64_t n0 = panels * part / p.oc_tasks * p.nr, end = panels * (part + 1) / p.oc_tasks * p.nr,
+                n1 = end < s.oc ? end : s.oc;
+  float *v = (float *)(((uintptr_t)scratch + 63) / 64 * 64), *q = v + A * A * p.block * ldv;
 
-  winograd_inputs<M>(s, p, src, t0, t1, v, kLdv);
+  winograd_inputs<M>(s, p, src, t0, t1, v, ldv);
   for (int i = 0; i < A * A; ++i) {
-    const StridedRows rows = {v + i * p.block * kLdv, kLdv};
-    const StoreRows store_products = {q + i * p.block * kLdq, kLdq};
-    for (int64_t n = n0; n < n1; n += NR)
-      gemm_panel<NR, kHeights, kPrefetch>(rows, packed + (i * panels * NR + n) * k.c, 0, t1 - t0, n, n1, 0, k.c, true,
-                                          true, nullptr, 0, store_products);
+    const GemmRows rows = {v + i * p.block * ldv, ldv};
+    for (int64_t n = n0; n < n1; n += p.nr) {
+      const GemmPanel panel = {packed + (i * panels * p.nr + n) * s.c,
+                               p.nr,
+                               0,
+                               s.c,
+                               n,
+                               n1,
+                               true,
+                               false,
+                               q + i * p.block * ldq,
+                               ldq,
+                               p.prefetch};
+      gemm_panel(rows, panel, 0, t1 - t0, sink);
+    }
   }
   const int64_t map = p.tile_rows * p.tile_cols;
   for (int64_t tile = t0; tile < t1; ++tile) {
     const int64_t y = tile % map / p.tile_cols * M, x = tile % p.tile_cols * M;
     const int64_t rows = optc_clamp(p.oh - y, 0, M), cols = optc_clamp(p.ow - x, 0, M),
                   row = (tile / map * p.oh + y) * p.ow + x;
-    const float *from = q + (tile - t0) * kLdq;
-    for (int64_t c = n0; c < n1; c += OPTC_VW)
-      winograd_output<M>(from + c, p.block * kLdq, int(optc_clamp(n1 - c, 0, OPTC_VW)), rows, cols, row, p.ow, c, sink);
+    const float *from = q + (tile - t0) * ldq;
+    for (int64_t c = n0; c < n1; c += kWinogradColumns) {
+      float results[M * M * kWinogradColumns];
+      const int64_t n = optc_clamp(n1 - c, 0, kWinogradColumns);
+      for (int64_t j = 0; j < n; j += OPTC_VW) winograd_output<M>(from + c + j, p.block * ldq, results + j);
+      for (int64_t i = 0; i < rows; ++i)
+        sink(results + i * M * kWinogradColumns, kWinogradColumns, row + i * p.ow, c, cols, n);
+    }
   }
+}
+
+// All tasks.
+template <int M, class Env>
+static OPTC_KERNEL void convolve_winograd(const Env &env, const OptcConvShape &s, const ConvSource &x,
+                                          const float *packed, const TileSink &sink) {
+  const OptcWinograd p = optc_winograd_plan(s, M);
+  parallel(env, optc_winograd_tasks(p), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) {
+    for (int64_t t = begin; t < end; ++t)
+      conv_winograd<M>(s, p, t, x, packed, reinterpret_cast<float *>(scratch), sink);
+  });
 }
 #endif  // OPTC_CPU_WINOGRAD_H

@@ -187,6 +187,8 @@ Status write_unit(const std::vector<const Model *> &models, bool all_isas, const
   inc += "using namespace optc;\n" + kernels;
   OPTC_TRY(write_file(work + "/unit.inc", inc, diagnostics));
   unit += tables +
+          "#include \"runtime/cpu/attention_plan.h\"\n#include \"runtime/cpu/conv_plan.h\"\n#include "
+          "\"runtime/cpu/rnn_plan.h\"\n" +
           (all_isas ? "#define OPTC_KERNELS \"unit.inc\"\n#include \"runtime/cpu/foreach_isa.h\"\n" : one_isa()) +
           schedules;
   return write_file(work + "/unit.cpp", unit, diagnostics);
