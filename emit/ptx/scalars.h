@@ -39,6 +39,9 @@ struct KernelContext {
   Value pointer(BufferId root) const;
 };
 
+// The types that arithmetic is done in; 16-bit ones go through f32.
+inline bool wide_float(ElementType t) { return t == ElementType::kFloat32 || t == ElementType::kFloat64; }
+
 llvm::Type *storage_type(Builder &b, ElementType type);   // in memory: bool is i8, bf16 is i16
 llvm::Type *register_type(Builder &b, ElementType type);  // in a register: bool is i1, f16 is half, bf16 is i16
 unsigned storage_size(ElementType type);                  // bytes
