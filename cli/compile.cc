@@ -17,7 +17,10 @@ void add_compile(CommandLine &line, int &code) {
   Verb *verb = line.add_verb("compile", "compile a model to a bundle (the verb may be left out)");
   verb->footer("Example: optc resnet50.onnx -o resnet50 --dim N=1 --target cpu,sm_90a");
   add_model(*verb, *o);
-  verb->add_option("-o,--output", o->output, "the folder to write")->required()->type_name("DIR");
+  verb->add_option("-o,--output", o->output, "the folder to write")
+      ->required()
+      ->type_name("DIR")
+      ->check([](const std::string &text) { return text.empty() ? "the folder has no name" : ""; });
   verb->add_flag("--embed-weights,!--no-embed-weights", o->embed,
                  "weights inside the library instead of a file beside it");
   verb->add_flag("--force", o->force, "replace files in DIR that were changed since optc wrote them");

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,10 +45,39 @@ std::string final_place(const std::string &path) {
   std::string trimmed = path;
   while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
   std::error_code error;
-  if (!fs::is_symlink(fs::symlink_status(trimmed, error))) return trimmed;
+  const std::string last = fs::path(trimmed).filename().string();
+  if (last != "." && last != ".." && !fs::is_symlink(fs::symlink_status(trimmed, error))) return trimmed;
   const fs::path target = fs::weakly_canonical(trimmed, error);
   return error ? trimmed : target.string();
 }
+
+std::string parent_of(const std::string &path) {
+  const std::string parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+// Whether a folder exists and cannot change places with one beside it.
+bool must_stay(const std::string &folder) {
+  struct stat own, above;
+  if (::stat(folder.c_str(), &own) != 0 || !S_ISDIR(own.st_mode)) return false;
+  const std::string parent = (fs::path(folder) / "..").string();
+  if (::stat(parent.c_str(), &above) != 0 || above.st_dev != own.st_dev || ::access(parent.c_str(), W_OK) != 0)
+    return true;
+  std::error_code error;
+  return fs::equivalent(folder, fs::current_path(error), error);
+}
+
+// Held by one process at a time, until the end of the scope: commits to folders beside one another do not meet.
+struct FolderLock {
+  explicit FolderLock(const std::string &folder) : fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    while (fd >= 0 && ::flock(fd, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~FolderLock() {
+    if (fd >= 0) ::close(fd);
+  }
+  const int fd;
+};
 
 // Where a file or folder is made before it is renamed to `path`: in the same folder, so that the rename stays on one
 // file system, and with the process id, so that two compilers do not meet.
@@ -129,10 +159,11 @@ Result<std::unique_ptr<StagedDirectory>> StagedDirectory::create(const std::stri
                                                                  Diagnostics &diagnostics) {
   std::unique_ptr<StagedDirectory> directory(new StagedDirectory);
   directory->final_ = final_place(final_path);
-  const std::string staging = staging_name(directory->final_);
+  directory->inside_ = must_stay(directory->final_);
+  const std::string staging = directory->inside_ ? directory->final_ + "/.optc.tmp" + std::to_string(::getpid())
+                                                 : staging_name(directory->final_);
   std::error_code error;
-  const fs::path parent = fs::path(staging).parent_path();
-  if (!parent.empty()) fs::create_directories(parent, error);
+  fs::create_directories(parent_of(staging), error);
   if (!error) fs::remove_all(staging, error);  // left by a process of the same id that was killed
   note_unfinished(staging);
   if (!error) fs::create_directory(staging, error);
@@ -207,6 +238,10 @@ Others find_others(const std::string &folder, const Json &files, std::error_code
     std::error_code ignored;
     const bool is_folder = at->is_directory(ignored) && !at->is_symlink(ignored);
     if (path == kManifest || (is_folder && folders.count(path))) continue;
+    if (path.rfind(".optc.tmp", 0) == 0) {  // what is being staged
+      at.disable_recursion_pending();
+      continue;
+    }
     if (is_folder) at.disable_recursion_pending();
     if (!files.contains(path))
       others.kept.push_back(path);
@@ -223,7 +258,9 @@ Status StagedDirectory::replace(bool force, Diagnostics &diagnostics) {
   const Json manifest = bundle_manifest(final_);
   Others others;
   if (manifest.is_null()) {
-    if (!fs::is_empty(final_, error) || error)
+    size_t entries = 0;
+    for (fs::directory_iterator at(final_, error), end; !error && at != end; at.increment(error)) ++entries;
+    if (entries > (inside_ ? 1u : 0u) || error)
       return diagnostics.error(
           ErrorKind::kIo,
           "will not replace the folder " + final_ + ": it holds no manifest.json of optc, so it is no bundle", {},
@@ -248,7 +285,17 @@ Status StagedDirectory::replace(bool force, Diagnostics &diagnostics) {
       return diagnostics.add(std::move(d));
     }
   }
-  // The two folders change places in one step, where the file system can; else the old one steps aside first.
+  if (!inside_) return exchange(others.kept, diagnostics);
+  std::vector<std::string> old_files = {kManifest};
+  if (manifest.contains("files"))
+    for (const auto &[path, hash] : manifest["files"].items()) old_files.push_back(path);
+  return refill(old_files, diagnostics);
+}
+
+// The two folders change places in one step, where the file system can; else the old one steps aside first. What is
+// kept moves into the new one.
+Status StagedDirectory::exchange(const std::vector<std::string> &kept, Diagnostics &diagnostics) {
+  std::error_code error;
   std::string old = staging_;
   if (::renameat2(AT_FDCWD, staging_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) {
     old = staging_ + ".old";
@@ -264,7 +311,7 @@ Status StagedDirectory::replace(bool force, Diagnostics &diagnostics) {
   }
   committed_ = true;
   note_finished(staging_);
-  for (const std::string &path : others.kept) {
+  for (const std::string &path : kept) {
     const fs::path to = fs::path(final_) / path;
     if (fs::exists(fs::symlink_status(to, error))) continue;  // replaced by force
     fs::create_directories(to.parent_path(), error);
@@ -275,6 +322,27 @@ Status StagedDirectory::replace(bool force, Diagnostics &diagnostics) {
                                "it lies in " + old);
   }
   fs::remove_all(old, error);
+  return {};
+}
+
+// File by file, in the folder that is there.
+Status StagedDirectory::refill(const std::vector<std::string> &old_files, Diagnostics &diagnostics) {
+  std::error_code error;
+  for (const std::string &path : old_files) {
+    fs::remove_all(fs::path(final_) / path, error);
+    for (fs::path parent = fs::path(path).parent_path(); !parent.empty(); parent = parent.parent_path())
+      if (!fs::remove(fs::path(final_) / parent, error)) break;  // only an empty folder goes
+  }
+  std::vector<std::string> files = {kManifest};
+  for (const auto &[path, hash] : hashes_) files.push_back(path);
+  for (const std::string &path : files) {
+    const fs::path to = fs::path(final_) / path;
+    if (!fs::exists(fs::path(staging_) / path, error)) continue;
+    fs::create_directories(to.parent_path(), error);
+    fs::rename(fs::path(staging_) / path, to, error);
+    if (error) return diagnostics.error(ErrorKind::kIo, "cannot write " + to.string() + ": " + error.message());
+  }
+  fs::remove_all(staging_, error);
   return {};
 }
 
@@ -293,7 +361,8 @@ Status StagedDirectory::commit(Diagnostics &diagnostics, bool force) {
     }
     OPTC_TRY(write(kManifest, text + "\n }\n}\n", diagnostics));
   }
-  // Another process may make the folder, or remove it, at the same time.
+  const FolderLock lock(parent_of(final_));
+  // Another process may make the folder, or remove it, at the same time, where locks do not work.
   for (int attempt = 0;; ++attempt) {
     std::error_code error;
     const fs::file_status status = fs::symlink_status(final_, error);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "support/diagnostics.h"
 #include "support/result.h"
@@ -41,7 +42,8 @@ Status write_file(const std::string &path, std::string_view text, Diagnostics &d
 // other file by its path. By that list a later commit() over the same place knows what it may replace: it replaces an
 // empty folder, or one whose manifest.json is of optc. Files that are not on the old list stay, with the folders that
 // hold nothing but such files. Files that were changed since, and others where a new file must stand, are refused by
-// name unless `force`.
+// name unless `force`. The new folder takes the place of the old one in one step, but where the old one must stay: the
+// current folder, a mounted one, one whose parent cannot be written. There its files are replaced one by one.
 class StagedDirectory {
  public:
   static Result<std::unique_ptr<StagedDirectory>> create(const std::string &final_path, Diagnostics &diagnostics);
@@ -57,8 +59,11 @@ class StagedDirectory {
  private:
   StagedDirectory() = default;
   Status replace(bool force, Diagnostics &diagnostics);
+  Status exchange(const std::vector<std::string> &kept, Diagnostics &diagnostics);
+  Status refill(const std::vector<std::string> &old_files, Diagnostics &diagnostics);
   std::string final_, staging_;
   std::map<std::string, std::string> hashes_;  // of the files, by path
+  bool inside_ = false;  // staged inside the final folder, which cannot change places with another
   bool committed_ = false;
 };
 

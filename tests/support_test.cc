@@ -119,6 +119,27 @@ TEST_F(Files, StagedDirectoryKeepsFilesOfOthers) {
   EXPECT_EQ(entries(), 1u);
 }
 
+TEST_F(Files, TheCurrentFolderStaysWhereItIs) {
+  const fs::path before = fs::current_path();
+  fs::create_directories(path("here"));
+  fs::current_path(path("here"));
+  Status status;
+  stage(".", "one", false, status, diagnostics_);
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(*read_file("src/model.cpp", diagnostics_), "one");
+  ASSERT_TRUE(write_file("src/mine.cpp", "mine", diagnostics_).ok());
+  stage("../here", "two", false, status, diagnostics_);
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(*read_file("src/model.cpp", diagnostics_), "two");
+  EXPECT_EQ(*read_file("src/mine.cpp", diagnostics_), "mine");
+  ASSERT_TRUE(write_file("src/model.cpp", "edited", diagnostics_).ok());
+  stage(".", "three", false, status, diagnostics_);
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(*read_file("src/model.cpp", diagnostics_), "edited");
+  fs::current_path(before);
+  EXPECT_EQ(std::distance(fs::directory_iterator(path("here")), fs::directory_iterator()), 2);  // manifest.json, src
+}
+
 TEST_F(Files, LinksAreFollowed) {
   Status status;
   fs::create_directories(path("there"));
