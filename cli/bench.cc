@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/common.h"
 #include "driver/bundle.h"
@@ -34,6 +35,42 @@ Times summarize(std::vector<double> ms) {
   t.median = ms.size() % 2 ? ms[ms.size() / 2] : 0.5 * (ms[ms.size() / 2 - 1] + ms[ms.size() / 2]);
   t.p95 = ms[std::min(ms.size() - 1, ms.size() * 95 / 100)];
   return t;
+}
+
+// What a kernel does in a run with these sizes; negative: it depends on what the run finds.
+struct Work {
+  double bytes = -1, operations = -1;
+};
+
+// By kernel name. Costs are expressions of the dims: the same lowering as the bundle's gives them.
+Result<std::map<std::string, Work>> work_of_kernels(const Graph &model, const CompileOptions &options,
+                                                    const std::vector<RuntimeValue> &inputs, Listener &listener,
+                                                    Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const Optimized optimized, optimize_model(model.clone(), options, listener, diagnostics));
+  OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, listener, diagnostics));
+  std::map<const DimSymbol *, int64_t> sizes;
+  for (const SymbolSource &source : program.sources)
+    if (source.input < inputs.size() && inputs[source.input].kind == RuntimeValue::Kind::kTensor)
+      sizes[source.symbol] = inputs[source.input].tensor.dims()[source.axis];
+  const DimValues values = [&sizes](const DimSymbol &symbol) -> std::optional<int64_t> {
+    const auto at = sizes.find(&symbol);
+    if (at == sizes.end()) return std::nullopt;
+    return at->second;
+  };
+  std::map<std::string, Work> work;
+  for (const Kernel &kernel : program.kernels) {
+    const auto read = evaluate(kernel.cost.bytes_read, values), written = evaluate(kernel.cost.bytes_written, values),
+               operations = evaluate(kernel.cost.flops, values);
+    Work &w = work[kernel.name];
+    if (read && written) w.bytes = static_cast<double>(*read) + static_cast<double>(*written);
+    if (operations) w.operations = static_cast<double>(*operations);
+  }
+  return work;
+}
+
+// "12.3", in 10^9 a second; empty where it is not known or nothing.
+std::string rate(double amount, double us) {
+  return amount > 0 && us > 0 ? fmt::format("{:.3g}", amount / us / 1000) : std::string();
 }
 
 nlohmann::ordered_json to_json(const Times &t) {
@@ -85,9 +122,10 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
     std::map<std::string, std::string> notes;
     if (manifest.is_object() && manifest.contains("kernels"))
       for (const auto &k : manifest["kernels"]) notes[k.value("name", std::string())] = k.value("note", std::string());
+    OPTC_ASSIGN(const auto work, work_of_kernels(model, prepared.options, inputs, *listener, diagnostics));
     struct Row {
       double us;
-      std::string name;
+      std::string name, operations, bytes;
     };
     std::vector<Row> rows;
     double total = 0;
@@ -95,14 +133,23 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
     for (const auto &k : kernels) {
       const double us = k.value("ns", 0.0) / std::max(1.0, k.value("calls", 1.0)) / 1000;
       const std::string name = k.value("kernel", std::string());
-      json["kernels"].push_back({{"name", name}, {"us", us}, {"note", notes[name]}});
-      rows.push_back({us, notes[name].empty() ? name : name + "  " + notes[name]});
+      const auto known = work.find(name);
+      const Work w = known == work.end() ? Work() : known->second;
+      json["kernels"].push_back(
+          {{"name", name},
+           {"us", us},
+           {"note", notes[name]},
+           {"bytes", w.bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(w.bytes)},
+           {"flops", w.operations < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(w.operations)}});
+      rows.push_back(
+          {us, notes[name].empty() ? name : name + "  " + notes[name], rate(w.operations, us), rate(w.bytes, us)});
       total += us;
     }
     std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) { return a.us > b.us; });
-    text += "\n        µs      %  kernel";
+    text += "\n        µs      %  GFLOP/s   GB/s  kernel";
     for (const Row &row : rows)
-      text += fmt::format("\n{:>10.1f}  {:>5.1f}  {}", row.us, 100 * row.us / std::max(total, 1e-9), row.name);
+      text += fmt::format("\n{:>10.1f}  {:>5.1f}  {:>7}  {:>5}  {}", row.us, 100 * row.us / std::max(total, 1e-9),
+                          row.operations, row.bytes, row.name);
   }
   print(o.format == "json" ? json.dump(2) + "\n" : text + "\n");
   return {};
@@ -121,7 +168,7 @@ void add_bench(CommandLine &line, int &code) {
   verb->add_option("--against", o->against, "ort: also time ONNX Runtime with its optimizations on")
       ->one_of({"ort"})
       ->type_name("RIVAL");
-  verb->add_flag("--per-node", o->per_node, "time by kernel");
+  verb->add_flag("--per-node", o->per_node, "time by kernel, with the operations and the bytes moved a second");
   add_run_options(*verb, *o);
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);

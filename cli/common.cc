@@ -66,6 +66,7 @@ class TextListener : public Listener {
     else if (terminal_)
       std::fputs("\r\x1b[K", stderr);
   }
+  bool wants_details() const override { return all_; }
   ~TextListener() override {
     if (!terminal_) return;
     {

@@ -44,12 +44,15 @@ void add_compile(CommandLine &line, int &code) {
     }
     print_warnings(diagnostics, *o);
     if (o->format == "json") {
+      const auto known = [](int64_t bytes) {
+        return bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(bytes);
+      };
       const nlohmann::ordered_json json = {{"schema_version", 1},
                                            {"bundle", facts->folder},
                                            {"name", facts->name},
                                            {"kernels", facts->kernels},
-                                           {"arena_bytes", facts->arena_bytes},
-                                           {"lower_bound_bytes", facts->bound_bytes},
+                                           {"arena_bytes", known(facts->arena_bytes)},
+                                           {"lower_bound_bytes", known(facts->bound_bytes)},
                                            {"weight_bytes", facts->weight_bytes},
                                            {"files", facts->files}};
       print(json.dump(2) + "\n");

@@ -23,7 +23,7 @@ nlohmann::ordered_json signature(const Graph &graph, const std::vector<ValueId> 
 
 // Where the kernels of the GPU's Program run: how many, of which forms, and the ones on the CPU with the reason.
 struct Placements {
-  std::string targets;
+  std::vector<std::string> targets;
   std::map<std::string, int64_t> forms;  // on the GPU
   struct OnCpu {
     std::string kernel, node, reason;
@@ -40,7 +40,7 @@ Result<std::optional<Placements>> placements(const Graph &graph, const CompileOp
   OPTC_ASSIGN(const auto half, gpu_half(optimized.graph, "model", options, listener, diagnostics));
   result.emplace();
   if (!half) return result;
-  for (const std::string &target : half->targets) result->targets += (result->targets.empty() ? "" : ", ") + target;
+  result->targets = half->targets;
   result->segments = static_cast<int64_t>(half->schedule.segments);
   result->copies = static_cast<int64_t>(half->schedule.copy_count());
   const Program &program = *half->program;
@@ -62,8 +62,8 @@ std::string to_text(const Placements &p) {
     count += n;
     forms += fmt::format("{}{} {}", forms.empty() ? "" : ", ", n, form);
   }
-  std::string text = fmt::format("  placement   {}: {} kernels on the GPU{}", p.targets, count,
-                                 forms.empty() ? "" : " (" + forms + ")");
+  std::string text = fmt::format("  placement   {}: {} kernel{} on the GPU{}", fmt::join(p.targets, ", "), count,
+                                 count == 1 ? "" : "s", forms.empty() ? "" : " (" + forms + ")");
   if (p.on_cpu.empty()) return text + ", none on the CPU\n";
   text += fmt::format(" in {} segments, {} on the CPU, {} copies\n", p.segments, p.on_cpu.size(), p.copies);
   for (const Placements::OnCpu &k : p.on_cpu)

@@ -187,9 +187,28 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
                       sets, sets == 1 ? "" : "s"));
   }
   if (ok) return {};
+  // How much the model's own rounding decides: what ONNX Runtime's optimizations change.
+  std::string sensitivity;
+  if (o.against == "ort") {
+    OracleOptions optimized;
+    optimized.optimize = true;
+    Diagnostics quiet;
+    const Result<OracleResult> other = run_oracle(o.model, model, bad_inputs, optimized, quiet);
+    for (size_t i = 0; other.ok() && i < ids.size() && i < other->outputs.size(); ++i) {
+      if (checked[i].comparison.ok) continue;
+      const Comparison c = compare(other->outputs[i], bad_expected[i], {o.rtol, o.atol});
+      sensitivity =
+          fmt::format("with its optimizations ONNX Runtime's own '{}': {}", model.value(ids[i]).name, describe(c));
+      break;
+    }
+  }
   if (o.bisect) OPTC_TRY(bisect(o, model, bad_inputs, bad_expected, options, *listener, diagnostics));
-  return diagnostics.error(ErrorKind::kMismatch, "outputs differ from " + reference, {},
-                           o.bisect ? "" : "--bisect-passes finds the rewrite that is to blame");
+  Diagnostic d;
+  d.kind = ErrorKind::kMismatch;
+  d.message = "outputs differ from " + reference;
+  if (!sensitivity.empty()) d.notes.push_back(std::move(sensitivity));
+  if (!o.bisect) d.help = "--bisect-passes finds the rewrite that is to blame";
+  return diagnostics.add(std::move(d));
 }
 
 }  // namespace

@@ -41,6 +41,10 @@ Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Lis
       facts += fmt::format("{}{} {}", i == 0 ? ": " : ", ", rules[i].count, rules[i].rule);
     if (rules.size() > 3) facts += fmt::format(", {} more rules", rules.size() - 3);
     step.end(facts);
+    if (listener.wants_details())
+      for (const RuleSummary &rule : rules)
+        listener.end("", fmt::format("{:>4}  {:<28} {} → {} nodes", rule.count, rule.rule, rule.removed, rule.created),
+                     0);
   }
   result.graph = std::move(graph);
   return result;

@@ -25,6 +25,7 @@ class Listener {
   virtual void begin(std::string_view step) = 0;
   virtual void progress(int64_t done, int64_t total) = 0;  // of the step that runs
   virtual void end(std::string_view step, const std::string &facts, double seconds) = 0;
+  virtual bool wants_details() const { return false; }  // also a line a rule, not only one a step
 };
 
 struct CompileOptions {

@@ -238,6 +238,30 @@ def test_bench_gives_median_and_min(optc, model):
     assert 0 < facts["min_ms"] <= facts["median_ms"] and facts["threads"] == 1
 
 
+def test_bench_tells_the_work_of_each_kernel(optc, model):
+    facts = json.loads(run(optc, "bench", model, "--format=json", "--iters=5", "--per-node", "--dim=N=2").stdout)
+    gemm = next(k for k in facts["kernels"] if "Gemm" in k["note"])
+    assert gemm["flops"] >= 2 * 2 * 4 * 6 and gemm["bytes"] >= 4 * (2 * 4 + 4 * 6 + 6 + 2 * 6)
+    assert "GFLOP/s" in run(optc, "bench", model, "--iters=5", "--per-node").stdout
+
+
+def test_verify_tells_how_sensitive_the_model_is(optc, model):
+    import os
+    import sys
+
+    # No rounding is allowed: the products and the exponentials differ in the last bits.
+    error = run(optc, "verify", model, "--engine=evaluate", "--rtol=0", "--sets=8", "--dim=N=500", code=1,
+                env={**os.environ, "OPTC_PYTHON": sys.executable}).stderr
+    assert "with its optimizations ONNX Runtime's own 'y'" in error and "--bisect-passes" in error
+
+
+def test_more_is_said_when_asked(optc, model, tmp_path):
+    text = run(optc, model, "-o", tmp_path / "bundle", "-v").stderr
+    assert "matmul.bias" in text.split("lower")[0].split("nodes", 2)[2]
+    facts = json.loads(run(optc, model, "-o", tmp_path / "bundle", "--format=json").stdout)
+    assert facts["arena_bytes"] is None or facts["arena_bytes"] >= 0
+
+
 def test_explain_knows_what_opt_reports(optc, model):
     rules = json.loads(run(optc, "opt", model, "--format=json").stdout)["rules"]
     assert rules
@@ -273,6 +297,22 @@ def test_explain_tells_where_a_node_comes_from(optc, model, tmp_path):
 def test_run_says_its_outputs_as_json(optc, model, tmp_path):
     facts = json.loads(run(optc, "run", model, "--engine=evaluate", "--format=json", "--dim=N=3").stdout)
     assert facts["outputs"] == [{"name": "y", "type": "f32", "shape": [3, 6]}]
+
+
+def test_inspect_shows_where_kernels_run(optc, tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["r"], name="act"), helper.make_node("Unique", ["r"], ["u"], name="uniq"),
+             helper.make_node("Exp", ["u"], ["y"], name="exp")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["M"])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "unique.onnx")
+    gpu = json.loads(run(optc, "inspect", tmp_path / "unique.onnx", "--target=sm_80", "--format=json").stdout)["gpu"]
+    assert gpu["targets"] == ["sm_80"] and gpu["forms"] and [k["node"] for k in gpu["on_cpu"]] == ["uniq"]
+    assert gpu["on_cpu"][0]["reason"]
+    text = run(optc, "inspect", tmp_path / "unique.onnx", "--target=sm_80").stdout
+    assert "1 on the CPU" in text and "node 'uniq'" in text
+    assert "placement" not in run(optc, "inspect", tmp_path / "unique.onnx").stdout
+    run(optc, tmp_path / "unique.onnx", "-o", tmp_path / "bundle", "--target=sm_80", "-q")
+    assert "runs on the CPU: " in run(optc, "explain", f"{tmp_path / 'bundle'}:uniq").stdout
 
 
 def test_a_branch_that_cannot_run_is_exported_in_standard_operators(optc, tmp_path):
