@@ -197,8 +197,8 @@ Result<std::vector<RuntimeValue>> read_inputs(const Graph &graph, const std::str
                                               const std::vector<RuntimeValue> &fallback, Diagnostics &diagnostics) {
   const std::vector<ValueId> &inputs = model_inputs(graph);
   for (const auto &[name, file] : named) {
-    const bool known =
-        std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return graph.value(id).name == name; });
+    const bool known = std::any_of(inputs.begin(), inputs.end(),
+                                   [&graph, &wanted = name](ValueId id) { return graph.value(id).name == wanted; });
     if (!known) return diagnostics.error(ErrorKind::kUsage, fmt::format("the model has no input '{}'", name));
   }
   std::vector<RuntimeValue> values(inputs.size());

@@ -73,7 +73,7 @@ Draft pointwise_draft(const Program &program, std::vector<Loop> loops, const std
   if (row) outer[n - 2].extent = floor_div(outer[n - 2].extent, batch);
   Dim threads = floor_div(groups, batch);
   draft.grid[0] = ceil_div(threads, draft.threads);
-  draft.body = [&program, order, outputs, lanes, outer, row, batch, threads](KernelContext &k) {
+  draft.body = [order, outputs, lanes, outer, row, batch, threads](KernelContext &k) {
     Builder &b = k.b;
     Scope scope(k);
     for (const DimSymbol *zero : order.zeros) scope.set_zero(zero);
