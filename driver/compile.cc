@@ -38,12 +38,12 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   OPTC_ASSIGN(Graph model, load_model(path, options, listener, diagnostics));
   const Graph original = model.clone();
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, listener, diagnostics));
-  std::vector<std::pair<std::string, std::string>> kept;
+  std::vector<std::pair<std::string, std::string>> kept, gpu_kept;
   OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, listener, diagnostics, false, &kept));
 
   std::optional<BundleCuda> cuda;
   if (gpu) {
-    OPTC_ASSIGN(cuda, gpu_half(optimized.graph, facts.name, options, listener, diagnostics));
+    OPTC_ASSIGN(cuda, gpu_half(optimized.graph, facts.name, options, listener, diagnostics, &gpu_kept));
   }
 
   Step step(listener, "emit");
@@ -69,6 +69,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   page.targets = options.targets;
   page.precision = options.precision;
   page.kept = std::move(kept);
+  page.gpu_kept = std::move(gpu_kept);
   page.records = &optimized.records;
   page.missed = &optimized.missed;
   page.program = &program;

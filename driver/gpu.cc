@@ -57,9 +57,10 @@ class LoadedEmitter {
 }  // namespace
 
 Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string &name, const CompileOptions &options,
-                                           Listener &listener, Diagnostics &diagnostics) {
+                                           Listener &listener, Diagnostics &diagnostics,
+                                           std::vector<std::pair<std::string, std::string>> *kept_f32) {
   OPTC_ASSIGN(const auto emitter, LoadedEmitter::load(diagnostics));
-  OPTC_ASSIGN(Program lowered, lower_model(graph, options, listener, diagnostics, true));
+  OPTC_ASSIGN(Program lowered, lower_model(graph, options, listener, diagnostics, true, kept_f32));
   auto kept = std::make_shared<const Program>(std::move(lowered));
   const Program &program = *kept;
   Step step(listener, "emit gpu");
@@ -118,7 +119,8 @@ Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string
 #else
 
 Result<std::optional<BundleCuda>> gpu_half(const Graph &, const std::string &, const CompileOptions &, Listener &,
-                                           Diagnostics &diagnostics) {
+                                           Diagnostics &diagnostics,
+                                           std::vector<std::pair<std::string, std::string>> *) {
   return diagnostics.error(ErrorKind::kUnsupported, "this optc was built without GPU targets (OPTC_PTX)");
 }
 

@@ -13,7 +13,9 @@ namespace optc {
 bool is_gpu_target(const std::string &target);  // "sm_80", "sm_90a": sm_ and a number, perhaps with a letter
 // Kernels without a GPU form run on the CPU between the others. Empty, with a warning, where no kernel has a GPU form:
 // the bundle then runs on the CPU. kIo when the module is not installed.
+// `kept`: as lower_model gives it.
 Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string &name, const CompileOptions &options,
-                                           Listener &listener, Diagnostics &diagnostics);
+                                           Listener &listener, Diagnostics &diagnostics,
+                                           std::vector<std::pair<std::string, std::string>> *kept = nullptr);
 
 }  // namespace optc

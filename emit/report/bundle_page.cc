@@ -262,17 +262,11 @@ void memory(std::string &html, const Program &p) {
   html += "</svg>";
 }
 
-// What --precision made of the tensors: by reason, those that stayed f32.
-void storage(std::string &html, const ReportInput &in) {
-  if (in.precision == ElementType::kFloat32) return;
+// The tensors that stayed f32, by reason.
+void kept_table(std::string &html, const std::vector<std::pair<std::string, std::string>> &kept) {
   std::map<std::string, std::vector<std::string>> by_reason;
-  for (const auto &[name, why] : in.kept) by_reason[why].push_back(name);
-  html += fmt::format(
-      "<h2>Storage in {0}</h2><p>f32 tensors are stored in {0}, arithmetic is f32; inputs and outputs keep their "
-      "types. "
-      "Class: approximating, allowed difference 2e-2 of an output's range. On the CPU these stay f32:</p>"
-      "<table class=sort><thead><tr><th>why</th><th class=n>tensors</th><th>which</th></tr></thead><tbody>",
-      to_string(in.precision));
+  for (const auto &[name, why] : kept) by_reason[why].push_back(name);
+  html += "<table class=sort><thead><tr><th>why</th><th class=n>tensors</th><th>which</th></tr></thead><tbody>";
   for (const auto &[why, names] : by_reason) {
     std::string list;
     for (size_t i = 0; i < names.size() && i < 6; ++i) list += (i == 0 ? "" : ", ") + names[i];
@@ -281,6 +275,20 @@ void storage(std::string &html, const ReportInput &in) {
                         names.size(), names.size(), escape(list));
   }
   html += "</tbody></table>";
+}
+
+// What --precision made of the tensors, on the CPU and on the GPU: the two Programs are fused differently.
+void storage(std::string &html, const ReportInput &in) {
+  if (in.precision == ElementType::kFloat32) return;
+  html += fmt::format(
+      "<h2>Storage in {0}</h2><p>f32 tensors are stored in {0}, arithmetic is f32; inputs and outputs keep their "
+      "types. "
+      "Class: approximating, allowed difference 2e-2 of an output's range. On the CPU these stay f32:</p>",
+      to_string(in.precision));
+  kept_table(html, in.kept);
+  if (!in.gpu_program) return;
+  html += "<p>On the GPU these stay f32:</p>";
+  kept_table(html, in.gpu_kept);
 }
 
 }  // namespace

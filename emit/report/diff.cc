@@ -31,6 +31,12 @@ const char *to_string(DiffStatus status) {
 
 namespace {
 
+// Where a GraphDiff counts the groups of each status, in the order in which they are told.
+constexpr std::pair<DiffStatus, size_t GraphDiff::*> kCounts[] = {
+    {DiffStatus::kSame, &GraphDiff::same},       {DiffStatus::kFused, &GraphDiff::fused},
+    {DiffStatus::kChanged, &GraphDiff::changed}, {DiffStatus::kSplit, &GraphDiff::split},
+    {DiffStatus::kRemoved, &GraphDiff::removed}, {DiffStatus::kAdded, &GraphDiff::added}};
+
 template <typename T>
 std::string list_text(const std::vector<T> &items) {
   std::string text;
@@ -137,26 +143,9 @@ void finish_diff(const Graph &a, const Graph &b, GraphDiff &diff) {
   for (size_t i = 0; i < diff.groups.size(); ++i) {
     DiffGroup &g = diff.groups[i];
     g.status = status_of(a, b, g);
-    switch (g.status) {
-      case DiffStatus::kSame:
-        ++diff.same;
-        continue;
-      case DiffStatus::kChanged:
-        ++diff.changed;
-        break;
-      case DiffStatus::kFused:
-        ++diff.fused;
-        break;
-      case DiffStatus::kSplit:
-        ++diff.split;
-        break;
-      case DiffStatus::kRemoved:
-        ++diff.removed;
-        break;
-      case DiffStatus::kAdded:
-        ++diff.added;
-        break;
-    }
+    for (const auto &[status, count] : kCounts)
+      if (status == g.status) ++(diff.*count);
+    if (g.status == DiffStatus::kSame) continue;
     GraphDiff::Pattern pattern;
     pattern.before = operators(a, g.before);
     pattern.after = operators(b, g.after);
@@ -200,16 +189,13 @@ void name_kernels(GraphDiff &diff, const Graph &after, const Program &program) {
 
 std::string diff_text(const Graph &before, const Graph &after, const GraphDiff &diff, size_t lines) {
   constexpr size_t kColumn = 56;  // the arrow of longer texts stands further right
-  std::string text =
-      fmt::format("{} → {} nodes: {} same", before.live_node_count(), after.live_node_count(), diff.same);
-  const auto part = [&](size_t count, const char *word) {
-    if (count) text += fmt::format(", {} {}", count, word);
-  };
-  part(diff.fused, "fused");
-  part(diff.changed, "changed");
-  part(diff.split, "split");
-  part(diff.removed, "removed");
-  part(diff.added, "added");
+  std::string text = fmt::format("{} → {} nodes: ", before.live_node_count(), after.live_node_count());
+  for (const auto &[status, count] : kCounts) {
+    if (status == DiffStatus::kSame)
+      text += fmt::format("{} same", diff.*count);
+    else if (diff.*count)
+      text += fmt::format(", {} {}", diff.*count, to_string(status));
+  }
   text += "\n";
   size_t shown = diff.patterns.size();
   if (lines && shown > lines) shown = lines;
@@ -227,7 +213,8 @@ std::string diff_text(const Graph &before, const Graph &after, const GraphDiff &
     text += p.rules.empty() ? p.after : fmt::format("{}   {}", pad(p.after, right), p.rules);
     text += "\n";
   }
-  if (shown < diff.patterns.size()) text += fmt::format("        and {} patterns more\n", diff.patterns.size() - shown);
+  if (const size_t rest = diff.patterns.size() - shown)
+    text += fmt::format("        and {} more pattern{}\n", rest, rest == 1 ? "" : "s");
   return text;
 }
 
@@ -252,17 +239,11 @@ std::string diff_json(const Graph &before, const Graph &after, const GraphDiff &
                         {"after", p.after},
                         {"rules", p.rules},
                         {"status", to_string(p.status)}});
-  const Json json{{"schema_version", 1},
-                  {"nodes_before", before.live_node_count()},
-                  {"nodes_after", after.live_node_count()},
-                  {"same", diff.same},
-                  {"fused", diff.fused},
-                  {"changed", diff.changed},
-                  {"split", diff.split},
-                  {"removed", diff.removed},
-                  {"added", diff.added},
-                  {"patterns", patterns},
-                  {"groups", groups}};
+  Json json{
+      {"schema_version", 1}, {"nodes_before", before.live_node_count()}, {"nodes_after", after.live_node_count()}};
+  for (const auto &[status, count] : kCounts) json[to_string(status)] = diff.*count;
+  json["patterns"] = std::move(patterns);
+  json["groups"] = std::move(groups);
   return json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 

@@ -20,11 +20,12 @@ struct ReportInput {
   int64_t nodes_before = 0, nodes_after = 0;
   int64_t weight_bytes = 0;
   std::vector<std::string> targets;
-  ElementType precision = ElementType::kFloat32;          // of --precision
-  std::vector<std::pair<std::string, std::string>> kept;  // tensors that stayed f32 all the same, and why
-  const std::vector<RewriteRecord> *records = nullptr;    // not null
-  const std::vector<MissedRewrite> *missed = nullptr;     // not null
-  const Program *program = nullptr;                       // not null
+  ElementType precision = ElementType::kFloat32;              // of --precision
+  std::vector<std::pair<std::string, std::string>> kept;      // tensors that stayed f32 all the same, and why
+  std::vector<std::pair<std::string, std::string>> gpu_kept;  // the same of the GPU's Program
+  const std::vector<RewriteRecord> *records = nullptr;        // not null
+  const std::vector<MissedRewrite> *missed = nullptr;         // not null
+  const Program *program = nullptr;                           // not null
   // The Program for GPU targets, where its kernels run, and each one's form there (parallel to its order); null: none.
   const Program *gpu_program = nullptr;
   const DeviceSchedule *gpu_schedule = nullptr;

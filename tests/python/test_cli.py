@@ -389,6 +389,9 @@ def test_precision_is_checked_recorded_and_verified(optc, model, tmp_path):
         # The caller's tensors keep their types.
         assert [t["type"] for t in manifest["inputs"] + manifest["outputs"]] == ["float"] * 2
         assert ("Storage in " + precision in (out / "report.html").read_text()) == (precision != "f32")
+    run(optc, model, "-o", tmp_path / "gpu", "-q", "--precision=f16", "--target=sm_80")
+    page = (tmp_path / "gpu/report.html").read_text()
+    assert page.count("<th>why</th>") == 2 and "On the GPU these stay f32" in page
     done = run(optc, "verify", model, "--precision", "f16", "--engine", "evaluate", "--against", "evaluate", "--format", "json")
     assert json.loads(done.stdout)["ok"]
 
