@@ -299,6 +299,15 @@ def test_run_says_its_outputs_as_json(optc, model, tmp_path):
     assert facts["outputs"] == [{"name": "y", "type": "f32", "shape": [3, 6]}]
 
 
+def test_a_softmax_of_before_opset_13_without_elements(optc, tmp_path):
+    graph = helper.make_graph([helper.make_node("LogSoftmax", ["x"], ["y"], axis=2)], "g",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 0, 2, 1, 4])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 0, 2, 1, 4])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 7)]), tmp_path / "empty.onnx")
+    facts = json.loads(run(optc, "run", tmp_path / "empty.onnx", "--engine=evaluate", "--format=json").stdout)
+    assert facts["outputs"][0]["shape"] == [4, 0, 2, 1, 4]
+
+
 def test_inspect_shows_where_kernels_run(optc, tmp_path):
     nodes = [helper.make_node("Relu", ["x"], ["r"], name="act"), helper.make_node("Unique", ["r"], ["u"], name="uniq"),
              helper.make_node("Exp", ["u"], ["y"], name="exp")]
