@@ -121,5 +121,30 @@ TEST(Lowering, ArenaIsWithinTenPercentOfTheBound) {
     }
 }
 
+// Where tensor cores multiply f32, the weights of a product that one kernel reads lie with k innermost; others stay.
+TEST(Lowering, F32WeightsOfProductsOnAGpuHaveTheSummedDimInnermost) {
+  LoweringOptions options;
+  options.target = LoweringOptions::Target::kGpu;
+  const Lowered r = lower_text(R"(graph "mlp" (x: f32[N,16], i: i64[N]) -> (y, g) {
+    const w1: f32[16,40] = hash "a"
+    const w2: f32[40,24] = hash "b"
+    h: f32[N,40] = MatMul(x, w1)
+    r: f32[N,40] = Relu(h)
+    y: f32[N,24] = MatMul(r, w2)
+    g: f32[N,24] = Gather(w2, i) {axis = 0}
+  })",
+                               options);
+  expect_same_results(
+      r, [](const DimSymbol &) { return std::optional<int64_t>(3); }, 1e-6);
+  for (const Buffer &b : r.program.buffers) {
+    if (b.name == "w1") {
+      EXPECT_EQ(b.order, (std::vector<int>{1, 0})) << r.text;
+    }
+    if (b.name == "w2") {
+      EXPECT_TRUE(b.order.empty()) << r.text;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace optc

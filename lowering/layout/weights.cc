@@ -26,6 +26,55 @@ Constant channels_last(const Constant &weight) {
   return Constant::owned(weight.type(), dims, std::move(bytes));
 }
 
+// Row-major [K, N] as [N, K].
+Constant transposed(const Constant &weight) {
+  const size_t rows = static_cast<size_t>(weight.dims()[0]), columns = static_cast<size_t>(weight.dims()[1]);
+  std::vector<uint8_t> bytes(weight.size());
+  const uint8_t *from = weight.data();
+  constexpr size_t kBlock = 16;  // of both, within the cache
+  for (size_t r0 = 0; r0 < rows; r0 += kBlock)
+    for (size_t c0 = 0; c0 < columns; c0 += kBlock)
+      for (size_t c = c0; c < std::min(columns, c0 + kBlock); ++c)
+        for (size_t r = r0; r < std::min(rows, r0 + kBlock); ++r)
+          std::memcpy(bytes.data() + (c * rows + r) * 4, from + (r * columns + c) * 4, 4);
+  return Constant::owned(weight.type(), weight.dims(), std::move(bytes));
+}
+
+// f32 weights [K, N] of matrix products that one kernel alone reads: with k innermost a fragment of the tensor core is
+// one ldmatrix, which moves 16-bit elements across rows but not f32.
+void order_products(Program &program, const std::vector<bool> &viewed) {
+  std::vector<int> readers(program.buffers.size(), 0);
+  for (const Kernel &kernel : program.kernels)
+    if (kernel.alive)
+      for (BufferId id : reads(program, kernel)) ++readers[id.index];
+  auto among = [](const std::vector<const DimSymbol *> &loops, Dim d) {
+    const DimSymbol *symbol = single_symbol(d);
+    return symbol && std::find(loops.begin(), loops.end(), symbol) != loops.end();
+  };
+  std::map<const uint8_t *, Constant> done;
+  for (const Kernel &kernel : program.kernels) {
+    const LoopNest *nest = kernel.alive ? kernel.nest() : nullptr;
+    if (!nest || !nest->contraction || nest->contraction->kind == ContractionKind::kAttention) continue;
+    const Contraction &c = *nest->contraction;
+    for (const auto &[side, outer] : {std::make_pair(c.lhs, &c.m), std::make_pair(c.rhs, &c.n)}) {
+      const Scalar &load = program.scalars.at(side);
+      if (load.op != ScalarOp::kLoad || load.index.size() != 2 || !among(c.k, load.index[0]) ||
+          !among(*outer, load.index[1]))
+        continue;
+      Buffer &weight = program.buffer(load.buffer);
+      if (weight.kind != BufferKind::kConstant || !weight.constant.valid() || weight.alias.valid() ||
+          viewed[load.buffer.index] || readers[load.buffer.index] != 1 || !weight.order.empty() ||
+          weight.element() != ElementType::kFloat32 || weight.constant.dims().size() != 2 ||
+          weight.constant.count() == 0)
+        continue;
+      weight.order = {1, 0};
+      Constant &ordered = done[weight.constant.data()];
+      if (!ordered.valid()) ordered = transposed(weight.constant);
+      weight.constant = ordered;
+    }
+  }
+}
+
 }  // namespace
 
 void order_weights(Program &program) {
@@ -55,6 +104,7 @@ void order_weights(Program &program) {
     if (!ordered.valid()) ordered = channels_last(weight.constant);
     weight.constant = ordered;
   }
+  order_products(program, viewed);
 }
 
 }  // namespace optc
