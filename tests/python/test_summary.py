@@ -1,5 +1,6 @@
 """The last line of ./dev test is true: failures, skips and crashes are counted."""
 
+import json
 import subprocess
 import sys
 
@@ -36,3 +37,13 @@ def test_a_crash_is_a_failure(root, tmp_path):
 
 def test_nothing_run_is_a_failure(root, tmp_path):
     assert run(root, tmp_path) == (1, "0 passed, 0 failed")
+
+
+def test_the_summary_file_counts_suites_and_seconds(root, tmp_path):
+    write(tmp_path, extra='<testcase name="bad" status="run" classname="A"><failure message="x"/></testcase>', a="fail")
+    (tmp_path / "unit.stage").write_text("7\n")
+    run(root, tmp_path)
+    facts = json.loads((tmp_path / "summary.json").read_text())
+    assert (facts["passed"], facts["failed"], facts["skipped"]) == (2, 1, 1)
+    assert facts["stages"] == {"unit": 7} and facts["seconds"] == 7
+    assert facts["suites"] == {"a": {"passed": 1, "failed": 1, "skipped": 1}, "b": {"passed": 1, "failed": 0, "skipped": 0}}
