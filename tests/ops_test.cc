@@ -50,7 +50,7 @@ Program built(const Graph &graph) {
 
 RuntimeValue floats(std::vector<int64_t> dims, const std::vector<float> &values) {
   std::vector<uint8_t> bytes(values.size() * 4);
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   return RuntimeValue::of(Constant::owned(E::kFloat32, std::move(dims), std::move(bytes)));
 }
 
