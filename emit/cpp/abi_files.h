@@ -16,6 +16,9 @@ struct AbiFacts {
   std::vector<std::string> sources;  // "model.cpp", "kernels_0.cpp", ...
 };
 
+// The lines of a signature: "input image: float32 [N, 3, 224, 224]".
+std::vector<std::string> signature(const Program &program);
+
 std::string c_header(const Program &program, const AbiFacts &facts);
 std::string cpp_header(const Program &program, const AbiFacts &facts);
 std::string cmake_lists(const AbiFacts &facts);
