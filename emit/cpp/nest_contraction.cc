@@ -278,16 +278,18 @@ bool NestPrinter::print_convolution(const ConvolutionView &view) {
     for (const StageOutput &o : stage.outputs)
       if (o.buffer.valid()) buffer_name(o.buffer);
 
-  // n, h, w of the input; a 1-D convolution is one row high.
+  // n, h, w of the input; a 1-D convolution is one row high, a direct one a column of one-pixel rows.
   const Buffer &input = program_.buffer(view.input);
   const size_t spatial = c.kernel.size();
-  const Dim height = spatial == 2 ? view.in_spatial[0] : Dim(1), width = view.in_spatial[spatial - 1];
+  const bool column = spatial == 1 && algorithm == "direct";
+  const Dim height = spatial == 2 || column ? view.in_spatial[0] : Dim(1),
+            width = column ? Dim(1) : view.in_spatial[spatial - 1];
   std::string rest;
   for (const char *parameter :
        {"c", "oc", "kh", "kw", "sh", "sw", "dh", "dw", "pad_top", "pad_left", "pad_bottom", "pad_right", "groups"})
     rest += ", " + std::to_string(strategy.parameter(parameter, 0));
   const std::vector<Dim> strides = storage_strides(input);
-  const Dim pixel = strides[1 + spatial], row = spatial == 2 ? strides[2] : width * pixel;
+  const Dim pixel = strides[1 + spatial], row = spatial == 2 || column ? strides[2] : width * pixel;
   std::string call;
   if (algorithm == "gemm") {
     text_.panels = panel_bit(optc_gemm_nr(strategy.parameter("oc", 0)));

@@ -1,6 +1,7 @@
 #include "lowering/contraction/strategies.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "evaluate/pack.h"
 #include "ir/program/contraction_view.h"
@@ -123,6 +124,12 @@ class Chooser {
     static constexpr const char *kNames[] = {"conv.gemm", "conv.direct", "conv.depthwise", "conv.winograd2",
                                              "conv.winograd4"};
     if (algorithm != ConvolutionAlgorithm::kDirect && !last_is_channel(view->input)) return false;
+    if (spatial == 1 && algorithm == ConvolutionAlgorithm::kDirect) {
+      // A line is a column of one-pixel rows: bands of rows are what tasks divide and copy.
+      std::swap(shape.height, shape.width);
+      for (auto *pair : {&shape.kernel, &shape.strides, &shape.dilations, &shape.pads_begin, &shape.pads_end})
+        std::swap((*pair)[0], (*pair)[1]);
+    }
     Strategy strategy;
     strategy.name = kNames[static_cast<size_t>(algorithm)];
     strategy.parameters = {{"c", shape.channels},
