@@ -151,7 +151,8 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
       text += fmt::format("\n{:>10.1f}  {:>5.1f}  {:>7}  {:>5}  {}", row.us, 100 * row.us / std::max(total, 1e-9),
                           row.operations, row.bytes, row.name);
   }
-  print(o.format == "json" ? json.dump(2) + "\n" : text + "\n");
+  print(o.format == "json" ? json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
+                           : text + "\n");
   return {};
 }
 

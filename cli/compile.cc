@@ -55,7 +55,7 @@ void add_compile(CommandLine &line, int &code) {
                                            {"lower_bound_bytes", known(facts->bound_bytes)},
                                            {"weight_bytes", facts->weight_bytes},
                                            {"files", facts->files}};
-      print(json.dump(2) + "\n");
+      print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
     } else if (!o->quiet) {
       const std::string &folder = facts->folder;
       print(fmt::format("wrote {}/   next: cmake -S {} -B build && cmake --build build, or see {}/README.md\n", folder,

@@ -122,7 +122,7 @@ Status inspect(const CommonOptions &o, const std::string &ir, Diagnostics &diagn
                      {"copies", placed->copies},
                      {"on_cpu", on_cpu}};
     }
-    print(json.dump(2) + "\n");
+    print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
     return {};
   }
   std::string text = fmt::format("{}\n", o.model);

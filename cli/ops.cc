@@ -26,7 +26,9 @@ void add_ops(CommandLine &line, int &code) {
                         {"version", op->version},
                         {"form", to_string(op->form)},
                         {"version_steps", op->steps.size()}});
-      print(nlohmann::ordered_json{{"schema_version", 1}, {"operators", list}}.dump(2) + "\n");
+      print(nlohmann::ordered_json{{"schema_version", 1}, {"operators", list}}.dump(
+                2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+            "\n");
       return;
     }
     std::string text;

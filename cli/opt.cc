@@ -95,7 +95,7 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
                                  {"operators_after", after},
                                  {"rules", rules},
                                  {"missed", missed}}
-              .dump(2) +
+              .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
           "\n");
     return {};
   }

@@ -54,7 +54,9 @@ Status run(const CommonOptions &o, const std::string &outputs_folder, Diagnostic
       if (!outputs_folder.empty()) one["file"] = fmt::format("{}/output_{}.pb", outputs_folder, i);
       list.push_back(std::move(one));
     }
-    print(nlohmann::ordered_json{{"schema_version", 1}, {"outputs", list}}.dump(2) + "\n");
+    print(nlohmann::ordered_json{{"schema_version", 1}, {"outputs", list}}.dump(
+              2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+          "\n");
   }
   if (outputs_folder.empty()) {
     if (o.format == "json") return {};

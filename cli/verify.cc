@@ -180,7 +180,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
                                  {"seed", o.seed},
                                  {"input_sets", sets},
                                  {"outputs", list}}
-              .dump(2) +
+              .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
           "\n");
   } else if (!o.quiet) {
     print(fmt::format("{} {}, seed {}, {} input set{}\n", ok ? "verified against" : "differs from", reference, o.seed,

@@ -308,6 +308,16 @@ def test_a_softmax_of_before_opset_13_without_elements(optc, tmp_path):
     assert facts["outputs"][0]["shape"] == [4, 0, 2, 1, 4]
 
 
+def test_names_that_are_no_text_do_not_break_json(optc, model, tmp_path):
+    path = tmp_path / "names.onnx"
+    path.write_bytes(model.read_bytes().replace(b"small", b"sma\xffl").replace(b"\x0a\x01x", b"\x0a\x01\xff"))
+    inputs = json.loads(run(optc, "inspect", path, "--format=json").stdout)["inputs"]
+    assert inputs == [{"name": "\ufffd", "type": "f32[N,4]"}]
+    for verb in ("run", "verify"):
+        json.loads(run(optc, verb, path, "--engine=evaluate", "--format=json", "-q",
+                       *(["--against=evaluate"] if verb == "verify" else [])).stdout)
+
+
 def test_inspect_shows_where_kernels_run(optc, tmp_path):
     nodes = [helper.make_node("Relu", ["x"], ["r"], name="act"), helper.make_node("Unique", ["r"], ["u"], name="uniq"),
              helper.make_node("Exp", ["u"], ["y"], name="exp")]
