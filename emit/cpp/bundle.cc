@@ -130,12 +130,10 @@ class BundleWriter {
     size_t total = 0;
     bool strings = false;
     std::vector<const KernelText *> functions;
-    std::map<std::string, std::string> others;  // the further kernels that run a function
+    std::map<std::string, std::vector<std::string>> others;  // the further kernels that run a function
     for (const KernelText &k : model.kernels) {
       if (k.function != k.name) {
-        std::string &names = others[k.function];
-        if (names.size() < 400) names += (names.empty() ? "" : ", ") + k.name;
-        if (names.size() >= 400 && names.back() != '.') names += ", ...";
+        others[k.function].push_back(k.name);
         continue;
       }
       functions.push_back(&k);
@@ -166,8 +164,7 @@ class BundleWriter {
       while (next < functions.size() && (done < goal || f + 1 == files)) {
         const KernelText &k = *functions[next++];
         done += k.text.size();
-        if (const auto shared = others.find(k.name); shared != others.end())
-          text += "// Also runs " + shared->second + ", with other arguments.\n";
+        if (const auto shared = others.find(k.name); shared != others.end()) text += shared_comment(shared->second);
         text += k.text + "\n";
         fill += fmt::format("  optc_table->{0} = {0};\n", k.name);
         headers.insert(k.headers.begin(), k.headers.end());
@@ -201,6 +198,15 @@ class BundleWriter {
       facts_.sources.push_back(fmt::format("{}kernels_{}.cpp", prefix, f));
     }
     return {};
+  }
+
+  // Above a function that several kernels run; model.cpp names each of them where it calls it.
+  static std::string shared_comment(const std::vector<std::string> &others) {
+    constexpr size_t kNamed = 3;
+    std::string text = "// With other arguments also:";
+    for (size_t i = 0; i < others.size() && i < kNamed; ++i) text += (i ? ", " : " ") + others[i];
+    if (others.size() > kNamed) text += fmt::format(" and {} more", others.size() - kNamed);
+    return text + "\n";
   }
 
   static const Constant &constant(const Program &program, BufferId id) {

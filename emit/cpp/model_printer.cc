@@ -325,10 +325,14 @@ void ModelPrinter::print_kernel_call(const Kernel &kernel) {
   std::string arguments = "env";
   for (size_t i = 0; i < text.buffers.size(); ++i) arguments += ", " + pointer(text.buffers[i], text.written[i]);
   for (const DimSymbol *s : text.symbols) arguments += ", " + symbol(*s);
-  if (!kernel.note.empty() && kernel.note != kernel.name) line("// " + comment_text(kernel.note));
-  give_scratch(kernel, text);
   const size_t first = functions_.emplace(text.form, kernels.size()).first->second;
   text.function = first < kernels.size() ? kernels[first].name : text.name;
+  // A function that bears another kernel's name says whose work it does here.
+  std::string says = text.function == text.name ? "" : text.name;
+  if (!kernel.note.empty() && kernel.note != kernel.name)
+    says += (says.empty() ? "" : ": ") + comment_text(kernel.note);
+  if (!says.empty()) line("// " + says);
+  give_scratch(kernel, text);
   line(fmt::format("k.{}({});", text.function, arguments));
   if (!text.scratch_before.empty()) plan_headers_.insert(text.plan_headers.begin(), text.plan_headers.end());
   kernels.push_back(std::move(text));

@@ -233,8 +233,9 @@ OPTC_INLINE float pow(float x, float y) { return pow(splat(x), splat(y))[0]; }
 OPTC_SCALAR1(exp)
 OPTC_SCALAR1(expm1)
 OPTC_SCALAR1(log)
-OPTC_SCALAR1(log1p) OPTC_SCALAR1(tanh) OPTC_SCALAR1(sigmoid) OPTC_SCALAR1(erf) OPTC_SCALAR1(softplus) OPTC_SCALAR1(silu)
-    OPTC_SCALAR1(gelu) OPTC_SCALAR1(gelu_tanh) OPTC_SCALAR1(sin) OPTC_SCALAR1(cos)
+OPTC_SCALAR1(log1p)
+OPTC_SCALAR1(tanh) OPTC_SCALAR1(sigmoid) OPTC_SCALAR1(erf) OPTC_SCALAR1(softplus) OPTC_SCALAR1(silu) OPTC_SCALAR1(gelu)
+    OPTC_SCALAR1(gelu_tanh) OPTC_SCALAR1(sin) OPTC_SCALAR1(cos)
 #undef OPTC_SCALAR1
 
 #define OPTC_LIBM(name)                                    \
