@@ -1,6 +1,6 @@
 // mutate_models COUNT SEED MODEL...: imports COUNT damaged copies of the models (bytes flipped, cut, repeated, lengths
 // and varints changed) and optimizes those that are still taken. Each must end within ten seconds in a Graph or in an
-// error that was said. Prints what came out.
+// error that was said. Prints what came out. The weights of the models must lie inside the files.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 #include <onnx/onnx_pb.h>
@@ -180,6 +180,14 @@ int main(int argc, char **argv) {
     auto bytes = optc::read_file(argv[i], ignored);
     if (!bytes.ok()) {
       std::fprintf(stderr, "mutate_models: cannot read '%s'\n", argv[i]);
+      return 2;
+    }
+    // A model that is refused as it is would make every damage of it look handled.
+    auto owner = std::make_shared<std::string>(*bytes);
+    optc::Diagnostics whole;
+    if (!optc::import_bytes(*owner, owner, "", {}, whole).ok()) {
+      std::fprintf(stderr, "mutate_models: '%s' is refused undamaged (its weights must lie inside)\n", argv[i]);
+      for (const auto &d : whole.all()) std::fputs(optc::format(d).c_str(), stderr);
       return 2;
     }
     std::vector<size_t> structure;
