@@ -70,6 +70,22 @@ TEST(Lowering, ChannelsOfADepthwiseConvolutionAreColumnsForOneImageToo) {
   EXPECT_TRUE(found) << r.text;
 }
 
+TEST(Lowering, PadsAreNoWorkOfAConvolution) {
+  const Lowered r = check(R"(graph "conv" (x: f32[1,8,6,6]) -> (y) {
+    const w: f32[16,8,3,3] = hash "a"
+    a: f32[1,16,6,6] = Conv(x, w) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"}
+    y: f32[1,16,6,6] = Relu(a)
+  })");
+  int64_t most = 0;
+  for (KernelId k : r.program.order) {
+    const Dim flops = r.program.kernel(k).cost.flops;
+    ASSERT_TRUE(flops.is_constant()) << r.text;
+    most = std::max(most, flops.value());
+  }
+  // A product and a sum for each tap.
+  EXPECT_EQ(most, 16 * 36 * 2 * 8 * 9) << r.text;
+}
+
 TEST(Lowering, PointwiseChainIsOneKernel) {
   const Lowered r = check(R"(graph "chain" (x: f32[N,S], b: f32[S]) -> (y) {
     a: f32[N,S] = Add(x, b)

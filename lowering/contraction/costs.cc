@@ -6,12 +6,37 @@
 namespace optc {
 namespace {
 
+// Operations of one node. Only arithmetic is work of the model: a select and its comparisons say where a padded image
+// ends, and that would make a convolution with pads several times the work of one without.
+int64_t work(ScalarOp op) {
+  if (arity(op) == 0) return 0;
+  if (is_transcendental(op)) return 20;
+  switch (op) {
+    case ScalarOp::kCast:
+    case ScalarOp::kBitcast:
+    case ScalarOp::kSelect:
+    case ScalarOp::kEq:
+    case ScalarOp::kNe:
+    case ScalarOp::kLt:
+    case ScalarOp::kLe:
+    case ScalarOp::kNot:
+    case ScalarOp::kAnd:
+    case ScalarOp::kOr:
+    case ScalarOp::kXor:
+    case ScalarOp::kIsNan:
+    case ScalarOp::kIsInf:
+      return 0;
+    case ScalarOp::kFma:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
 int64_t operations(const Program &program, ScalarId id, std::unordered_set<uint32_t> &seen) {
   if (!id.valid() || !seen.insert(id.index).second) return 0;
   const Scalar &s = program.scalars.at(id);
-  int64_t count = arity(s.op) == 0 || s.op == ScalarOp::kCast || s.op == ScalarOp::kBitcast ? 0
-                  : is_transcendental(s.op)                                                 ? 20
-                                                                                            : 1;
+  int64_t count = work(s.op);
   for (int i = 0; i < arity(s.op); ++i) count += operations(program, s.args[i], seen);
   return count;
 }

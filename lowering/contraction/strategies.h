@@ -31,7 +31,8 @@
 namespace optc {
 
 void choose_strategies(Program &program, const LoweringOptions &options);
-// Kernel::cost for every kernel, as expressions of the dims.
+// Kernel::cost for every kernel, as expressions of the dims: the bytes of the buffers that it reads and writes, each
+// once, and its arithmetic operations (a product and its sum are two, exp and its like 20).
 void estimate_costs(Program &program);
 
 }  // namespace optc
