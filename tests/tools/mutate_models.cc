@@ -182,10 +182,12 @@ int main(int argc, char **argv) {
       std::fprintf(stderr, "mutate_models: cannot read '%s'\n", argv[i]);
       return 2;
     }
-    // A model that is refused as it is would make every damage of it look handled.
+    // A model that is refused as it is would make every damage of it look handled. (One with an operator that is not
+    // supported yet still tests what reads the file.)
     auto owner = std::make_shared<std::string>(*bytes);
     optc::Diagnostics whole;
-    if (!optc::import_bytes(*owner, owner, "", {}, whole).ok()) {
+    const auto undamaged = optc::import_bytes(*owner, owner, "", {}, whole);
+    if (!undamaged.ok() && undamaged.failure().kind != optc::ErrorKind::kUnsupported) {
       std::fprintf(stderr, "mutate_models: '%s' is refused undamaged (its weights must lie inside)\n", argv[i]);
       for (const auto &d : whole.all()) std::fputs(optc::format(d).c_str(), stderr);
       return 2;
