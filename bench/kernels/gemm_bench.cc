@@ -1,16 +1,18 @@
 // One-thread rates of runtime/cpu/gemm.h. OPTC_ISA=base|avx2|avx512 picks the instruction set; an argument the first
 // shape.
-#define OPTC_GEMM_SHAPES(X)                                                                            \
-  X(0, 16, 768, 768)                                                                                   \
-  X(1, 128, 768, 768)                                                                                  \
-  X(2, 128, 768, 3072)                                                                                 \
-  X(3, 128, 3072, 768)                                                                                 \
-  X(4, 512, 512, 512)                                                                                  \
-  X(5, 1024, 1024, 1024)                                                                               \
-  X(6, 3136, 64, 64)                                                                                   \
-  X(7, 3136, 64, 256)                                                                                  \
-  X(8, 784, 512, 128) X(9, 49, 2048, 512) X(10, 196, 1024, 256) X(11, 1, 256, 1024) X(12, 1, 768, 768) \
-      X(13, 1, 768, 3072) X(14, 1, 4096, 4096) X(15, 4, 768, 768)
+#define OPTC_GEMM_SHAPES(X) \
+  X(0, 16, 768, 768)        \
+  X(1, 128, 768, 768)       \
+  X(2, 128, 768, 3072)      \
+  X(3, 128, 3072, 768)      \
+  X(4, 512, 512, 512)       \
+  X(5, 1024, 1024, 1024)    \
+  X(6, 3136, 64, 64)        \
+  X(7, 3136, 64, 256)       \
+  X(8, 784, 512, 128)       \
+  X(9, 49, 2048, 512)       \
+  X(10, 196, 1024, 256)     \
+  X(11, 1, 256, 1024) X(12, 1, 768, 768) X(13, 1, 768, 3072) X(14, 1, 4096, 4096) X(15, 4, 768, 768)
 #define OPTC_KERNELS "bench/kernels/gemm_kernels.inc"
 #include "bench/kernels/bench.h"
 #include "runtime/cpu/gemm_plan.h"
