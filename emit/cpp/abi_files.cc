@@ -392,7 +392,8 @@ std::string readme(const Program &p, const AbiFacts &f, const std::string &memor
                                 f.compiler, f.source);
   for (const std::string &line : signature(p)) out += "- " + line + "\n";
   out += "- " + memory + "\n\n";
-  out += fmt::format(R"(Build:
+  out += fmt::format(
+      R"(Build:
 
     cmake -S . -B build && cmake --build build -j        # static library, and the example build/{0}_example
     cmake -S . -B build -DBUILD_SHARED_LIBS=ON           # lib{0}.so, which python/{0}.py loads
@@ -403,17 +404,21 @@ Use: `add_subdirectory` this folder or install it and `find_package({0})`, link 
 |---|---|
 | include/optc.h, {0}.h, {0}.hpp | the interface: C ABI of every bundle, this model in C, in C++ |
 | src/model.cpp | the schedule: every kernel call in order |
-| src/kernels_*.inc | the kernels, one function each, compiled for each instruction set by kernels_*.cpp |
-| src/runtime/ | the runtime headers that are used |
+| src/kernels_*.inc | the kernels' functions (one for all kernels of one form), compiled for each instruction set by kernels_*.cpp |
+{2}| src/runtime/ | the runtime headers that are used |
 {1}| examples/main.cpp, python/{0}.py | a program that runs it once; the same from Python with NumPy |
 | report.html, graph.html | what the optimizer did, kernels and memory; the graph before and after, drawn |
 | manifest.json | signature, kernels with origin and cost, memory plan |
 )",
-                     f.name,
-                     f.weights_file ? fmt::format("| {0}.weights | the weights; found beside the library, in this "
-                                                  "folder, or where `weights_path` says |\n",
-                                                  f.name)
-                                    : std::string());
+      f.name,
+      f.weights_file ? fmt::format("| {0}.weights | the weights; found beside the library, in this "
+                                   "folder, or where `weights_path` says |\n",
+                                   f.name)
+                     : std::string(),
+      std::count(f.sources.begin(), f.sources.end(), "cuda.cpp")
+          ? "| kernels/*.ptx, src/cuda.cpp | the kernels of GPUs and their launches; the driver is loaded when the "
+            "model runs, and without one the CPU takes it |\n"
+          : "");
   return out;
 }
 
