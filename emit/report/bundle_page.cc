@@ -82,7 +82,7 @@ th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);vertical-align:to
 th{overflow-wrap:normal}a{color:var(--accent)}
 table.sort th::after{content:" \2195";opacity:.35}table.sort th[data-d="1"]::after{content:" \2191";opacity:1}
 table.sort th[data-d="-1"]::after{content:" \2193";opacity:1}
-td.n,th.n{text-align:right;white-space:nowrap}
+td.n,th.n{text-align:right;white-space:nowrap}td.w{white-space:nowrap}
 input{font:inherit;padding:.3rem .5rem;border:1px solid var(--line);border-radius:5px;background:var(--tint);color:inherit;width:20rem;max-width:100%}
 svg{width:100%;height:auto;background:var(--tint);border:1px solid var(--line);border-radius:6px}
 rect.b:hover{stroke:var(--ink);stroke-width:1.5}
@@ -123,7 +123,8 @@ void rewrites(std::string &html, const ReportInput &in) {
         "<th class=n>created</th><th>for example at</th></tr></thead><tbody>";
     for (const RuleSummary &r : rules)
       html += fmt::format(
-          "<tr><td class=n data-v={0}>{0}</td><td><code>{1}</code></td><td>{2}</td><td class=n data-v={3}>{3}</td>"
+          "<tr><td class=n data-v={0}>{0}</td><td class=w><code>{1}</code></td><td class=w>{2}</td><td class=n "
+          "data-v={3}>{3}</td>"
           "<td class=n data-v={4}>{4}</td><td><code>{5}</code></td></tr>",
           r.count, escape(r.rule), to_string(r.numerics), r.removed, r.created, escape(r.example));
     html += "</tbody></table>";
@@ -136,7 +137,8 @@ void rewrites(std::string &html, const ReportInput &in) {
       "<th>for example at</th></tr></thead><tbody>";
   for (const MissedSummary &m : missed)
     html += fmt::format(
-        "<tr><td class=n data-v={0}>{0}</td><td><code>{1}</code></td><td>{2}</td><td><code>{3}</code></td></tr>",
+        "<tr><td class=n data-v={0}>{0}</td><td "
+        "class=w><code>{1}</code></td><td>{2}</td><td><code>{3}</code></td></tr>",
         m.count, escape(m.rule), escape(m.reason), escape(m.example));
   html += "</tbody></table>";
 }
