@@ -49,14 +49,8 @@ def measure(work, carry, name, precision, environment=None):
             'us': float(median.group(1)) if median else float('nan'), 'ok': done.returncode == 0}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('carry')
-    parser.add_argument('--precision', default='f32,f16')
-    parser.add_argument('--only', default='')
-    parser.add_argument('--no-torch', action='store_true')
-    options = parser.parse_args()
-    carry, precisions = os.path.abspath(options.carry), options.precision.split(',')
+def open_carry(carry, only):
+    """(work folder, the bundler unpacked there, the names of CARRY's models; `only`: first parts of names, separated by commas, or '')."""
     work = tempfile.mkdtemp()
     bundler = f'{work}/gpu_bundle'
     if os.path.exists(f'{carry}/gpu_bundle.xz'):
@@ -66,8 +60,18 @@ def main():
         shutil.copy(f'{carry}/gpu_bundle', bundler)
     os.chmod(bundler, 0o755)
     names = sorted(f[:-5] for f in os.listdir(carry) if f.endswith('.onnx'))
-    if options.only:
-        names = [n for n in names if n.split('.')[0] in options.only.split(',')]
+    return work, bundler, [n for n in names if not only or n.split('.')[0] in only.split(',')]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('carry')
+    parser.add_argument('--precision', default='f32,f16')
+    parser.add_argument('--only', default='')
+    parser.add_argument('--no-torch', action='store_true')
+    options = parser.parse_args()
+    carry, precisions = os.path.abspath(options.carry), options.precision.split(',')
+    work, bundler, names = open_carry(carry, options.only)
     start = time.time()
 
     workers = {}

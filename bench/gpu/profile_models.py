@@ -13,10 +13,9 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-from models import HERE, TORCH, build
+from models import HERE, TORCH, build, open_carry
 
 SECTIONS = ['SpeedOfLight', 'LaunchStats', 'Occupancy', 'WarpStateStats', 'ComputeWorkloadAnalysis', 'MemoryWorkloadAnalysis']
 COLUMNS = [('gpu__time_duration.sum', 'us'), ('launch__registers_per_thread', 'regs'), ('launch__occupancy_limit_registers', 'lim r'),
@@ -77,14 +76,8 @@ def main():
     parser.add_argument('--out', default='')
     parser.add_argument('--no-torch', action='store_true')
     options = parser.parse_args()
-    carry, work = os.path.abspath(options.carry), tempfile.mkdtemp()
-    bundler = f'{work}/gpu_bundle'
-    with lzma.open(f'{carry}/gpu_bundle.xz') as f, open(bundler, 'wb') as out:
-        shutil.copyfileobj(f, out)
-    os.chmod(bundler, 0o755)
-    names = sorted(f[:-5] for f in os.listdir(carry) if f.endswith('.onnx'))
-    if options.only:
-        names = [n for n in names if n.split('.')[0] in options.only.split(',')]
+    carry = os.path.abspath(options.carry)
+    work, bundler, names = open_carry(carry, options.only)
     precisions = options.precision.split(',')
     peers = {}
     for name in names if not options.no_torch else []:

@@ -6,17 +6,15 @@ modelled_cycles in emit/ptx/contraction.cc knows of a card comes from here.
 """
 import argparse
 import json
-import lzma
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from models import DIMS
+from models import DIMS, open_carry
 
 
 def build(work, bundler, name, precision, tile, splits):
@@ -49,12 +47,8 @@ def main():
     options = parser.parse_args()
     import cupy
     import numpy
-    carry, work = os.path.abspath(options.carry), tempfile.mkdtemp()
-    bundler = f'{work}/gpu_bundle'
-    with lzma.open(f'{carry}/gpu_bundle.xz') as f, open(bundler, 'wb') as out:
-        shutil.copyfileobj(f, out)
-    os.chmod(bundler, 0o755)
-    names = sorted(f[:-5] for f in os.listdir(carry) if f.endswith('.onnx') and f.split('.')[0] in options.only.split(','))
+    carry = os.path.abspath(options.carry)
+    work, bundler, names = open_carry(carry, options.only)
     start = time.time()
 
     def materialize(name):
