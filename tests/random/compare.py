@@ -1,0 +1,153 @@
+"""Whether a result is right.
+
+A result close to the oracle's is right: `difference`, by element type, relative to the element and to the largest one. What is further
+away is judged by the graph itself: `Judge` evaluates it again with every intermediate disturbed by about as much as rounding does
+(relative to the value and, where an operator sums, to the sum of magnitudes). Where the right value itself moves as far as the result
+is away, the problem is ill-conditioned there and the result no fault; such cases are counted by class:
+  rounding   float elements whose value rests on digits that are lost
+  step       elements behind a rounding, a comparison, an index: another side of a step
+"""
+
+import numpy as np
+from onnx import helper
+from oracle import Reject, run_reference
+from values import BF16, EPSILON, F16, F32, F64, FLOAT8, as_f64, is_float
+
+# Relative to the element and to the largest finite one: what a different order of a sum does to values that are well-conditioned.
+CLOSE = {F64: (1e-10, 1e-11), F32: (2e-5, 4e-6), F16: (4e-3, 2e-3), BF16: (3e-2, 1.6e-2)}
+SAMPLES = 12
+NOISE = 4  # roundings an operator, in each sample
+SLACK = 4  # a result may lie this many times as far away as the furthest sample
+SUMS = {
+    "MatMul", "Gemm", "Conv", "ConvTranspose", "ReduceSum", "ReduceMean", "Mean", "Sum", "Add", "Sub", "CumSum", "Einsum", "AveragePool",
+    "GlobalAveragePool", "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "MeanVarianceNormalization",
+    "LRN", "Det", "ReduceSumSquare", "LSTM", "GRU", "RNN", "Resize", "DFT", "ReduceLogSum", "RMSNormalization",
+}  # fmt: skip
+# Operators that only move elements: they add no rounding of their own.
+MOVES = {
+    "Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND",
+    "Pad", "Expand", "Tile", "Where", "Max", "Min", "Relu", "Abs", "Neg", "MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "Clip", "TopK",
+    "Compress", "DepthToSpace", "SpaceToDepth", "Trilu", "ReverseSequence", "ScatterElements", "ScatterND", "Unique", "Shape", "Size", "If",
+}  # fmt: skip
+
+
+def bad_elements(want, got, single=False):
+    """Where `got` is not close to `want`; both of one type and shape. `single`: known to single precision only."""
+    if want.dtype in FLOAT8:
+        return ~((want.view(np.uint8) == got.view(np.uint8)) | (np.isnan(as_f64(want)) & np.isnan(as_f64(got))))
+    if want.dtype not in CLOSE:
+        return want != got
+    a, b = as_f64(want), as_f64(got)
+    relative, of_range = CLOSE[F32 if single else want.dtype]
+    finite = a[np.isfinite(a)]
+    largest = np.abs(finite).max() if finite.size else 0
+    with np.errstate(all="ignore"):
+        return ~np.isclose(b, a, rtol=relative, atol=of_range * largest + 1e-37, equal_nan=True)
+
+
+def difference(want, got, single=False):
+    """None, or what is different in words."""
+    if want.dtype != got.dtype:
+        return f"dtype {got.dtype} expected {want.dtype}"
+    if want.shape != got.shape:
+        return f"shape {got.shape} expected {want.shape}"
+    bad = np.atleast_1d(bad_elements(want, got, single))
+    if not bad.any():
+        return None
+    at = tuple(int(i[0]) for i in np.nonzero(bad))
+    return f"{int(bad.sum())} of {bad.size} differ; at {list(at)}: {np.atleast_1d(got)[at]} expected {np.atleast_1d(want)[at]}"
+
+
+class Judge:
+    """Samples of a graph's values under disturbances; made once a graph, when a result is not close."""
+
+    def __init__(self, graph, storage=None):
+        """`storage`: the type in which f32 intermediates are stored, where that is not f32."""
+        self.graph, self.storage, self.samples = graph, storage, []
+        self.random = np.random.default_rng(graph.seed)
+
+    def disturb(self, array, magnitude=None, single=False):
+        if not is_float(array.dtype) or array.size == 0:
+            return array
+        epsilon = EPSILON[F32 if single and array.dtype == F64 else array.dtype]
+        if self.storage and array.dtype == F32:
+            epsilon = EPSILON[self.storage]
+        a = as_f64(array)
+        with np.errstate(all="ignore"):
+            size = np.abs(a) if magnitude is None else np.maximum(np.abs(a), np.nan_to_num(magnitude, nan=0, posinf=0, neginf=0))
+            noise = self.random.uniform(-NOISE, NOISE, array.shape) * epsilon * size
+            return np.where(np.isfinite(a), a + noise, a).astype(array.dtype)
+
+    def magnitude(self, node, feeds):
+        """The sum of magnitudes behind each element of a sum: the operator on absolute values."""
+        absolute = {n: np.abs(a) if is_float(a.dtype) else a for n, a in feeds.items()}
+        if node.op_type == "Sub":
+            node = helper.make_node("Add", node.input, node.output)
+        try:
+            return [
+                as_f64(a) if is_float(a.dtype) else None
+                for a in self.graph.oracle.run(node, absolute, self.graph.opset, self.graph.ir_version)[0]
+            ]
+        except Reject:
+            return None
+
+    def sample(self):
+        g, values = self.graph, dict(self.graph.v)
+        for n in values:
+            if g.kind[n] != "node" and self.storage:
+                values[n] = self.disturb(values[n])
+        for node, reads in g.nodes:
+            feeds = {n: values[n] for n in reads}
+            results, _ = g.oracle.run(node, feeds, g.opset, g.ir_version)
+            sums = self.magnitude(node, feeds) if node.op_type in SUMS else None
+            for i, (name, array) in enumerate(zip((o for o in node.output if o), results)):
+                if node.op_type not in MOVES or self.storage:
+                    array = self.disturb(
+                        array,
+                        sums[i] if sums and i < len(sums) and sums[i] is not None and sums[i].shape == array.shape else None,
+                        name in g.single,
+                    )
+                values[name] = array
+        return values
+
+    def excuse(self, name, want, got, single=False):
+        """The class of a difference that is not a fault, or None."""
+        while len(self.samples) < SAMPLES:
+            try:
+                self.samples.append(self.sample())
+            except Reject:  # an index that moved beyond its dim, a size that nothing fits
+                self.samples.append(None)
+        seen = [s[name] if s else None for s in self.samples]
+        if any(s is None or s.shape != want.shape for s in seen):
+            return "step"
+        if want.dtype != got.dtype or want.shape != got.shape:
+            return None
+        bad = bad_elements(want, got, single)
+        if want.dtype not in CLOSE:
+            moved = np.zeros(want.shape, bool)
+            for s in seen:
+                moved |= s != want
+            return "step" if not (bad & ~moved).any() else None
+        a, b = as_f64(want), as_f64(got)
+        furthest, other_kind = np.zeros(want.shape), np.zeros(want.shape, bool)
+        with np.errstate(all="ignore"):
+            for s in seen:
+                s = as_f64(s)
+                other_kind |= np.isfinite(s) != np.isfinite(a)
+                furthest = np.fmax(furthest, np.abs(s - a))
+            finite = a[np.isfinite(a)]
+            relative, of_range = CLOSE[F32 if single else want.dtype]
+            near = np.abs(b - a) <= SLACK * furthest + relative * np.abs(a) + of_range * (np.abs(finite).max() if finite.size else 0)
+        return "rounding" if not (bad & ~(near | other_kind)).any() else None
+
+
+def other_oracle(case, name, got):
+    """Whether the other oracle gives `got` for a model of one node, whose right value ONNX Runtime gave: where the two do not agree about
+    what an operator means, neither is the measure."""
+    if len([n for n in case.model.graph.node if n.op_type != "Constant"]) != 1 or case.graph.who.get(name) != "ort":
+        return False
+    try:
+        values = dict(zip((o.name for o in case.model.graph.output), run_reference(case.model, case.inputs)))
+        return difference(values[name], got, single=True) is None
+    except Exception:
+        return False

@@ -1,0 +1,127 @@
+#include "tests/random/coverage.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ir/program/contraction_view.h"
+
+namespace optc::testing {
+namespace {
+
+std::string strategy_of(const Kernel &kernel) {
+  if (const ControlFlow *control = kernel.control()) return control->kind == ControlFlow::Kind::kIf ? "if" : "loop";
+  if (const LibraryCall *call = kernel.library())
+    return kernel.strategy.name.empty() ? "library." + call->function : kernel.strategy.name;
+  if (kernel.strategy.name == "gemm")
+    return kernel.strategy.parameter("b_constant", 0) ? "gemm.constant" : "gemm.given";
+  const LoopNest &nest = *kernel.nest();
+  if (kernel.strategy.name == "loops" && nest.contraction) {
+    switch (nest.contraction->kind) {
+      case ContractionKind::kMatMul:
+        return "loops.product";
+      case ContractionKind::kConvolution:
+        return "loops.convolution";
+      case ContractionKind::kAttention:
+        return "loops.attention";
+    }
+  }
+  if (kernel.strategy.name == "loops" && nest.sequential) return "loops.sequential";
+  return kernel.strategy.name;
+}
+
+std::string operand_form(const Program &program, BufferId id) {
+  const Buffer &b = program.buffer(id);
+  if (b.alias.valid()) return b.alias_offset.is(0) ? "view" : "part";
+  if (!b.padded.empty()) return "padded";
+  if (!std::is_sorted(b.order.begin(), b.order.end())) return "permuted";
+  switch (b.kind) {
+    case BufferKind::kInput:
+      return "input";
+    case BufferKind::kConstant:
+      return "constant";
+    default:
+      return "temporary";
+  }
+}
+
+// Where the values of a kernel's results come from and go to, behind its last sum or maximum.
+std::string epilogue_form(const Program &program, const Kernel &kernel) {
+  const LoopNest *nest = kernel.nest();
+  if (!nest || nest->stages.empty()) return "store";
+  const Stage &last = nest->stages.back();
+  bool maps = false, part = false;
+  std::vector<ScalarId> loads;
+  std::set<uint32_t> targets;
+  for (const StageOutput &o : last.outputs) {
+    if (!o.value.valid()) continue;
+    const ScalarOp op = program.scalars.at(o.value).op;
+    maps |= op != ScalarOp::kLoad && op != ScalarOp::kLocal && op != ScalarOp::kConstant;
+    collect_loads(program, o.value, loads);
+    if (!o.buffer.valid()) continue;
+    targets.insert(o.buffer.index);
+    part |= program.buffer(o.buffer).alias.valid();
+  }
+  std::string form = "store";
+  if (nest->stages.size() > 1)
+    form = !loads.empty() ? "reads" : maps ? "map" : "store";
+  else if (maps)
+    form = "map";
+  if (targets.size() > 1) form += "+many";
+  if (part) form += "+part";
+  return form;
+}
+
+// How an extent lies to the width of a tile: 1, less than a tile, whole tiles, or some and a rest.
+std::string edge(Dim extent, int64_t tile) {
+  if (!extent.is_constant()) return "symbolic";
+  const int64_t n = extent.value();
+  return n == 0 ? "none" : n == 1 ? "one" : n < tile ? "less" : n % tile == 0 ? "whole" : "rest";
+}
+
+void add_edges(const Program &program, const Kernel &kernel, std::set<std::string> &cells) {
+  const std::string name = strategy_of(kernel);
+  if (name.rfind("gemm.", 0) == 0) {
+    if (const auto view = gemm_view(program, kernel)) {
+      cells.insert(name + ":rows." + edge(view->rows, 8));
+      cells.insert(name + ":columns." + edge(view->columns, 16));
+      cells.insert(name + ":inner." + edge(view->inner, 1024));
+      if (!view->batch.empty()) cells.insert(name + ":batch");
+      if (!view->a_inner.is(1)) cells.insert(name + ":a.transposed");
+      if (!view->b_column.is(1)) cells.insert(name + ":b.transposed");
+    }
+  } else if (name.rfind("conv.", 0) == 0) {
+    const Strategy &s = kernel.strategy;
+    const int64_t groups = s.parameter("groups", 1);
+    cells.insert(name + ":channels." + edge(Dim(s.parameter("c", 1) / groups), 16));
+    cells.insert(name + ":filters." + edge(Dim(s.parameter("oc", 1) / groups), 16));
+    if (groups > 1) cells.insert(name + ":groups");
+    if (s.parameter("sh", 1) > 1 || s.parameter("sw", 1) > 1) cells.insert(name + ":strides");
+    if (s.parameter("dh", 1) > 1 || s.parameter("dw", 1) > 1) cells.insert(name + ":dilations");
+    if (s.parameter("pad_top", 0) != s.parameter("pad_bottom", 0)) cells.insert(name + ":uneven_pads");
+    if (kernel.nest() && kernel.nest()->contraction->kernel.size() == 1) cells.insert(name + ":line");
+  } else if (name == "attention") {
+    const Contraction &c = *kernel.nest()->contraction;
+    cells.insert(std::string("attention:mask.") + (c.mask.valid() ? "given" : "none"));
+    if (c.causal) cells.insert("attention:causal");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> coverage_cells(const Program &program) {
+  std::set<std::string> cells;
+  for (const Kernel &kernel : program.kernels) {
+    if (!kernel.alive) continue;
+    const std::string name = strategy_of(kernel);
+    if (kernel.control()) {
+      cells.insert(name);
+      continue;
+    }
+    const std::string epilogue = epilogue_form(program, kernel);
+    for (BufferId b : reads(program, kernel)) cells.insert(name + "/" + operand_form(program, b) + "/" + epilogue);
+    add_edges(program, kernel, cells);
+  }
+  return {cells.begin(), cells.end()};
+}
+
+}  // namespace optc::testing

@@ -1,0 +1,34 @@
+"""Graphs by their seeds."""
+
+import random
+
+import contractions  # noqa: F401  each module registers what it adds
+import control  # noqa: F401
+import motifs  # noqa: F401
+import others  # noqa: F401
+import patterns  # noqa: F401
+import pointwise  # noqa: F401
+import quantized  # noqa: F401
+import rows  # noqa: F401
+import views  # noqa: F401
+from graph import RandomGraph
+from registry import ADDERS
+
+
+def grow(seed, oracle):
+    """The graph of a seed, of 1 to some 25 nodes."""
+    g = RandomGraph(seed, oracle)
+    wanted = random.Random(seed).choice([2, 3, 4, 6, 9, 14, 20])
+    for _ in range(g.r.choice([1, 2, 3])):
+        g.leaf(g.r.choice(g.types), g.shape())
+    names, weights = list(ADDERS), [weight for _, weight in ADDERS.values()]
+    tries = 0
+    while len(g.nodes) < wanted and tries < wanted * 6:
+        tries += 1
+        before = g.snapshot()
+        try:
+            ADDERS[g.r.choices(names, weights)[0]][0](g)
+        except Exception:  # what was added before the refusal stays; it is a good graph
+            if len(g.nodes) == len(before[2]):
+                g.restore(before)
+    return g

@@ -1,0 +1,141 @@
+"""Right values of single nodes: ONNX Runtime without optimizations, or the reference evaluator of the onnx package where ONNX Runtime
+has no kernel."""
+
+import collections
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from values import NUMPY, ONNX, value_info
+
+onnxruntime.set_default_logger_severity(4)
+KEPT_SESSIONS = 2000
+NO_KERNEL = ("NOT_IMPLEMENTED", "Could not find an implementation", "Type Error", "under development", "No corresponding Numpy type")
+
+
+class Reject(Exception):
+    """This node is not to be: it is wrong, or no oracle knows it."""
+
+
+def session(model):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def run_session(s, feeds):
+    outputs = s.run(None, {name: array if array.ndim else array.copy() for name, array in feeds.items()})
+    return [np.asarray(o) if not isinstance(o, list) else o for o in outputs]
+
+
+def run_reference(model, feeds):
+    return [np.asarray(x) if not isinstance(x, list) else x for x in ReferenceEvaluator(model).run(None, feeds)]
+
+
+SESSION_TYPES = {np.dtype(c) for c in ("f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")}
+
+
+class Oracle:
+    """Runs single nodes. Sessions are kept by operator, attributes, element types and ranks: their dims are symbols, so that one
+    serves every shape."""
+
+    def __init__(self):
+        self.sessions = collections.OrderedDict()
+        self.refused = set()
+
+    def run(self, node, feeds, opset, ir_version):
+        """(values of the named outputs, "ort" or "reference"). `feeds` holds all that the node reads, captures included."""
+        outputs = [o for o in node.output if o]
+        subgraphs = any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute)
+        if all(a.dtype in SESSION_TYPES for a in feeds.values()) and not self.makes_unknown_type(node):
+            try:
+                if subgraphs:
+                    return run_session(session(self.model([node], feeds, outputs, opset, ir_version)), feeds), "ort"
+                return self.run_kept(node, feeds, opset, ir_version), "ort"
+            except Reject:
+                raise
+            except Exception as error:
+                text = str(error)
+                if not any(words in text for words in NO_KERNEL):
+                    raise Reject(text[:200]) from None
+        try:
+            model = self.model([node], feeds, outputs, opset, ir_version)
+            onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+            return run_reference(model, feeds), "reference"
+        except Exception as error:
+            raise Reject(str(error)[:200]) from None
+
+    @staticmethod
+    def makes_unknown_type(node):
+        return any(a.name in ("to", "dtype", "output_dtype") and a.i and NUMPY.get(a.i) not in SESSION_TYPES for a in node.attribute)
+
+    def run_kept(self, node, feeds, opset, ir_version):
+        plain = onnx.NodeProto()
+        plain.CopyFrom(node)
+        plain.name = ""
+        # The same value twice is one input twice: the names say which positions share.
+        renamed = {name: f"i{k}" for k, name in enumerate(dict.fromkeys(n for n in node.input if n))}
+        del plain.input[:], plain.output[:]
+        plain.input.extend(renamed.get(n, "") for n in node.input)
+        plain.output.extend(f"o{k}" if o else "" for k, o in enumerate(node.output))
+        arrays = {new: feeds[old] for old, new in renamed.items()}
+        key = (plain.SerializeToString(), opset, tuple((a.dtype.str, a.ndim) for a in arrays.values()))
+        if key in self.refused:
+            raise RuntimeError("NOT_IMPLEMENTED")
+        kept = self.sessions.get(key)
+        if kept is None:
+            infos = [helper.make_tensor_value_info(n, ONNX[a.dtype], [None] * a.ndim) for n, a in arrays.items()]
+            graph = helper.make_graph([plain], "g", infos, [onnx.ValueInfoProto(name=o) for o in plain.output if o])
+            model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+            try:
+                kept = session(model)
+            except Exception as error:
+                if any(words in str(error) for words in NO_KERNEL):
+                    self.refused.add(key)
+                raise
+            self.sessions[key] = kept
+            if len(self.sessions) > KEPT_SESSIONS:
+                self.sessions.popitem(last=False)
+        else:
+            self.sessions.move_to_end(key)
+        return run_session(kept, arrays)
+
+    @staticmethod
+    def model(nodes, feeds, outputs, opset, ir_version):
+        graph = helper.make_graph(nodes, "g", [value_info(n, a) for n, a in feeds.items()], [onnx.ValueInfoProto(name=o) for o in outputs])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+
+    def run_model(self, model, feeds):
+        """{name: value} of a model's outputs: by ONNX Runtime as a whole, else node by node."""
+        names = [o.name for o in model.graph.output]
+        opset = next(i.version for i in model.opset_import if i.domain in ("", "ai.onnx"))
+        if all(a.dtype in SESSION_TYPES for a in feeds.values()):
+            try:
+                return dict(zip(names, run_session(session(model), feeds)))
+            except Exception as error:
+                if not any(words in str(error) for words in NO_KERNEL):
+                    raise
+        values = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer} | dict(feeds)
+        for node in model.graph.node:
+            reads = dict.fromkeys(captures(node))
+            results, _ = self.run(node, {n: values[n] for n in reads}, opset, model.ir_version)
+            values.update(zip((o for o in node.output if o), results))
+        return {n: values[n] for n in names}
+
+
+def captures(node):
+    """What a node reads, from outside of its subgraphs."""
+    names = [i for i in node.input if i]
+    for attribute in node.attribute:
+        for graph in [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else []:
+            made = {i.name for i in graph.input} | {i.name for i in graph.initializer}
+            for inner in graph.node:
+                names += [n for n in captures(inner) if n not in made]
+                made |= set(inner.output)
+            names += [o.name for o in graph.output if o.name not in made]
+    return names

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Differential testing with random graphs (README.md beside this file).
+
+  run.py [--seed N] [--count N] [--seconds S] [--jobs N] [--ways unfused,eval,opt] [--out DIR] [--binaries DIR]
+
+Ways: unfused, eval, gpu, f16, bf16 (on the evaluator), opt (the optimized model, run by ONNX Runtime), bundle (as this machine takes
+it), bundle-base, bundle-avx2, bundle-avx512. Without --seed a fresh one is drawn and printed. Ends after --count graphs or --seconds,
+whichever comes first. Failing graphs are cut down and written to OUT/NAME in the layout of the ONNX backend tests, with why.txt;
+OUT/summary.json has the counts. Exit code 1 when something is wrong or a cell of --cells was never covered.
+"""
+
+import argparse
+import collections
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import pathlib
+import re
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+warnings.filterwarnings("ignore")
+
+KEPT_OF_A_KIND = 2  # failing cases that are written, of those that look alike
+
+
+# A way that fails as one of these does has nothing of its own to say.
+ECHOES = {
+    "eval": ["unfused"],
+    "opt": ["unfused"],
+    "gpu": ["unfused", "eval"],
+    "f16": ["unfused", "eval"],
+    "bf16": ["unfused", "eval", "f16"],
+}
+
+
+def is_echo(answers, i, way, earlier):
+    first, second = (answers.get((i, w)) for w in (earlier, way))
+    return first and first.failure and first.failure.word == second.failure.word and first.failure.output == second.failure.output
+
+
+def signature(case, failure):
+    """What makes two failures look alike: operators for wrong values, else the words without numbers and names."""
+    if failure.word == "wrong":
+        return f"{failure.way} wrong " + " ".join(n.op_type for n in case.model.graph.node if n.op_type != "Constant")
+    return f"{failure.way} {failure.word} " + re.sub(r"\d+", "#", re.sub(r"'[^']*'|\[[^\]]*\]", "", failure.text))[:160]
+
+
+def work(pipe, arguments):
+    """A worker: gets lists of seeds, gives counts and failures."""
+    import numpy as np
+    from compare import other_oracle
+    from grow import grow
+    from minimize import Minimizer
+    from oracle import Oracle
+    from runner import Case, Runner
+
+    np.seterr(all="ignore")
+    oracle, folder = Oracle(), pathlib.Path(tempfile.mkdtemp(prefix="optc_random_", dir=arguments.work))
+    runner = Runner(arguments.binaries, folder)
+    known = collections.Counter()
+    try:
+        while (seeds := pipe.recv()) is not None:
+            counts, operators, cells = (collections.Counter() for _ in range(3))
+            faults, classes, cases = [], [], []
+            for seed in seeds:
+                pipe.send(("growing", seed))
+                graph = grow(seed, oracle)
+                if not graph.nodes:
+                    continue
+                cases.append(Case(graph, *graph.build(graph.nodes, graph.outputs())))
+                operators.update(graph.operators)
+            counts["graphs"] += len(cases)
+            counts["nodes"] += sum(len(c.graph.nodes) for c in cases)
+            pipe.send(("running", seeds[0]))
+            single = all(not w.startswith("bundle") for w in arguments.ways)
+            for group in [[c] for c in cases] if single else [cases]:
+                answers = runner.run(group, arguments.ways)
+                cells.update(runner.cells)
+                for (i, way), answer in answers.items():
+                    case, failure = group[i], answer.failure
+                    counts[
+                        f"{way} "
+                        + (failure.word if failure else "unsupported" if answer.unsupported else "excused" if answer.excused else "ok")
+                    ] += 1
+                    if answer.unsupported:
+                        classes.append(("unsupported", way, case.graph.seed, re.sub(r"'[^']*'|\[[^\]]*\]", "", answer.unsupported)[:120]))
+                    classes += [(c, way, case.graph.seed, text) for c, text in answer.excused]
+                    if not failure:
+                        continue
+                    if any(is_echo(answers, i, way, earlier) for earlier in ECHOES.get(way, ())):
+                        counts["same in another way"] += 1
+                        continue
+                    rough = signature(case, failure)
+                    if known[rough] < 4 * KEPT_OF_A_KIND:
+                        left, last = Minimizer(runner, arguments.minimize).run(case.graph, case, failure)
+                    else:
+                        left, last = case, failure
+                    known[rough] += 1
+                    if last.word == "wrong" and last.output and other_oracle(left, last.output, last.got):
+                        classes.append(("oracles disagree", way, case.graph.seed, f"{signature(left, last)}: {last.text}"))
+                        continue
+                    sign = signature(left, last)
+                    name = f"{failure.word}_{way}_{case.graph.seed}"
+                    if known[sign] < KEPT_OF_A_KIND or sign == rough and known[sign] <= KEPT_OF_A_KIND:
+                        write_fault(arguments.out / name, left, last, case.graph)
+                    if sign != rough:
+                        known[sign] += 1
+                    faults.append({"seed": case.graph.seed, "way": way, "kind": sign, "text": last.text[:300], "case": name})
+            pipe.send(("done", counts, operators, cells, faults, classes))
+    finally:
+        runner.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_fault(folder, case, failure, graph):
+    from values import save_case
+
+    shutil.rmtree(folder, ignore_errors=True)
+    save_case(folder, case.model, [(case.inputs, case.wanted)])
+    made = {o for n in case.model.graph.node for o in n.output}
+    (folder / "why.txt").write_text(
+        f"{failure.way}: {failure.word}\n{failure.text}\nseed {graph.seed}, opset {graph.opset}, "
+        f"operators {' '.join(n.op_type for n in case.model.graph.node)}, oracle {' '.join(sorted({graph.who[o] for o in made if o in graph.who}))}\n"
+    )
+
+
+class Campaign:
+    """Hands seeds to workers and adds up what they say; a worker that dies is replaced, and its seed named."""
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.counts, self.operators, self.cells = collections.Counter(), collections.Counter(), collections.Counter()
+        self.faults, self.classes = [], []
+        self.next, self.end = arguments.seed, arguments.seed + arguments.count
+        self.workers = {}  # pipe -> [process, last seed, number of messages]
+        self.begun = time.monotonic()
+
+    def start(self):
+        mine, theirs = multiprocessing.Pipe()
+        process = multiprocessing.Process(target=work, args=(theirs, self.arguments), daemon=True)
+        process.start()
+        theirs.close()
+        self.workers[mine] = [process, None]
+        self.hand_out(mine)
+
+    def hand_out(self, pipe):
+        late = time.monotonic() - self.begun > self.arguments.seconds
+        seeds = [] if late else list(range(self.next, min(self.next + self.arguments.chunk, self.end)))
+        self.next += len(seeds)
+        pipe.send(seeds or None)
+        if not seeds:
+            self.workers.pop(pipe)[0].join()
+
+    def run(self):
+        for _ in range(self.arguments.jobs):
+            if self.next < self.end:
+                self.start()
+        said = time.monotonic()
+        while self.workers:
+            for pipe in multiprocessing.connection.wait(list(self.workers), timeout=5):
+                try:
+                    message = pipe.recv()
+                except EOFError:
+                    process, seed = self.workers.pop(pipe)
+                    process.join()
+                    self.counts["worker died"] += 1
+                    self.classes.append(("worker died", "", seed, f"exit code {process.exitcode}"))
+                    if (
+                        self.counts["worker died"] < 1000
+                        and time.monotonic() - self.begun < self.arguments.seconds
+                        and self.next < self.end
+                    ):
+                        self.start()
+                    continue
+                if message[0] != "done":
+                    self.workers[pipe][1] = message[1]
+                    continue
+                _, counts, operators, cells, faults, classes = message
+                self.counts.update(counts)
+                self.operators.update(operators)
+                self.cells.update(cells)
+                self.faults += faults
+                self.classes += classes
+                for fault in faults:
+                    print(f"WRONG seed {fault['seed']} {fault['kind']}: {fault['text']}"[:300], flush=True)
+                self.hand_out(pipe)
+            if time.monotonic() - said > 60:
+                said = time.monotonic()
+                print(f"{self.counts['graphs']} graphs, {len(self.faults)} wrong, {said - self.begun:.0f} s", flush=True)
+
+    def summary(self):
+        kinds = collections.defaultdict(list)
+        for fault in self.faults:
+            kinds[fault["kind"]].append(fault)
+        return {
+            "seeds": [self.arguments.seed, self.next],
+            "seconds": round(time.monotonic() - self.begun),
+            "counts": dict(sorted(self.counts.items())),
+            "faults": [
+                {"kind": k, "count": len(f), "seeds": [x["seed"] for x in f[:20]], "text": f[0]["text"], "case": f[0]["case"]}
+                for k, f in sorted(kinds.items(), key=lambda item: -len(item[1]))
+            ],
+            "not faults": dict(
+                collections.Counter(f"{c[0]} {c[1]}: {c[3]}" if c[0] == "unsupported" else f"{c[0]} {c[1]}" for c in self.classes)
+            ),
+            "examples of what is not a fault": [list(c) for c in self.classes if c[0] != "unsupported"][:200],
+            "operators": dict(self.operators.most_common()),
+            "cells": dict(sorted(self.cells.items())),
+        }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--count", type=int, default=10**9)
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--ways", default="unfused,eval,opt")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("random_found"))
+    parser.add_argument("--binaries", type=pathlib.Path, default=HERE.parents[1] / "build/bin")
+    parser.add_argument("--chunk", type=int, default=0, help="graphs a worker gets at a time; with bundles, of one translation unit")
+    parser.add_argument("--minimize", type=float, default=20, help="seconds for cutting down one failing graph")
+    parser.add_argument("--work", default="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    parser.add_argument("--cells", type=pathlib.Path, help="a JSON list of cells that must be covered")
+    arguments = parser.parse_args()
+    if arguments.seed is None:
+        arguments.seed = int.from_bytes(os.urandom(4), "little")
+    arguments.ways = arguments.ways.split(",")
+    bundles = any(w.startswith("bundle") for w in arguments.ways)
+    arguments.chunk = arguments.chunk or (32 if bundles else 10)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    print(f"seed {arguments.seed}, ways {','.join(arguments.ways)}, {arguments.jobs} workers", flush=True)
+
+    campaign = Campaign(arguments)
+    campaign.run()
+    summary = campaign.summary()
+    missing = []
+    if arguments.cells:
+        missing = sorted(set(json.loads(arguments.cells.read_text())) - set(campaign.cells))
+        summary["cells never covered"] = missing
+    (arguments.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    for kind in summary["faults"]:
+        print(f"{kind['count']:6} x {kind['kind']}: {kind['text'][:160]} ({arguments.out / kind['case']})")
+    for cell in missing:
+        print(f"never covered: {cell}")
+    counts = summary["counts"]
+    print(f"{counts.get('graphs', 0)} graphs of {counts.get('nodes', 0)} nodes in {summary['seconds']} s, {len(campaign.cells)} cells; "
+          + ", ".join(f"{k} {v}" for k, v in counts.items() if k not in ("graphs", "nodes")))  # fmt: skip
+    wrong = len(campaign.faults)
+    print(f"{counts.get('graphs', 0) - len({f['seed'] for f in campaign.faults})} passed, {wrong + len(missing)} failed")
+    return 1 if wrong or missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

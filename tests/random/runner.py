@@ -1,0 +1,194 @@
+"""Runs models through optc in several ways and says what is wrong with the answers."""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+
+import onnx
+from compare import Judge, difference
+from oracle import Reject
+from values import BF16, F16, F64, load_tensor, save_case
+
+EVALUATED = ("unfused", "eval", "gpu", "f16", "bf16", "opt")
+STORAGE = {"f16": F16, "bf16": BF16}
+JOB_SECONDS = 60  # for one model, compiling of many bundles aside
+UNIT_SECONDS = 1800
+
+
+@dataclasses.dataclass
+class Case:
+    """A model with its inputs and right outputs; `graph` judges what is not close."""
+
+    graph: object
+    model: onnx.ModelProto
+    inputs: dict
+    wanted: dict
+    folder: pathlib.Path = None
+
+
+@dataclasses.dataclass
+class Failure:
+    way: str
+    word: str  # wrong, crash, timeout, build, or the kind of optc's error
+    text: str
+    output: str = ""  # the first that is wrong
+    got: object = None
+
+    def is_like(self, other):
+        return self.way == other.way and self.word == other.word
+
+
+@dataclasses.dataclass
+class Answer:
+    """Of one case in one way."""
+
+    failure: Failure = None
+    unsupported: str = ""
+    excused: list = dataclasses.field(default_factory=list)  # (class, text) of differences that are no faults
+
+
+class Runner:
+    """Keeps the evaluating program at hand. Not thread-safe; one a process."""
+
+    def __init__(self, binaries, work):
+        self.binaries, self.work, self.process = pathlib.Path(binaries), pathlib.Path(work), None
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.cells = set()  # what the last call covered
+        self.number = 0
+
+    def close(self):
+        if self.process:
+            self.process.stdin.close()
+            self.process.wait()
+            self.process = None
+
+    def place(self, case):
+        self.number += 1
+        case.folder = self.work / f"case_{self.number}"
+        save_case(case.folder, case.model, [(case.inputs, case.wanted)])
+
+    def run(self, cases, ways):
+        """{(index of the case, way): Answer}."""
+        for case in cases:
+            self.place(case)
+        self.cells = set()
+        answers = {}
+        evaluated = [w for w in ways if w in EVALUATED]
+        if evaluated:
+            for i, case in enumerate(cases):
+                for way, answer in self.evaluate(case, evaluated).items():
+                    answers[i, way] = answer
+        for way in ways:
+            if way.startswith("bundle"):
+                answers.update({(i, way): a for i, a in self.bundles(cases, way).items()})
+        for case in cases:
+            shutil.rmtree(case.folder, ignore_errors=True)
+        return answers
+
+    # --- on the evaluator
+    def evaluate(self, case, ways):
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(
+                [str(self.binaries / "optc_random"), "--timeout", str(JOB_SECONDS)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                errors="replace",
+            )
+        folder = case.folder
+        self.process.stdin.write(
+            "\t".join(["0", str(folder / "model.onnx"), str(folder / "test_data_set_0"), str(folder), ",".join(ways)]) + "\n"
+        )
+        self.process.stdin.flush()
+        said, end = {}, ("crash", "the program ended")
+        for line in self.process.stdout:
+            _, way, word, text = line.rstrip("\n").split("\t", 3)
+            if way == "end":
+                end = (word, text)
+                break
+            said[way] = (word, text)
+        self.cells.update(said.pop("cells", ("", ""))[1].split())
+        answers = {}
+        for way in ways:
+            word, text = said.get(way, end)
+            answers[way] = self.answer(case, way, word, text)
+            if way not in said:  # the first without an answer is the one that crashed; those behind it did not run
+                break
+        return answers
+
+    # --- as bundles
+    def bundles(self, cases, way):
+        """`way` is bundle, or bundle-base, bundle-avx2, bundle-avx512."""
+        environment = dict(os.environ)
+        if "-" in way:
+            environment["OPTC_ISA"] = way.split("-")[1]
+        lines = []
+        for i, case in enumerate(cases):
+            out = case.folder / way
+            out.mkdir()
+            lines.append("\t".join([str(i), str(case.folder / "model.onnx"), str(case.folder / "test_data_set_0"), str(out)]))
+        try:
+            done = subprocess.run(
+                [str(self.binaries / "optc_conformance_bundles"), "--timeout", str(JOB_SECONDS)],
+                input="\n".join(lines) + "\n",
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=environment,
+                timeout=UNIT_SECONDS,
+            ).stdout
+        except subprocess.TimeoutExpired:
+            return {i: Answer(Failure(way, "timeout", "the unit did not compile in time")) for i in range(len(cases))}
+        said = {int(p[0]): p[1:] for p in (line.split("\t", 2) for line in done.splitlines()) if len(p) == 3 and p[0].isdigit()}
+        return {i: self.answer(case, way, *said.get(i, ("crash", "no answer"))) for i, case in enumerate(cases)}
+
+    # --- judging
+    def answer(self, case, way, word, text):
+        if word == "unsupported":
+            return Answer(unsupported=text)
+        if word != "ok":
+            return Answer(Failure(way, word, text))
+        try:
+            got = self.outputs(case, way)
+        except WrongModel as error:
+            return Answer(Failure(way, "wrong", str(error)))
+        except Reject as error:
+            return Answer(unsupported=f"no oracle runs the optimized model: {error}")
+        except Exception as error:
+            return Answer(Failure(way, "wrong", f"the outputs cannot be read: {error!r}"[:400]))
+        result = Answer()
+        judge = None
+        for name, want in case.wanted.items():
+            single = name in case.graph.single or way == "opt" and want.dtype == F64
+            text = difference(want, got[name], single)
+            if not text:
+                continue
+            judge = judge or Judge(case.graph, STORAGE.get(way))
+            excuse = judge.excuse(name, want, got[name], single)
+            if excuse:
+                result.excused.append((excuse, f"{name}: {text}"))
+                continue
+            result.failure = Failure(way, "wrong", f"{name}: {text}", name, got[name])
+            break
+        return result
+
+    def outputs(self, case, way):
+        names = [o.name for o in case.model.graph.output]
+        if way != "opt":
+            prefix = case.folder / way / "output" if way.startswith("bundle") else case.folder / way
+            return {n: load_tensor(pathlib.Path(f"{prefix}_{i}.pb")) for i, n in enumerate(names)}
+        model = onnx.load(case.folder / "opt.onnx")
+        try:
+            onnx.checker.check_model(model)
+        except Exception as error:
+            raise WrongModel(f"checker: {error}"[:300]) from None
+        if [o.name for o in model.graph.output] != names or [i.name for i in model.graph.input] != [i.name for i in case.model.graph.input]:
+            raise WrongModel("other inputs or outputs than the model")
+        return case.graph.oracle.run_model(model, case.inputs)
+
+
+class WrongModel(Exception):
+    """What `opt` wrote is not a model of the same interface."""
