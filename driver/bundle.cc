@@ -90,8 +90,8 @@ struct Bundle::Impl {
         return ErrorKind::kInternal;
     }
   }
-  Failure failed(const std::string &what, optc_status status, Diagnostics &diagnostics) const {
-    const char *text = api->last_error(context);
+  // `text`: the bundle's own words.
+  Failure failed(const std::string &what, optc_status status, const char *text, Diagnostics &diagnostics) const {
     return diagnostics.error(
         kind_of(status), fmt::format("{}: {}", what, text && *text ? text : "no reason given"), {},
         status == OPTC_OUT_OF_MEMORY ? "smaller inputs need less: --dim NAME=N sets a dimension" : "");
@@ -180,7 +180,7 @@ struct Bundle::Impl {
     bytes.assign(out.size(), {});
     for (optc_value &value : out) value.tensor.device_type = OPTC_CPU;
     if (const optc_status status = api->output_dims(context, in.data(), out.data()); status != OPTC_OK)
-      return failed("the outputs' dims cannot be told", status, diagnostics);
+      return failed("the outputs' dims cannot be told", status, api->last_error(nullptr), diagnostics);
     for (size_t i = 0; i < out.size(); ++i) {
       const optc_tensor &t = out[i].tensor;
       int64_t count = 1;
@@ -219,14 +219,19 @@ struct Bundle::Impl {
     return {};
   }
 
-  // Upper bounds are not always known before the run: grows what was too small.
+  // Upper bounds are not always known before the run: grows what was too small, as often as a run finds some.
   Status run(Diagnostics &diagnostics) {
-    for (int attempt = 0;; ++attempt) {
+    for (;;) {
       const optc_status status = api->run(context, in.data(), out.data());
       if (status == OPTC_OK) return {};
-      if (status != OPTC_BUFFER_TOO_SMALL || attempt == 3) return failed("the run failed", status, diagnostics);
-      for (size_t i = 0; i < out.size(); ++i)
-        if (out[i].tensor.needed_bytes > bytes[i].size()) OPTC_TRY(provide(i, out[i].tensor.needed_bytes, diagnostics));
+      bool grown = false;
+      if (status == OPTC_BUFFER_TOO_SMALL)
+        for (size_t i = 0; i < out.size(); ++i) {
+          if (out[i].tensor.needed_bytes <= bytes[i].size()) continue;
+          OPTC_TRY(provide(i, out[i].tensor.needed_bytes, diagnostics));
+          grown = true;
+        }
+      if (!grown) return failed("the run failed", status, api->last_error(context), diagnostics);
     }
   }
 };
@@ -262,9 +267,9 @@ Result<std::unique_ptr<Bundle>> Bundle::load(const std::string &library, const s
   o.weights_path = impl.weights_path.empty() ? nullptr : impl.weights_path.c_str();
   o.check_weights = 1;
   if (const optc_status status = impl.api->weights_load(&o, &impl.weights); status != OPTC_OK)
-    return impl.failed("the weights cannot be loaded", status, diagnostics);
+    return impl.failed("the weights cannot be loaded", status, impl.api->last_error(nullptr), diagnostics);
   if (const optc_status status = impl.api->context_create(impl.weights, &o, &impl.context); status != OPTC_OK)
-    return impl.failed("the bundle cannot start", status, diagnostics);
+    return impl.failed("the bundle cannot start", status, impl.api->last_error(nullptr), diagnostics);
   return bundle;
 }
 
@@ -316,10 +321,10 @@ Result<std::string> Bundle::profile(const std::vector<RuntimeValue> &inputs, int
   OPTC_TRY(impl_->run(diagnostics));
   const char *json = nullptr;
   if (const optc_status status = impl_->api->profile(impl_->context, 1, &json); status != OPTC_OK)
-    return impl_->failed("no profile", status, diagnostics);
+    return impl_->failed("no profile", status, impl_->api->last_error(impl_->context), diagnostics);
   for (int i = 0; i < iterations; ++i) OPTC_TRY(impl_->run(diagnostics));
   if (const optc_status status = impl_->api->profile(impl_->context, 0, &json); status != OPTC_OK)
-    return impl_->failed("no profile", status, diagnostics);
+    return impl_->failed("no profile", status, impl_->api->last_error(impl_->context), diagnostics);
   return std::string(json ? json : "");
 }
 

@@ -109,7 +109,9 @@ typedef struct optc_api {
                            void *cuda_stream); /* device tensors only */
   optc_status (*cancel)(optc_context *);       /* from another thread */
   optc_status (*profile)(optc_context *, int32_t on, const char **json);
-  const char *(*last_error)(const optc_context *); /* null context: the calling thread's last failed create or load */
+  const char *(*last_error)(const optc_context *); /* null context: what the calling thread's last
+                                                      call failed for that had none: loads, creates, output_dims,
+                                                      workspace_bytes, null arguments */
 } optc_api;
 
 typedef struct optc_model {

@@ -69,9 +69,8 @@ class BuiltBundle {
     const std::string command =
         "cd " + bundle() + " && " + compiler + " -std=c++17 " + flags +
         " -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC -shared -Wall -Wextra -Werror -Iinclude -Isrc"
-        " -DOPTC_WEIGHTS_FOLDER='\"" +
-        bundle() + "\"' -DOPTC_WEIGHTS_SOURCE='\"" + bundle() + "/src\"' src/*.cpp -o " + library +
-        " -ldl -lpthread > " + folder_ + "/log 2>&1";
+        " -DOPTC_BUNDLE_FOLDER='\"" +
+        bundle() + "\"' src/*.cpp -o " + library + " -ldl -lpthread > " + folder_ + "/log 2>&1";
     if (std::system(command.c_str()) != 0)
       return "the bundle does not build:\n" + text_of(folder_ + "/log").substr(0, 6000);
     library_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -284,17 +284,13 @@ add_library({0}::{0} ALIAS {0})
 target_compile_features({0} PRIVATE cxx_std_17)
 target_compile_options({0} PRIVATE -O2 -Wall -Wextra -ffp-contract=off -fno-math-errno)
 set_target_properties({0} PROPERTIES CXX_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
+target_compile_definitions({0} PRIVATE OPTC_BUNDLE_FOLDER="${{CMAKE_CURRENT_SOURCE_DIR}}"
+  OPTC_INSTALL_FOLDER="${{CMAKE_INSTALL_FULL_DATADIR}}/{0}")
 target_include_directories({0} PUBLIC $<BUILD_INTERFACE:${{CMAKE_CURRENT_SOURCE_DIR}}/include> $<INSTALL_INTERFACE:include>
                            PRIVATE src)
 target_link_libraries({0} PRIVATE Threads::Threads ${{CMAKE_DL_LIBS}})
 )",
                   f.name, sources);
-  if (std::find(f.sources.begin(), f.sources.end(), "weights.cpp") != f.sources.end())
-    out += fmt::format(
-        "target_compile_definitions({0} PRIVATE OPTC_WEIGHTS_SOURCE=\"${{CMAKE_CURRENT_SOURCE_DIR}}/src\")\n", f.name);
-  if (f.weights_file)
-    out += fmt::format(
-        "target_compile_definitions({0} PRIVATE OPTC_WEIGHTS_FOLDER=\"${{CMAKE_CURRENT_SOURCE_DIR}}\")\n", f.name);
   out += fmt::format(R"(
 if(CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
   add_executable({0}_example examples/main.cpp)

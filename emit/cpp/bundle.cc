@@ -247,7 +247,7 @@ class BundleWriter {
 
   Status write_weights(ModelPrinter &model, const ModelPrinter *host) {
     if (model.weights_bytes == 0) {
-      weights_spec_ = "{0, 0, 0, nullptr, nullptr, nullptr}";
+      weights_spec_ = fmt::format("{{0, 0, 0, \"{}\", nullptr, nullptr, nullptr, nullptr}}", name_);
       return {};
     }
     model.weights_bytes =
@@ -266,9 +266,10 @@ class BundleWriter {
     const uint64_t fields[3] = {model.weights_bytes, hash.low64, hash.high64};
     std::memcpy(header + 8, fields, sizeof fields);
     const bool embed = options_.weights == BundleOptions::Weights::kEmbed;
-    weights_spec_ = fmt::format("{{{}u, 0x{:016x}u, 0x{:016x}u, \"{}.weights\", {}, {}}}", model.weights_bytes,
-                                hash.low64, hash.high64, name_, facts_.weights_file ? "OPTC_WEIGHTS_FOLDER" : "nullptr",
-                                embed ? name_ + "_weights_data" : "nullptr");
+    weights_spec_ = fmt::format(
+        "{{{}u, 0x{:016x}u, 0x{:016x}u, \"{}\",\n      {}, OPTC_BUNDLE_FOLDER, OPTC_INSTALL_FOLDER, {}}}",
+        model.weights_bytes, hash.low64, hash.high64, name_,
+        facts_.weights_file ? "\"" + name_ + ".weights\"" : "nullptr", embed ? name_ + "_weights_data" : "nullptr");
     if (options_.weights == BundleOptions::Weights::kStrip) return {};
     if (embed && model.weights_bytes <= kArrayLimit) {
       std::string text = fmt::format(
@@ -305,11 +306,11 @@ class BundleWriter {
       return put(
           "src/weights.cpp",
           fmt::format(
-              R"(// The weights of {0}, taken into the object file as they are. OPTC_WEIGHTS_SOURCE is the folder of this file.
+              R"(// The weights of {0}, taken into the object file as they are. OPTC_BUNDLE_FOLDER is the folder above this file's.
 #if defined(__APPLE__)
-__asm__(".const_data\n.p2align 6\n.globl _{0}_weights_data\n_{0}_weights_data:\n.incbin \"" OPTC_WEIGHTS_SOURCE "/{0}.weights\"\n.text\n");
+__asm__(".const_data\n.p2align 6\n.globl _{0}_weights_data\n_{0}_weights_data:\n.incbin \"" OPTC_BUNDLE_FOLDER "/src/{0}.weights\"\n.text\n");
 #else
-__asm__(".section .rodata\n.balign 64\n.globl {0}_weights_data\n.hidden {0}_weights_data\n{0}_weights_data:\n.incbin \"" OPTC_WEIGHTS_SOURCE "/{0}.weights\"\n.text\n");
+__asm__(".section .rodata\n.balign 64\n.globl {0}_weights_data\n.hidden {0}_weights_data\n{0}_weights_data:\n.incbin \"" OPTC_BUNDLE_FOLDER "/src/{0}.weights\"\n.text\n");
 #endif
 )",
               name_));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "emit/cpp/model_printer.h"
 #include "emit/cpp/types.h"
@@ -48,8 +49,25 @@ void ModelPrinter::print_control(const Kernel &kernel, const ControlFlow &contro
     print_loop(kernel, control);
 }
 
+// What is known of a run's sizes behind either of two paths: what each of them found.
+ModelPrinter::Progress ModelPrinter::common(const Progress &a, const Progress &b) {
+  Progress both;
+  std::set_intersection(a.known.begin(), a.known.end(), b.known.begin(), b.known.end(),
+                        std::inserter(both.known, both.known.end()));
+  std::set_intersection(a.strings_made.begin(), a.strings_made.end(), b.strings_made.begin(), b.strings_made.end(),
+                        std::inserter(both.strings_made, both.strings_made.end()));
+  for (size_t i = 0; i < a.outputs_set.size(); ++i) both.outputs_set.push_back(a.outputs_set[i] && b.outputs_set[i]);
+  for (size_t i = 0; i < a.constraints_set.size(); ++i)
+    both.constraints_set.push_back(a.constraints_set[i] && b.constraints_set[i]);
+  return both;
+}
+
 void ModelPrinter::print_if(const ControlFlow &control) {
+  // Each branch begins with what was known before: the other one does not run.
+  const Progress before = progress_;
+  Progress after;
   for (size_t branch = 0; branch < control.bodies.size(); ++branch) {
+    progress_ = before;
     if (branch == 0) {
       open(fmt::format("if ({}[0])", pointer(control.condition, false)));
     } else {
@@ -57,21 +75,21 @@ void ModelPrinter::print_if(const ControlFlow &control) {
       open("} else");
     }
     sequence(control.bodies[branch]);
+    // All sizes first: an output may have a size that a later one gives.
+    for (size_t i = 0; i < control.outputs.size(); ++i)
+      if (control.outputs[i].valid()) take_sizes(control, control.results[branch][i], control.outputs[i]);
+    after_definitions();
     for (size_t i = 0; i < control.outputs.size(); ++i) {
       const BufferId from = control.results[branch][i], to = control.outputs[i];
-      if (!to.valid()) continue;
-      take_sizes(control, from, to);
-      after_definitions();
-      if (branch == 0 && !is_object(to))  // both branches must ask for the output's memory
-        for (size_t o = 0; o < program_.outputs.size(); ++o)
-          if (program_.outputs[o] == to && needs_run_time_size(element_count(program_.buffer(to).shape())))
-            outputs_set_[o] = false;
-      if (root(from) == root(to)) continue;
+      if (!to.valid() || root(from) == root(to)) continue;
       hold(to);
       copy(from, to);
     }
+    after = branch == 0 ? progress_ : common(after, progress_);
   }
   close();
+  progress_ = control.bodies.size() < 2 ? common(before, after) : after;
+  after_definitions();
 }
 
 // The results of an iteration become the body's inputs of the next one.
@@ -191,6 +209,8 @@ void ModelPrinter::print_loop(const Kernel &kernel, const ControlFlow &control) 
   open(fmt::format("for (; {0} < {1} && {2}; ++{0})", i, limit, go));
   if (control.iteration.valid()) line(fmt::format("{}[0] = {};", pointer(control.iteration, true), i));
   if (control.body_condition.valid()) line(fmt::format("{}[0] = 1;", pointer(control.body_condition, true)));
+  const Progress before = progress_;  // the body may run no time at all
+  after_definitions();                // conditions on the sizes of this iteration
   sequence(control.bodies[0]);
   line(fmt::format("{} = {}[0] != 0;", go, pointer(results[0], false)));
   for (const Scan &scan : scans) {
@@ -218,6 +238,7 @@ void ModelPrinter::print_loop(const Kernel &kernel, const ControlFlow &control) 
   }
   print_carry(control);
   close();
+  progress_ = before;
   // Sizes: of carried values, of slices, and the number of iterations.
   for (size_t c = 0; c < control.carried; ++c)
     if (control.outputs[c].valid()) take_sizes(control, control.body_inputs[c], control.outputs[c]);
@@ -225,7 +246,7 @@ void ModelPrinter::print_loop(const Kernel &kernel, const ControlFlow &control) 
     const Shape &shape = program_.buffer(scan.to).shape(), &slice = program_.buffer(scan.slice).shape();
     for (size_t a = 0; a < shape.size(); ++a) {
       const DimSymbol *s = single_symbol(shape[a]);
-      if (!s || known_.count(s) || !defines(control, s)) continue;
+      if (!s || progress_.known.count(s) || !defines(control, s)) continue;
       if (a == scan.axis)
         define(*s, i);
       else
@@ -233,7 +254,7 @@ void ModelPrinter::print_loop(const Kernel &kernel, const ControlFlow &control) 
     }
   }
   for (const DimSymbol *s : control.defines)
-    if (s && !known_.count(s)) define(*s, i);
+    if (s && !progress_.known.count(s)) define(*s, i);
   after_definitions();
   for (size_t c = 0; c < control.carried; ++c) {
     if (!control.outputs[c].valid()) continue;

@@ -196,7 +196,7 @@ void ModelPrinter::prepare_memory(const Kernel &kernel) {
   for (BufferId b : writes(program_, kernel)) {
     const BufferId r = root(b);
     if (is_object(r)) {  // the first kernel that writes it makes it
-      if (!strings_made_.insert(r.index).second) continue;
+      if (!progress_.strings_made.insert(r.index).second) continue;
       line(fmt::format("{} = new_strings(run, {});", declare(r), dims_list(program_.buffer(r).shape())));
       line("if (run.status != OPTC_OK) return run.status;");
       continue;
@@ -212,7 +212,7 @@ void ModelPrinter::prepare_memory(const Kernel &kernel) {
 
 void ModelPrinter::define(const DimSymbol &s, const std::string &value) {
   line(fmt::format("{} = {};", symbol(s), value));
-  known_.insert(&s);
+  progress_.known.insert(&s);
   if (!gpu_.schedule) return;
   const auto &found = gpu_.schedule->data_symbols;
   const auto at = std::find(found.begin(), found.end(), &s);
@@ -225,7 +225,7 @@ bool ModelPrinter::all_known(Dim d) const {
   std::vector<const DimSymbol *> symbols;
   collect_symbols(d, symbols);
   return std::all_of(symbols.begin(), symbols.end(),
-                     [&](const DimSymbol *s) { return s->kind == SymbolKind::kModel || known_.count(s); });
+                     [&](const DimSymbol *s) { return s->kind == SymbolKind::kModel || progress_.known.count(s); });
 }
 
 // What waited for sizes: outputs' dims and conditions of the model.
@@ -233,8 +233,8 @@ void ModelPrinter::after_definitions() {
   auto known = [&](Dim d) { return all_known(d); };
   for (size_t i = 0; i < program_.constraints.size(); ++i) {
     const DimConstraint &c = program_.constraints[i];
-    if (constraints_set_[i] || !known(c.left) || !known(c.right)) continue;
-    constraints_set_[i] = true;
+    if (progress_.constraints_set[i] || !known(c.left) || !known(c.right)) continue;
+    progress_.constraints_set[i] = true;
     const std::string left = dim(c.left, kAddPrecedence), right = dim(c.right, kAddPrecedence);
     line(fmt::format("if ({} != {}{})", left, right, c.or_one ? fmt::format(" && {} != 1", right) : ""));
     line(
@@ -244,10 +244,10 @@ void ModelPrinter::after_definitions() {
   }
   for (size_t i = 0; i < program_.outputs.size(); ++i) {
     const Buffer &b = program_.buffer(program_.outputs[i]);
-    if (outputs_set_[i] || is_object(program_.outputs[i])) continue;
+    if (progress_.outputs_set[i] || is_object(program_.outputs[i])) continue;
     const Shape &shape = b.shape();
     if (!std::all_of(shape.begin(), shape.end(), known)) continue;
-    outputs_set_[i] = true;
+    progress_.outputs_set[i] = true;
     line(fmt::format("if (!run.set_output({}, {})) return run.status;", i, dims_list(shape)));
   }
 }
@@ -342,8 +342,8 @@ void ModelPrinter::print_kernel_call(const Kernel &kernel) {
 Status ModelPrinter::print() {
   place();
   print_bind();
-  outputs_set_.assign(program_.outputs.size(), false);
-  constraints_set_.assign(program_.constraints.size(), false);
+  progress_.outputs_set.assign(program_.outputs.size(), false);
+  progress_.constraints_set.assign(program_.constraints.size(), false);
   after_definitions();
   gpu_.schedule ? device_sequence() : sequence(program_.order);
   for (size_t i = 0; i < program_.outputs.size(); ++i) {

@@ -123,8 +123,15 @@ class ModelPrinter : private DimText {
   NameScope fields_, names_;
   std::unordered_map<const DimSymbol *, std::string> symbol_fields_;
   std::vector<const DimSymbol *> model_symbols_, data_symbols_;
-  std::set<const DimSymbol *> known_;
-  std::vector<bool> outputs_set_, constraints_set_;
+  // What the text printed so far has done, on every path to this place: sizes that it found, outputs whose dims it
+  // told, conditions that it tested, strings that it made (by root buffer).
+  struct Progress {
+    std::set<const DimSymbol *> known;
+    std::vector<bool> outputs_set, constraints_set;
+    std::set<uint32_t> strings_made;
+  };
+  static Progress common(const Progress &a, const Progress &b);
+  Progress progress_;
   std::unordered_map<uint32_t, std::string> pointers_;  // by root buffer
   std::unordered_map<uint32_t, size_t> placed_index_;
   std::unordered_map<uint32_t, size_t> grown_;  // slot by root buffer
@@ -138,7 +145,6 @@ class ModelPrinter : private DimText {
   std::unordered_map<std::string, size_t> functions_;         // by form, in kernels
   std::unordered_map<const Kernel *, size_t> scratch_index_;  // in row_scratches
   std::set<std::string> plan_headers_;
-  std::set<uint32_t> strings_made_;  // by root buffer
   size_t extra_slots_ = 0;
   bool uses_objects_ = false;
   bool direct_ = true;  // dims are fields "d.x"; else the caller's names

@@ -33,10 +33,15 @@ void ModelPrinter::print_bind() {
   }
   for (const DimCheck &c : program_.checks) {
     line(fmt::format("if (run.inputs[{}].dims[{}] != {})", c.input, c.axis, dim(c.expected, kAddPrecedence)));
-    line(
-        fmt::format("  return run.fail(OPTC_INVALID_ARGUMENT, \"input '%s': dim {} is %lld, expected %s\", "
-                    "inputs[{}].name, static_cast<long long>(run.inputs[{}].dims[{}]), shapes[{}]);",
-                    c.axis, c.input, c.input, c.axis, c.input));
+    const std::string expected = string_literal(c.expected.str());
+    const char *const constant = c.expected.is_constant() ? "" : " = %lld";
+    const std::string number =
+        c.expected.is_constant() ? "" : fmt::format(", static_cast<long long>({})", dim(c.expected));
+    line("  return run.fail(");
+    line(fmt::format("      OPTC_INVALID_ARGUMENT, \"input '%s': dim {} is %lld, expected %s{}\", inputs[{}].name,",
+                     c.axis, constant, c.input));
+    line(fmt::format("      static_cast<long long>(run.inputs[{}].dims[{}]), {}{});", c.input, c.axis, expected,
+                     number));
   }
   bind_ = std::move(body_);
   body_ = std::move(saved);
@@ -117,6 +122,10 @@ std::string ModelPrinter::model_source(const std::string &include_name, const st
         "#include \"runtime/bundle/cuda.h\"\n{}\nnamespace {}_code {{\nconst optc::cuda::ModelTable "
         "&cuda_model();\n}}\n",
         host ? "#include \"runtime/bundle/mixed.h\"\n" : "", name_);
+  out +=
+      "\n// Where the bundle's files lie, when the build says so (CMakeLists.txt does).\n#ifndef "
+      "OPTC_BUNDLE_FOLDER\n#define OPTC_BUNDLE_FOLDER nullptr\n#endif\n#ifndef OPTC_INSTALL_FOLDER\n#define "
+      "OPTC_INSTALL_FOLDER nullptr\n#endif\n";
   out += "\nusing namespace optc;\n\nnamespace {\n\n" + struct_source("Model", weights_spec);
   out += fmt::format("const char *const Model::manifest =\n{};\n\n", manifest_literal);
   out += execute_source("Model");

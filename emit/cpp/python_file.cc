@@ -211,14 +211,16 @@ class Model:
         if status:
             raise Error(status, self._api.last_error(None).decode())
         memory = [np.empty(max(64, v.tensor.needed_bytes), np.uint8) for v in outputs]
-        for _ in range(2 + len(self.outputs)):
+        while True:
             for value, block in zip(outputs, memory):
                 value.tensor.data = block.ctypes.data
                 value.tensor.capacity_bytes = block.nbytes
             status = self._api.run(self._context, values, outputs)
-            if status != 2:  # OPTC_BUFFER_TOO_SMALL: sizes that only the run finds
+            small = [k for k, (v, block) in enumerate(zip(outputs, memory)) if v.tensor.needed_bytes > block.nbytes]
+            if status != 2 or not small:  # OPTC_BUFFER_TOO_SMALL: sizes that only the run finds
                 break
-            memory = [np.empty(max(block.nbytes, v.tensor.needed_bytes), np.uint8) for v, block in zip(outputs, memory)]
+            for k in small:
+                memory[k] = np.empty(outputs[k].tensor.needed_bytes, np.uint8)
         if status:
             raise Error(status, self._api.last_error(self._context).decode())
         result = {}

@@ -30,25 +30,29 @@ struct CudaBundle {
   };
   static Context *context(optc_context *c) { return reinterpret_cast<Context *>(c); }
 
-  static optc_status context_create(optc_weights *weights, const optc_options *options, optc_context **out) {
-    if (!out) return OPTC_INVALID_ARGUMENT;
-    const int32_t wish = options ? options->device_type : 0;
+  static optc_status context_create(optc_weights *weights, const optc_options *given, optc_context **out) {
+    thread_error()[0] = 0;
+    if (!out) return Cpu::missing("context_create", "the place of the context");
+    *out = nullptr;
+    optc_options options;
+    if (const optc_status status = read_options(given, &options, thread_error(), kErrorSize)) return status;
+    const int32_t wish = options.device_type, device = options.device_id;
+    options.device_type = OPTC_CPU;  // of the parts that run on the host
+    options.device_id = 0;
     std::unique_ptr<Context> c(new (std::nothrow) Context);
     if (!c) return OPTC_OUT_OF_MEMORY;
     if (wish != OPTC_CPU) {
-      optc_options quiet = {};  // a context that only holds the weights: no threads
-      if (options) quiet = *options;
+      optc_options quiet = options;  // a context that only holds the weights: no threads
       quiet.threads = 1;
       quiet.parallel_for = nullptr;
       if (const optc_status status = Cpu::context_create(weights, &quiet, &c->cpu)) return status;
       optc_status status = OPTC_OK;
       std::string error;
       const uint8_t *data = Cpu::context(c->cpu)->weights->data;
-      c->gpu = cuda::Session::create(M::cuda(), data ? data + M::kCudaWeights : nullptr,
-                                     options ? options->device_id : 0, &status, &error);
+      c->gpu = cuda::Session::create(M::cuda(), data ? data + M::kCudaWeights : nullptr, device, &status, &error);
       if (c->gpu && kMixed) {
         status =
-            Host::context_create(reinterpret_cast<optc_weights *>(Cpu::context(c->cpu)->weights), options, &c->host);
+            Host::context_create(reinterpret_cast<optc_weights *>(Cpu::context(c->cpu)->weights), &options, &c->host);
         if (status != OPTC_OK) {
           c->gpu.reset();
           Cpu::context_destroy(c->cpu);
@@ -67,7 +71,7 @@ struct CudaBundle {
         return status;
       }
     }
-    if (const optc_status status = Cpu::context_create(weights, options, &c->cpu)) return status;
+    if (const optc_status status = Cpu::context_create(weights, &options, &c->cpu)) return status;
     *out = reinterpret_cast<optc_context *>(c.release());
     return OPTC_OK;
   }
@@ -83,8 +87,14 @@ struct CudaBundle {
     return Cpu::output_dims(nullptr, inputs, outputs);
   }
   static optc_status run(optc_context *handle, const optc_value *inputs, optc_value *outputs) {
+    if (!handle) return Cpu::missing("run", "the context");
     Context *c = context(handle);
     c->failed_on_gpu = false;
+    if (c->gpu && ((!inputs && M::kInputs) || (!outputs && M::kOutputs))) {
+      c->failed_on_gpu = true;
+      c->error = !inputs && M::kInputs ? "run: inputs is null" : "run: outputs is null";
+      return OPTC_INVALID_ARGUMENT;
+    }
     if (!c->gpu) return Cpu::run(c->cpu, inputs, outputs);
     if (kMixed) return run_mixed(c, inputs, outputs);
     const optc_status status = c->gpu->run(inputs, outputs);
@@ -110,16 +120,19 @@ struct CudaBundle {
       if (t.device_type != OPTC_CUDA || !t.data) continue;
       c->staged[in.size() + i].resize(t.capacity_bytes / 8 + 1);
       t.data = c->staged[in.size() + i].data();
+      t.device_type = OPTC_CPU;
     }
     const optc_status status = Host::run(c->host, in.data(), out.data());
     for (size_t i = 0; i < out.size(); ++i) {
       void *const data = outputs[i].tensor.data;
-      const bool on_card = outputs[i].tensor.device_type == OPTC_CUDA && data;
+      const int32_t type = outputs[i].tensor.device_type;
+      const bool on_card = type == OPTC_CUDA && data;
       if (on_card && status == OPTC_OK && out[i].tensor.needed_bytes)
         if (const optc_status moved = c->gpu->give(data, out[i].tensor.data, out[i].tensor.needed_bytes))
           return device_failed(c, moved);
       outputs[i] = out[i];
       outputs[i].tensor.data = data;
+      outputs[i].tensor.device_type = type;
     }
     return status;
   }
@@ -129,6 +142,7 @@ struct CudaBundle {
     return status;
   }
   static optc_status run_async(optc_context *handle, const optc_value *inputs, optc_value *outputs, void *stream) {
+    if (!handle) return Cpu::missing("run_async", "the context");
     Context *c = context(handle);
     c->failed_on_gpu = false;
     optc_status status = OPTC_DEVICE;
@@ -142,10 +156,12 @@ struct CudaBundle {
     return status;
   }
   static optc_status cancel(optc_context *handle) {
+    if (!handle) return Cpu::missing("cancel", "the context");
     Context *c = context(handle);
     return c->host ? Host::cancel(c->host) : Cpu::cancel(c->cpu);
   }
   static optc_status profile(optc_context *handle, int32_t on, const char **json) {
+    if (!handle) return Cpu::missing("profile", "the context");
     Context *c = context(handle);
     if (!c->gpu) return Cpu::profile(c->cpu, on, json);
     if (c->host) return Host::profile(c->host, on, json);

@@ -21,6 +21,7 @@
 #include <string>
 
 #include "runtime/bundle/env.h"
+#include "runtime/bundle/options.h"
 #include "runtime/bundle/place.h"
 #include "runtime/bundle/scalar.h"
 #include "runtime/bundle/threads.h"
@@ -253,26 +254,50 @@ struct Bundle {
   static const optc_value_info *output_info(size_t i) { return i < M::kOutputs ? &M::outputs[i] : nullptr; }
   static const char *manifest_json() { return M::manifest; }
 
-  static optc_status weights_load(const optc_options *options, optc_weights **out) {
-    Weights *w = nullptr;
+  // Says in the thread's error that a required argument is null.
+  static optc_status missing(const char *function, const char *argument) {
+    return null_argument(function, argument, thread_error(), kErrorSize);
+  }
+
+  static optc_status weights_load(const optc_options *given, optc_weights **out) {
     thread_error()[0] = 0;
-    const optc_status status = load_weights(M::weights, options, &M::weights, &w, thread_error(), kErrorSize);
+    if (!out) return missing("weights_load", "the place of the weights");
+    *out = nullptr;
+    optc_options options;
+    if (const optc_status status = read_options(given, &options, thread_error(), kErrorSize)) return status;
+    Weights *w = nullptr;
+    const optc_status status = load_weights(M::weights, &options, &M::weights, &w, thread_error(), kErrorSize);
     if (status == OPTC_OK) *out = reinterpret_cast<optc_weights *>(w);
     return status;
   }
   static void weights_release(optc_weights *w) { release(reinterpret_cast<Weights *>(w)); }
 
-  static optc_status context_create(optc_weights *weights, const optc_options *options, optc_context **out) {
+  static optc_status context_create(optc_weights *weights, const optc_options *given, optc_context **out) {
     thread_error()[0] = 0;
-    if (!out) return OPTC_INVALID_ARGUMENT;
+    if (!out) return missing("context_create", "the place of the context");
+    *out = nullptr;
+    optc_options options;
+    if (const optc_status status = read_options(given, &options, thread_error(), kErrorSize)) return status;
+    if (options.device_type == OPTC_CUDA) {
+      snprintf(thread_error(), kErrorSize, "this bundle has no code for CUDA devices: it runs on the CPU");
+      return OPTC_DEVICE;
+    }
     Context<M> *c = new (std::nothrow) Context<M>;
-    if (!c) return OPTC_OUT_OF_MEMORY;
+    if (!c) {
+      snprintf(thread_error(), kErrorSize, "out of memory: %zu bytes for a context", sizeof *c);
+      return OPTC_OUT_OF_MEMORY;
+    }
     if (weights) {
       c->weights = reinterpret_cast<Weights *>(weights);
+      if (c->weights->hash_low != M::weights.hash_low || c->weights->hash_high != M::weights.hash_high) {
+        delete c;
+        snprintf(thread_error(), kErrorSize, "the weights are not those that this code was made for");
+        return OPTC_INVALID_ARGUMENT;
+      }
       c->weights->users.fetch_add(1);
     } else {
       const optc_status status =
-          load_weights(M::weights, options, &M::weights, &c->weights, thread_error(), kErrorSize);
+          load_weights(M::weights, &options, &M::weights, &c->weights, thread_error(), kErrorSize);
       if (status != OPTC_OK) {
         delete c;
         return status;
@@ -281,22 +306,22 @@ struct Bundle {
     c->run.error = c->error;
     c->run.env.fault = &c->run.fault;
     c->run.weights_data = c->weights->data;
-    if (options && options->parallel_for) {
-      c->run.env.parallel_for = options->parallel_for;
-      c->run.env.pool = options->pool;
-      c->run.env.threads = options->threads > 0 ? options->threads : processor_count();
+    const int threads = options.threads > 0 ? options.threads : processor_count();
+    if (options.parallel_for) {
+      c->run.env.parallel_for = options.parallel_for;
+      c->run.env.pool = options.pool;
+      c->run.env.threads = threads;
     } else {
-      const int wish = options && options->threads > 0 ? options->threads : processor_count();
-      if (wish > 1) c->threads = thread_pool_create(wish);
+      if (threads > 1) c->threads = thread_pool_create(threads);
       if (c->threads) {
         c->run.env.parallel_for = thread_pool_run;
         c->run.env.pool = c->threads;
-        c->run.env.threads = wish;
+        c->run.env.threads = threads;
       }
     }
-    if (options && options->workspace) {
-      c->memory = static_cast<uint8_t *>(options->workspace);
-      c->memory_bytes = options->workspace_bytes;
+    if (options.workspace) {
+      c->memory = static_cast<uint8_t *>(options.workspace);
+      c->memory_bytes = options.workspace_bytes;
       c->fixed_memory = true;
     }
     *out = reinterpret_cast<optc_context *>(c);
@@ -337,6 +362,9 @@ struct Bundle {
         continue;
       }
       if (absent) return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' is missing", info.name);
+      if (t.device_type != 0 && t.device_type != OPTC_CPU)
+        return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' lies on a device of type %d, this context runs on the CPU",
+                        info.name, t.device_type);
       if (t.type != info.type)
         return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' has type %d, expected %d", info.name, t.type, info.type);
       if (t.rank != info.rank)
@@ -358,6 +386,8 @@ struct Bundle {
   }
 
   static optc_status output_dims(const optc_context *, const optc_value *inputs, optc_value *outputs) {
+    thread_error()[0] = 0;
+    if (!outputs && M::kOutputs) return missing("output_dims", "outputs");
     Run<M> run;
     run.error = thread_error();
     const optc_status status = bind(run, inputs, false);
@@ -365,6 +395,8 @@ struct Bundle {
     return status;
   }
   static optc_status workspace_bytes(const optc_value *inputs, size_t *bytes) {
+    thread_error()[0] = 0;
+    if (!bytes) return missing("workspace_bytes", "the place of the bytes");
     Run<M> run;
     run.error = thread_error();
     const optc_status status = bind(run, inputs, false);
@@ -391,13 +423,18 @@ struct Bundle {
   }
 
   static optc_status run(optc_context *handle, const optc_value *inputs, optc_value *outputs) {
+    if (!handle) return missing("run", "the context");
     Context<M> &c = *context(handle);
     Run<M> &run = c.run;
     run.status = OPTC_OK;
     run.fault = 0;
     run.current = -1;
     c.error[0] = 0;
-    if (!outputs && M::kOutputs) return run.fail(OPTC_INVALID_ARGUMENT, "no outputs");
+    if (!outputs && M::kOutputs) return run.fail(OPTC_INVALID_ARGUMENT, "run: outputs is null");
+    for (size_t i = 0; i < M::kOutputs; ++i)
+      if (outputs[i].tensor.device_type != 0 && outputs[i].tensor.device_type != OPTC_CPU)
+        return run.fail(OPTC_INVALID_ARGUMENT, "output '%s' lies on a device of type %d, this context runs on the CPU",
+                        M::outputs[i].name, outputs[i].tensor.device_type);
     const typename M::Dims before = run.dims;
     if (const optc_status status = bind(run, inputs, true)) return status;
     run.outputs = outputs;
@@ -415,13 +452,16 @@ struct Bundle {
     return status;
   }
   static optc_status run_async(optc_context *handle, const optc_value *, optc_value *, void *) {
+    if (!handle) return missing("run_async", "the context");
     return context(handle)->run.fail(OPTC_DEVICE, "this bundle has no code for a device");
   }
   static optc_status cancel(optc_context *handle) {
+    if (!handle) return missing("cancel", "the context");
     __atomic_store_n(&context(handle)->run.cancelled, 1, __ATOMIC_RELAXED);
     return OPTC_OK;
   }
   static optc_status profile(optc_context *handle, int32_t on, const char **json) {
+    if (!handle) return missing("profile", "the context");
     Context<M> &c = *context(handle);
     if (json) {
       c.profile_text = "[";

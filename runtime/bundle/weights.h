@@ -4,6 +4,7 @@
 // Layout: 64 bytes of header ("OPTCWTS1", size of the whole as u64, XXH3-128 of what follows the header, zeros), then
 // the constants at the offsets that the code knows, each 64-byte aligned.
 #pragma once
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +33,10 @@ namespace optc {
 struct WeightsSpec {
   uint64_t bytes;  // of the whole, header included; 0: the model has no weights
   uint64_t hash_low, hash_high;
-  const char *file;           // its name beside the library
-  const char *folder;         // where it was when the library was built; null: unknown
+  const char *name;           // of the bundle
+  const char *file;           // its name beside the library; null: no file
+  const char *folder;         // the bundle's folder when the library was built; null: unknown
+  const char *installed;      // where the bundle was told to install its data; null: unknown
   const unsigned char *data;  // embedded; null: not
 };
 
@@ -42,7 +45,8 @@ struct Weights {
   const uint8_t *data = nullptr;
   void *mapping = nullptr;  // to be unmapped
   size_t mapped_bytes = 0;
-  void *memory = nullptr;  // to be freed
+  void *memory = nullptr;                // to be freed
+  uint64_t hash_low = 0, hash_high = 0;  // of the code that they were loaded for
 };
 
 static inline __attribute__((unused)) void release(Weights *w) {
@@ -61,36 +65,41 @@ static inline __attribute__((unused)) bool header_matches(const WeightsSpec &spe
          fields[2] == spec.hash_high;
 }
 
-// Candidates for the weights file, in order: the caller's path; beside the library (or program) that holds this code;
-// where it was built.
-static inline __attribute__((unused)) std::string weights_file(const WeightsSpec &spec, const optc_options *options,
-                                                               const void *symbol) {
-  if (options && options->weights_path) return options->weights_path;
-  std::string found = spec.file;
+// Whether `path` is a file that can be opened.
+static inline __attribute__((unused)) bool is_file(const std::string &path) {
+#if OPTC_HAS_MMAP
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), R_OK) == 0;
+#else
+  FILE *f = fopen(path.c_str(), "rb");
+  if (f) fclose(f);
+  return f != nullptr;
+#endif
+}
+
+// Where a file of this bundle lies, in this order: beside the library (or program) that holds `symbol`, as `beside`; in
+// ../share/NAME of it, as an installed bundle has it; where it was installed and where it was built, as this code was
+// told when it was compiled (a static library does not know its own place). What `beside` would be when none is there.
+static inline __attribute__((unused)) std::string bundle_file(const WeightsSpec &spec, const std::string &beside,
+                                                              const std::string &name, const void *symbol) {
+  std::string first = beside;
 #if OPTC_HAS_MMAP
   Dl_info info;
   if (dladdr(symbol, &info) && info.dli_fname) {
     const std::string library = info.dli_fname;
     const size_t slash = library.rfind('/');
-    found = (slash == std::string::npos ? std::string() : library.substr(0, slash + 1)) + spec.file;
-    if (access(found.c_str(), R_OK) == 0) return found;
-    // An installed bundle: lib/NAME.so with share/NAME/NAME.weights.
-    const std::string stem = std::string(spec.file).substr(0, std::string(spec.file).rfind('.'));
-    const std::string shared = (slash == std::string::npos ? std::string("./") : library.substr(0, slash + 1)) +
-                               "../share/" + stem + "/" + spec.file;
-    if (access(shared.c_str(), R_OK) == 0) return shared;
+    const std::string folder = slash == std::string::npos ? std::string("./") : library.substr(0, slash + 1);
+    first = folder + beside;
+    if (is_file(first)) return first;
+    const std::string shared = folder + "../share/" + spec.name + "/" + name;
+    if (is_file(shared)) return shared;
   }
 #else
   (void)symbol;
 #endif
-  if (spec.folder) {
-    const std::string built = std::string(spec.folder) + "/" + spec.file;
-    if (FILE *f = fopen(built.c_str(), "rb")) {
-      fclose(f);
-      return built;
-    }
-  }
-  return found;
+  for (const char *folder : {spec.installed, spec.folder})
+    if (folder && is_file(std::string(folder) + "/" + name)) return std::string(folder) + "/" + name;
+  return first;
 }
 
 // `symbol`: an address in this library. On failure `error` says why.
@@ -98,7 +107,12 @@ static inline __attribute__((unused)) optc_status load_weights(const WeightsSpec
                                                                const void *symbol, Weights **out, char *error,
                                                                size_t error_size) {
   Weights *w = new (std::nothrow) Weights;
-  if (!w) return OPTC_OUT_OF_MEMORY;
+  if (!w) {
+    snprintf(error, error_size, "weights: out of memory");
+    return OPTC_OUT_OF_MEMORY;
+  }
+  w->hash_low = spec.hash_low;
+  w->hash_high = spec.hash_high;
   auto fail = [&](optc_status status) {
     release(w);
     return status;
@@ -109,7 +123,10 @@ static inline __attribute__((unused)) optc_status load_weights(const WeightsSpec
   }
   if (options && options->read_weights) {
     w->memory = aligned_alloc(64, (spec.bytes + 63) / 64 * 64);
-    if (!w->memory) return fail(OPTC_OUT_OF_MEMORY);
+    if (!w->memory) {
+      snprintf(error, error_size, "weights: out of memory: %llu bytes", static_cast<unsigned long long>(spec.bytes));
+      return fail(OPTC_OUT_OF_MEMORY);
+    }
     if (options->read_weights(options->user, 0, w->memory, spec.bytes) != 0) {
       snprintf(error, error_size, "weights: the caller's read_weights failed");
       return fail(OPTC_IO);
@@ -118,13 +135,24 @@ static inline __attribute__((unused)) optc_status load_weights(const WeightsSpec
   } else if (spec.data) {
     w->data = spec.data;
   } else {
-    const std::string path = weights_file(spec, options, symbol);
+    const bool given = options && options->weights_path;
+    if (!given && !spec.file) {
+      snprintf(error, error_size, "weights: this bundle has none: give read_weights or weights_path");
+      return fail(OPTC_IO);
+    }
+    const std::string path = given ? options->weights_path : bundle_file(spec, spec.file, spec.file, symbol);
 #if OPTC_HAS_MMAP
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // O_NONBLOCK: a FIFO must not hold the open; what is no regular file is refused just below.
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat status;
     if (file < 0 || fstat(file, &status) != 0) {
+      snprintf(error, error_size, "weights: cannot open '%s': %s", path.c_str(), strerror(errno));
       if (file >= 0) ::close(file);
-      snprintf(error, error_size, "weights: cannot open '%s'", path.c_str());
+      return fail(OPTC_IO);
+    }
+    if (!S_ISREG(status.st_mode)) {
+      ::close(file);
+      snprintf(error, error_size, "weights: '%s' is no regular file", path.c_str());
       return fail(OPTC_IO);
     }
     if (static_cast<uint64_t>(status.st_size) != spec.bytes) {

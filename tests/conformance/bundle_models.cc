@@ -173,7 +173,7 @@ Status write_unit(const std::vector<const Model *> &models, bool all_isas, const
                  "const Kernels &kernels() {\n  static const Kernels table = [] { Kernels filled{}; " + fill +
                  "return filled; }();\n  return table;\n}\n}\n";
     const std::string source = m->folder + "/src/model.cpp";
-    schedules += "#undef OPTC_WEIGHTS_FOLDER\n#define OPTC_WEIGHTS_FOLDER \"" + m->folder + "\"\n";
+    schedules += "#undef OPTC_BUNDLE_FOLDER\n#define OPTC_BUNDLE_FOLDER \"" + m->folder + "\"\n";
     schedules += "namespace " + m->name + "_unit {\n#include \"" + m->folder + "/include/" + m->name +
                  ".h\"\n#line 1 \"" + source + "\"\n" + without_headers(source, model_headers) + "}\n";
   }

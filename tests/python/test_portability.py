@@ -88,7 +88,7 @@ def build(net, compiler, *extra):
     if not program.exists():
         sources = sorted(str(p) for p in (folder / "net/src").glob("*.cpp"))
         done = subprocess.run([compiler, *FLAGS, *extra, f"-I{folder}/net/include", f"-I{folder}/net/src",
-                               f'-DOPTC_WEIGHTS_SOURCE="{folder}/net/src"', *sources, str(folder / "main.cpp"), "-o", str(program), "-ldl"],
+                               f'-DOPTC_BUNDLE_FOLDER="{folder}/net"', *sources, str(folder / "main.cpp"), "-o", str(program), "-ldl"],
                               capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-6000:]
     return program

@@ -1,0 +1,228 @@
+"""The C ABI of a bundle where callers err, and values whose sizes only the run finds."""
+
+import ctypes
+import importlib.util
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+F32, I64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+OK, INVALID, TOO_SMALL, FAULT, IO, DEVICE = 0, 1, 2, 3, 5, 6
+
+
+def build(optc, folder, name, model):
+    """The Python module of the model's bundle, and its library: compiled without optimization."""
+    onnx.checker.check_model(model)
+    onnx.save(model, folder / f"{name}.onnx")
+    bundle, library = folder / name, folder / f"lib{name}.so"
+    subprocess.run([optc, folder / f"{name}.onnx", "-o", bundle, "-q"], check=True)
+    subprocess.run(["g++", "-std=c++17", "-O0", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{bundle}/include", f"-I{bundle}/src",
+                    f'-DOPTC_BUNDLE_FOLDER="{bundle}"', *sorted(map(str, (bundle / "src").glob("*.cpp"))), "-o", library, "-ldl",
+                    "-lpthread"], check=True)
+    spec = importlib.util.spec_from_file_location(name, bundle / "python" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module, library
+
+
+def value(name, dims, element=F32):
+    return helper.make_tensor_value_info(name, element, dims)
+
+
+def make(nodes, inputs, outputs, constants=()):
+    graph = helper.make_graph(nodes, "g", inputs, outputs, list(constants))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.fixture(scope="module")
+def scale(optc, tmp_path_factory):
+    """y = x * w + b for x [N, 3] and b [N]: one weight file, one dim that two inputs share."""
+    weights = helper.make_tensor("w", F32, [3], [1, 2, 3])
+    axis = helper.make_tensor("axis", I64, [1], [1])
+    nodes = [helper.make_node("Mul", ["x", "w"], ["xw"]), helper.make_node("Unsqueeze", ["b", "axis"], ["column"]),
+             helper.make_node("Add", ["xw", "column"], ["y"])]
+    return build(optc, tmp_path_factory.mktemp("scale"), "scale",
+                 make(nodes, [value("x", ["N", 3]), value("b", ["N"])], [value("y", ["N", 3])], [weights, axis]))
+
+
+def api_of(module, library):
+    entry = getattr(ctypes.CDLL(str(library)), module.NAME + "_model")
+    entry.restype = ctypes.POINTER(module._Model)
+    return entry().contents.api.contents
+
+
+def create(module, api, **fields):
+    """(status, context, text) of context_create with these options."""
+    options, context = module._Options(struct_size=fields.pop("struct_size", ctypes.sizeof(module._Options)), **fields), ctypes.c_void_p()
+    status = api.context_create(None, ctypes.byref(options), ctypes.byref(context))
+    return status, context, api.last_error(None).decode()
+
+
+@pytest.mark.parametrize("fields, wanted, text", [
+    ({"threads": -1}, INVALID, "threads is -1"),
+    ({"threads": 1 << 30}, INVALID, "threads"),
+    ({"device_type": 2}, DEVICE, "CUDA"),
+    ({"device_type": 77}, INVALID, "device_type is 77"),
+    ({"device_type": -2}, INVALID, "device_type is -2"),
+    ({"device_id": -1}, INVALID, "device_id is -1"),
+    ({"device_type": 1, "device_id": 3}, INVALID, "device_id is 3"),
+    ({"struct_size": 0}, INVALID, "struct_size"),
+    ({"workspace_bytes": 64}, INVALID, "workspace"),
+    ({"weights_path": b"/no/such/file"}, IO, "/no/such/file"),
+    ({"weights_path": b"/dev/zero"}, IO, "regular file"),
+    ({"weights_path": b"/tmp"}, IO, "regular file"),
+])
+def test_wrong_options_are_a_status_with_text(scale, fields, wanted, text):
+    module, library = scale
+    api = api_of(module, library)
+    status, context, said = create(module, api, **fields)
+    assert (status, context.value) == (wanted, None) and text in said
+
+
+def test_a_pipe_as_weights_does_not_hold_the_load(scale, tmp_path):
+    module, library = scale
+    os.mkfifo(tmp_path / "pipe")
+    status, _, said = create(module, api_of(module, library), weights_path=str(tmp_path / "pipe").encode())
+    assert status == IO and "regular file" in said
+
+
+def test_options_of_an_older_caller_are_read_as_far_as_they_go(scale):
+    module, library = scale
+    api = api_of(module, library)
+    # Only struct_size, device_type and device_id: what lies behind is not the caller's.
+    status, context, said = create(module, api, struct_size=16, threads=-5, weights_path=b"/no/such/file")
+    assert status == OK, said
+    api.context_destroy(context)
+
+
+def test_null_arguments_are_a_status_with_text(scale):
+    module, library = scale
+    api = api_of(module, library)
+    status, context, said = create(module, api, threads=1)
+    assert status == OK, said
+    inputs, outputs, size = (module._Value * 2)(), (module._Value * 1)(), ctypes.c_size_t()
+    calls = {
+        "weights_load": lambda: api.weights_load(None, None),
+        "context_create": lambda: api.context_create(None, None, None),
+        "run without context": lambda: api.run(None, inputs, outputs),
+        "run_async without context": lambda: api.run_async(None, inputs, outputs, None),
+        "cancel": lambda: api.cancel(None),
+        "profile": lambda: api.profile(None, 1, None),
+        "output_dims without inputs": lambda: api.output_dims(context, None, outputs),
+        "output_dims without outputs": lambda: api.output_dims(context, inputs, None),
+        "workspace_bytes without inputs": lambda: api.workspace_bytes(None, ctypes.byref(size)),
+        "workspace_bytes without a place": lambda: api.workspace_bytes(inputs, None),
+    }
+    for name, call in calls.items():
+        assert call() == INVALID, name
+        assert api.last_error(None), name
+    for arguments in ((None, outputs), (inputs, None), (inputs, outputs)):
+        assert api.run(context, *arguments) == INVALID
+        assert api.last_error(context)
+    api.weights_release(None)
+    api.context_destroy(None)
+    assert not api.input_info(2) and not api.output_info(1)
+    api.context_destroy(context)
+
+
+def test_wrong_tensors_are_a_status_with_text(scale):
+    module, library = scale
+    api = api_of(module, library)
+    _, context, _ = create(module, api, threads=1)
+    memory = (ctypes.c_float * 64)()
+
+    def attempt(**changes):
+        inputs, outputs = (module._Value * 2)(), (module._Value * 1)()
+        for slot, dims in ((inputs[0], [4, 3]), (inputs[1], [4]), (outputs[0], [])):
+            slot.tensor.data, slot.tensor.capacity_bytes, slot.tensor.type, slot.tensor.rank = ctypes.addressof(memory), 256, 1, len(dims)
+            slot.tensor.dims[:len(dims)] = dims
+        for field, (slot, content) in changes.items():
+            setattr({"x": inputs[0], "b": inputs[1], "y": outputs[0]}[slot].tensor, field, content)
+        return api.run(context, inputs, outputs), api.last_error(context).decode()
+
+    dims = ctypes.c_int64 * 8
+    assert attempt()[0] == OK
+    for changes, wanted, text in (
+            ({"device_type": ("x", 2)}, INVALID, "device"), ({"device_type": ("y", 2)}, INVALID, "device"),
+            ({"type": ("x", 7)}, INVALID, "type 7"), ({"rank": ("x", 1)}, INVALID, "dims"), ({"rank": ("x", 99)}, INVALID, "dims"),
+            ({"rank": ("b", -1)}, INVALID, "dims"), ({"data": ("x", None)}, INVALID, "no data"),
+            ({"capacity_bytes": ("x", 8)}, INVALID, "8 bytes"), ({"dims": ("x", dims(-4, 3))}, INVALID, "-4"),
+            ({"dims": ("x", dims(4, 5))}, INVALID, "expected"), ({"dims": ("x", dims(1 << 40, 3))}, INVALID, "dim 0"),
+            ({"dims": ("b", dims(5))}, INVALID, "expected N = 4"), ({"capacity_bytes": ("y", 8)}, TOO_SMALL, "48 bytes"),
+            ({"data": ("y", None)}, TOO_SMALL, "48 bytes")):
+        status, said = attempt(**changes)
+        assert status == wanted and text in said, (changes, status, said)
+    api.context_destroy(context)
+
+
+def test_one_name_of_two_sizes_is_told_before_anything_is_compiled(optc, scale, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((4, 3), np.float32))
+    np.save(tmp_path / "b.npy", np.zeros(5, np.float32))
+    model = pathlib.Path(scale[1]).parent / "scale.onnx"
+    environment = {**os.environ, "OPTC_CACHE": str(tmp_path / "cache")}
+    said = {}
+    for engine in ("bundle", "evaluate"):
+        done = subprocess.run([optc, "run", model, "--inputs", tmp_path, "--engine", engine], capture_output=True, text=True, env=environment)
+        assert done.returncode == 2, done.stderr
+        said[engine] = next(line for line in done.stderr.splitlines() if line.startswith("error"))
+    assert said["bundle"] == said["evaluate"] and "'b'" in said["bundle"] and "N = 4" in said["bundle"]
+    assert not list(tmp_path.glob("cache/bundles/*/*"))
+
+
+def test_branches_of_different_sizes(optc, tmp_path):
+    """Two Ifs, one inside the other's branch: outputs whose sizes the branches, their kernels and the data decide, used afterwards."""
+    zero, one = helper.make_tensor("zero", F32, [], [0]), helper.make_tensor("one", F32, [], [1])
+    inner = [helper.make_graph([helper.make_node("Concat", ["x", "positive"], ["long"], axis=0)], "inner_then", [], [value("long", [None])]),
+             helper.make_graph([helper.make_node("Neg", ["positive"], ["minus"])], "inner_else", [], [value("minus", [None])])]
+    then = helper.make_graph(
+        [helper.make_node("Greater", ["x", "zero"], ["keep"]), helper.make_node("Compress", ["x", "keep"], ["positive"], axis=0),
+         helper.make_node("If", ["d"], ["chosen"], then_branch=inner[0], else_branch=inner[1])],
+        "then", [], [value("positive", [None]), value("chosen", [None]), value("x", ["N"])])
+    then.node.append(helper.make_node("Identity", ["x"], ["same"]))
+    then.output[2].name = "same"
+    other = helper.make_graph(
+        [helper.make_node("Concat", ["x", "x", "x"], ["triple"], axis=0), helper.make_node("NonZero", ["x"], ["places"]),
+         helper.make_node("Cast", ["places"], ["numbers"], to=F32), helper.make_node("Squeeze", ["numbers", "axis"], ["flat"]),
+         helper.make_node("Concat", ["x", "flat"], ["both"], axis=0)],
+        "else", [], [value("flat", [None]), value("triple", [None]), value("both", [None])])
+    nodes = [helper.make_node("If", ["c"], ["a", "b", "e"], then_branch=then, else_branch=other),
+             helper.make_node("Add", ["a", "one"], ["a1"]), helper.make_node("Concat", ["b", "a1", "e"], ["all"], axis=0)]
+    model = make(nodes, [value("c", [], BOOL), value("d", [], BOOL), value("x", ["N"])],
+                 [value("a", [None]), value("b", [None]), value("all", [None]), value("a1", [None]), value("e", [None])],
+                 [zero, one, helper.make_tensor("axis", I64, [1], [0])])
+    module, library = build(optc, tmp_path, "branches", model)
+    oracle = onnxruntime.InferenceSession(str(tmp_path / "branches.onnx"), providers=["CPUExecutionProvider"])
+    run = module.Model(library, threads=1)
+    rng = np.random.default_rng(8)
+    for n in (1, 40, 3, 0, 700, 2):
+        for c, d in ((True, True), (False, False), (True, False), (False, True)):
+            feeds = {"c": np.array(c), "d": np.array(d), "x": rng.standard_normal(n).astype(np.float32)}
+            got = run(**feeds)
+            for name, want in zip([o.name for o in oracle.get_outputs()], oracle.run(None, feeds)):
+                np.testing.assert_array_equal(got[name], want, err_msg=f"{name}, {n} elements, {c} {d}")
+
+
+def test_many_outputs_of_run_time_size(optc, tmp_path):
+    """Nine outputs, each of a size that only the run finds: each call tells one more."""
+    nodes, outputs = [], []
+    for k in range(9):
+        limit = f"limit{k}"
+        nodes += [helper.make_node("Constant", [], [limit], value=helper.make_tensor("v", F32, [], [k * 100.0])),
+                  helper.make_node("Greater", ["x", limit], [f"m{k}"]), helper.make_node("Compress", ["x", f"m{k}"], [f"y{k}"], axis=0)]
+        outputs.append(value(f"y{k}", [None]))
+    model = make(nodes, [value("x", ["N"])], outputs)
+    module, library = build(optc, tmp_path, "many", model)
+    x = np.arange(1, 3000, dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    got = module.Model(library, threads=1)(x=x)
+    for k in range(9):
+        np.testing.assert_array_equal(got[f"y{k}"], x[x > 100 * k])
+    subprocess.run([optc, "run", tmp_path / "many.onnx", "--input", f"x=@{tmp_path}/x.npy", "--outputs", tmp_path / "out", "-q"], check=True,
+                   env={**os.environ, "OPTC_CACHE": str(tmp_path / "cache")})
+    assert onnx.numpy_helper.to_array(onnx.load_tensor(str(tmp_path / "out/output_8.pb"))).size == 3000 - 801
