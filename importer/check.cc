@@ -128,16 +128,19 @@ class Unsupported {
     auto opset = opsets.find(domain);
     if (opset == opsets.end()) return {};  // said when the node is converted
     const std::string label = domain_label(domain) + "." + node.op_type() + "-" + std::to_string(opset->second);
+    const OpDef *def = find_op(op_name(domain, node.op_type()));
+    if (def && def->body) return {};
     const auto &domains = onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map();
     const bool known = domains.count(domain) > 0;
-    const onnx::OpSchema *schema = find_schema(node.op_type(), opset->second, domain);
+    const onnx::OpSchema *schema =
+        find_schema(node.op_type(), version_of(node.op_type(), opset->second, domain), domain);
     if (known && !schema) {
       const onnx::OpSchema *other = onnx::OpSchemaRegistry::Schema(node.op_type(), domain);
       if (!other) return label + " (" + domain_label(domain) + " has no operator of this name)";
       return label + " (" + domain_label(domain) + " has it from a later version on)";
     }
     if (domain.empty() && node.op_type() == "Constant") return {};
-    if (find_op(op_name(domain, node.op_type()))) return {};
+    if (def) return {};
     all_unknown_ = false;
     if (!schema || depth > 8) return label;
     if (const onnx::FunctionProto *function = schema->GetFunction(static_cast<int>(opset->second), true)) {
@@ -175,6 +178,10 @@ std::string function_key(const std::string &domain, const std::string &name, con
 const onnx::OpSchema *find_schema(const std::string &op, int64_t version, const std::string &domain) {
   if (version < 1 || version > INT32_MAX) return nullptr;
   return onnx::OpSchemaRegistry::Schema(op, static_cast<int>(version), domain);
+}
+
+int64_t version_of(const std::string &op, int64_t opset, const std::string &domain) {
+  return domain.empty() && op == "LayerNormalization" ? std::max<int64_t>(opset, 17) : opset;
 }
 
 const onnx::OpSchema *current_schema(std::string_view graph_op, int version) {

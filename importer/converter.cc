@@ -285,8 +285,8 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
   NodeSource node_source;
   node_source.proto = effective;
   node_source.frame = &frame;
-  node_source.version = opset->second;
-  node_source.schema = find_schema(node.op_type(), opset->second, domain);
+  node_source.version = version_of(node.op_type(), opset->second, domain);
+  node_source.schema = find_schema(node.op_type(), node_source.version, domain);
   if (node_source.schema) OPTC_TRY(check_schema(*effective, *node_source.schema, where));
   if (domain.empty() && node.op_type() == "Constant") {
     const bool direct =

@@ -2,6 +2,7 @@
 
 #include "importer/internal_converter.h"
 #include "importer/internal_order.h"
+#include "ops/body.h"
 
 namespace optc {
 namespace {
@@ -168,23 +169,52 @@ Status Converter::expand(NodeId id, const NodeSource &node_source) {
   }
   OPTC_TRY(convert_nodes(function->node(), inner));
 
+  std::vector<ValueId> results;
+  for (size_t i = 0; i < graph_.node(id).outputs.size(); ++i) {
+    auto it = i < static_cast<size_t>(function->output_size())
+                  ? inner.values.find(function->output(static_cast<int>(i)))
+                  : inner.values.end();
+    results.push_back(it == inner.values.end() ? ValueId() : it->second);
+    if (graph_.node(id).outputs[i].valid() && !results.back().valid())
+      return diagnostics_.error(ErrorKind::kInternal, "the function body does not give output " + std::to_string(i),
+                                where);
+  }
+  replace_node(id, results, arguments);
+  return {};
+}
+
+Status Converter::write_body(NodeId id, const NodeSource &node_source) {
+  const NodeId before = graph_.node(id).previous;
+  const RegionId region = graph_.node(id).region;
+  const std::vector<ValueId> arguments = graph_.node(id).inputs;
+  OPTC_ASSIGN(const std::vector<ValueId> results, Body::write(graph_, id, *find_op(graph_.node(id).op), diagnostics_));
+  // What was written is checked as if it had been read from a file, at the versions that optc's operators have.
+  for (NodeId n = before.valid() ? graph_.node(before).next : graph_.region(region).first; n != id;
+       n = graph_.node(n).next) {
+    const OpDef *def = find_op(graph_.node(n).op);
+    NodeSource source;
+    source.frame = node_source.frame;
+    source.version = def ? def->version : 1;
+    source.schema = def ? current_schema(def->name, def->version) : nullptr;
+    sources_.emplace(n.index, source);
+  }
+  replace_node(id, results, arguments);
+  return {};
+}
+
+// The node's outputs become `results`, under the outputs' names. `arguments`: values with a name of their own to keep.
+void Converter::replace_node(NodeId id, const std::vector<ValueId> &results, const std::vector<ValueId> &arguments) {
   std::vector<std::pair<ValueId, std::string>> renames;
   const std::vector<ValueId> outputs = graph_.node(id).outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].valid()) continue;
-    auto it = i < static_cast<size_t>(function->output_size())
-                  ? inner.values.find(function->output(static_cast<int>(i)))
-                  : inner.values.end();
-    if (it == inner.values.end() || !it->second.valid())
-      return diagnostics_.error(ErrorKind::kInternal, "the function body does not give output " + std::to_string(i),
-                                where);
-    ValueId value = it->second;
-    bool taken = false;  // an argument, or an output given before: it keeps its own name
+    ValueId value = results[i];
+    bool taken = graph_.is_constant(value);  // an argument, or an output given before: it keeps its own name
     for (ValueId a : arguments) taken |= a == value;
-    for (const auto &[v, name] : renames) taken |= v == value;
+    for (const auto &[v, other] : renames) taken |= v == value;
     if (taken) {
-      const NodeId copy = graph_.add_node(inner.region, "Identity", frame.prefix + "output", {value},
-                                          {{frame.prefix + "output", Type()}}, {}, id);
+      const std::string name = graph_.unique_name(graph_.node(id).name + "/output");
+      const NodeId copy = graph_.add_node(graph_.node(id).region, "Identity", name, {value}, {{name, Type()}}, {}, id);
       graph_.set_origin(copy, graph_.node(id).origin);
       value = graph_.node(copy).outputs[0];
     }
@@ -194,8 +224,7 @@ Status Converter::expand(NodeId id, const NodeSource &node_source) {
     renames.emplace_back(value, graph_.value(outputs[i]).name);
   }
   graph_.erase_node(id);
-  for (auto &[value, name] : renames) graph_.rename_value(value, std::move(name));
-  return {};
+  for (auto &[value, other] : renames) graph_.rename_value(value, std::move(other));
 }
 
 }  // namespace optc

@@ -96,6 +96,8 @@ class Converter {
   Status inline_call(const onnx::NodeProto &node, const onnx::FunctionProto &function, Scope &scope,
                      const std::string &where);
   Status expand(NodeId node, const NodeSource &node_source);
+  Status write_body(NodeId node, const NodeSource &node_source);
+  void replace_node(NodeId node, const std::vector<ValueId> &results, const std::vector<ValueId> &arguments);
 
   // finish.cc
   Status finish_region(RegionId region, bool strict);
@@ -124,6 +126,9 @@ std::string op_name(const std::string &domain, const std::string &op);  // as No
 std::string normal_domain(const std::string &domain);                   // "" for "ai.onnx"
 std::string function_key(const std::string &domain, const std::string &name, const std::string &overload);
 const onnx::OpSchema *find_schema(const std::string &op, int64_t version, const std::string &domain);
+// The version by which a node is read in a model of that opset: ONNX Runtime writes LayerNormalization into models of
+// any opset, as ONNX has it from 17 on.
+int64_t version_of(const std::string &op, int64_t opset, const std::string &domain);
 // The schema that optc's definition of a Graph operator follows.
 const onnx::OpSchema *current_schema(std::string_view graph_op, int version);
 

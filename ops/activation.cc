@@ -31,9 +31,6 @@ Expr celu(const Node &n, Expr x) {
   return maximum(x, x.constant(0)) + minimum(apply(ScalarOp::kExpm1, x / alpha) * alpha, x.constant(0));
 }
 Expr gelu_op(const Node &n, Expr x) { return gelu(x, n.string_or("approximate", "none") == "tanh"); }
-Expr fast_gelu(const Node &, Expr x) { return gelu(x, true); }
-Expr exact_gelu(const Node &, Expr x) { return gelu(x, false); }
-Expr quick_gelu(const Node &n, Expr x) { return x * sigmoid(x * n.float_or("alpha", 1.702f)); }
 Expr mish(const Node &, Expr x) { return x * apply(ScalarOp::kTanh, softplus(x)); }
 Expr hard_sigmoid(const Node &n, Expr x) {
   const Expr line = x * n.float_or("alpha", 0.2f) + n.float_or("beta", 0.5f);
@@ -143,15 +140,6 @@ Status build_clip(BuildContext &c) {
   });
 }
 
-Status build_bias_gelu(BuildContext &c) {
-  return c.pointwise({0, 1}, 0, [](NestBuilder &, std::vector<Expr> x) { return gelu(x[0] + x[1], false); });
-}
-// FastGelu's bias is optional.
-Status build_fast_gelu(BuildContext &c) {
-  if (!c.has_input(1)) return build_formula<fast_gelu>(c);
-  return c.pointwise({0, 1}, 0, [](NestBuilder &, std::vector<Expr> x) { return gelu(x[0] + x[1], true); });
-}
-
 // SwiGLU and the like are functions of ONNX and expand at import.
 
 constexpr VersionStep kSince6[] = {{6, drop_consumed_inputs, nullptr}};
@@ -177,10 +165,6 @@ const OpDef kOps[] = {
     {"Softsign", kForm, 22, infer_type, build_formula<softsign>},
     {"Swish", kForm, 24, infer_type, build_formula<swish>},
     {"ThresholdedRelu", kForm, 22, infer_type, build_formula<thresholded_relu>},
-    {"com.microsoft.BiasGelu", kForm, 1, infer_type, build_bias_gelu},
-    {"com.microsoft.FastGelu", kForm, 1, infer_type, build_fast_gelu},
-    {"com.microsoft.Gelu", kForm, 1, infer_type, build_formula<exact_gelu>},
-    {"com.microsoft.QuickGelu", kForm, 1, infer_type, build_formula<quick_gelu>},
 };
 
 }  // namespace

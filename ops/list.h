@@ -6,6 +6,8 @@
   X(attention)           \
   X(binary)              \
   X(cast)                \
+  X(contrib_fused)       \
+  X(contrib_norm)        \
   X(control)             \
   X(conv)                \
   X(fused_attention)     \

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kRow = 1000, kColumn = 1001, kInner = 1002;  // labels; batch dimensions are 0, 1, ...
 
-// The shape of a product of stacks of matrices, with transposed operands as FusedMatMul has them.
+// The shape of a product of stacks of matrices, with transposed operands as Gemm has them.
 Result<Shape> product_shape(InferContext &c, size_t left, size_t right, bool trans_a, bool trans_b) {
   OPTC_TRY(c.require_shape(left));
   OPTC_TRY(c.require_shape(right));
@@ -65,21 +65,15 @@ Product matrix_product(BuildContext &c, size_t left, size_t right, bool trans_a,
   return p;
 }
 
-// --- MatMul, FusedMatMul -------------------------------------------------------------------------------------
+// --- MatMul --------------------------------------------------------------------------------------------------
 
 Status infer_matmul(InferContext &c) {
-  const bool trans_a = c.node().int_or("transA", 0) != 0, trans_b = c.node().int_or("transB", 0) != 0;
-  if (c.node().int_or("transBatchA", 0) || c.node().int_or("transBatchB", 0))
-    return c.unsupported("transposed batches are not supported");
-  OPTC_ASSIGN(Shape shape, product_shape(c, 0, 1, trans_a, trans_b));
+  OPTC_ASSIGN(Shape shape, product_shape(c, 0, 1, false, false));
   c.set_tensor(0, c.element(0), std::move(shape));
   return {};
 }
 Status build_matmul(BuildContext &c) {
-  Product p = matrix_product(c, 0, 1, c.node().int_or("transA", 0) != 0, c.node().int_or("transB", 0) != 0);
-  const float alpha = c.node().float_or("alpha", 1);
-  if (alpha != 1) p.finish = [alpha](NestBuilder &, Expr sum, const LabelIndex &) { return sum * alpha; };
-  contract(c, p);
+  contract(c, matrix_product(c, 0, 1, false, false));
   return {};
 }
 
@@ -342,7 +336,6 @@ const OpDef kOps[] = {
     {"MatMul", kForm, 13, infer_matmul, build_matmul},
     {"MatMulInteger", kForm, 10, infer_matmul_integer, build_matmul_integer},
     {"QLinearMatMul", kForm, 21, infer_qlinear_matmul, build_qlinear_matmul},
-    {"com.microsoft.FusedMatMul", kForm, 1, infer_matmul, build_matmul},
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ Expr parameter(BuildContext &c, NestBuilder &nest, size_t input, const Index &in
   return cast(nest.load(c.input(input), index), type);
 }
 
-// --- LayerNormalization, RMSNormalization and Microsoft's forms ----------------------------------------------
+// --- LayerNormalization, RMSNormalization --------------------------------------------------------------------
 
 Result<int64_t> first_axis(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
@@ -31,11 +31,6 @@ Shape statistics_shape(const Shape &x, int64_t axis) {
   for (size_t k = static_cast<size_t>(axis); k < shape.size(); ++k) shape[k] = 1;
   return shape;
 }
-ElementType stash_type(const Node &node, ElementType element) {
-  if (element == ElementType::kFloat64) return element;
-  return static_cast<ElementType>(node.int_or("stash_type", 1));
-}
-
 Status check_scale(InferContext &c, size_t input) {
   if (!c.has_input(input) || !c.has_shape(input)) return {};
   OPTC_ASSIGN(const Shape all, c.broadcast({c.shape(0), c.shape(input)}));
@@ -56,25 +51,16 @@ Status infer_layer_norm(InferContext &c) {
 }
 
 struct NormForm {
-  size_t scale = 1, bias = SIZE_MAX;  // input numbers
+  size_t bias = SIZE_MAX;  // input number; the scale is input 1
   bool centred = true;
-  bool skip = false;  // input 1 is added before
-  size_t skip_bias = SIZE_MAX;
-  size_t mean_output = SIZE_MAX, inverse_output = SIZE_MAX, sum_output = SIZE_MAX;
+  size_t mean_output = SIZE_MAX, inverse_output = SIZE_MAX;
 };
 
 Status build_row_norm(BuildContext &c, const NormForm &form, int64_t axis) {
   const Shape shape = c.shape(0);
   NestBuilder nest(c, c.node().op);
   Rows rows(nest, shape, inside_from(shape.size(), axis));
-  auto load = [&](const Index &at) {
-    Expr x = nest.load(c.input(0), at);
-    if (!form.skip) return x;
-    x = x + parameter(c, nest, 1, broadcast_index(at, c.shape(1), shape), x.type());
-    if (form.skip_bias != SIZE_MAX && c.has_input(form.skip_bias))
-      x = x + parameter(c, nest, form.skip_bias, broadcast_index(at, c.shape(form.skip_bias), shape), x.type());
-    return x;
-  };
+  auto load = [&](const Index &at) { return nest.load(c.input(0), at); };
   Expr mean, variance;
   if (form.centred) {
     const Moments m = moments(nest, rows, load);
@@ -89,14 +75,13 @@ Status build_row_norm(BuildContext &c, const NormForm &form, int64_t axis) {
   const Index at = rows.open();
   const Expr x = load(at);
   Expr y = (form.centred ? x - mean : x) * inverse;
-  y = y * parameter(c, nest, form.scale, broadcast_index(at, c.shape(form.scale), shape), y.type());
+  y = y * parameter(c, nest, 1, broadcast_index(at, c.shape(1), shape), y.type());
   if (form.bias != SIZE_MAX && c.has_input(form.bias))
     y = y + parameter(c, nest, form.bias, broadcast_index(at, c.shape(form.bias), shape), y.type());
   nest.store(c.output(0), at, y);
-  if (form.sum_output != SIZE_MAX && c.has_output(form.sum_output)) nest.store(c.output(form.sum_output), at, x);
   nest.end_stage();
   if (form.mean_output != SIZE_MAX && c.has_output(form.mean_output))
-    nest.store(c.output(form.mean_output), rows.outer(true), form.centred ? mean : nest.constant(x.type(), 0));
+    nest.store(c.output(form.mean_output), rows.outer(true), mean);
   if (form.inverse_output != SIZE_MAX && c.has_output(form.inverse_output))
     nest.store(c.output(form.inverse_output), rows.outer(true), inverse);
   nest.finish();
@@ -117,47 +102,10 @@ Status infer_rms_norm(InferContext &c) {
   c.set(0, Type::tensor(c.element(1), c.shape(0)));
   return {};
 }
-Status infer_simplified_norm(InferContext &c) {
-  OPTC_ASSIGN(const int64_t axis, first_axis(c));
-  OPTC_TRY(check_scale(c, 1));
-  c.set(0, c.input(0));
-  c.set_tensor(1, stash_type(c.node(), c.element(0)), statistics_shape(c.shape(0), axis));
-  return {};
-}
 Status build_rms_norm(BuildContext &c) {
   NormForm form;
   form.centred = false;
-  form.inverse_output = 1;
   return build_row_norm(c, form, first_axis(c, c.shape(0).size()));
-}
-
-Status infer_skip_norm(InferContext &c) {
-  OPTC_TRY(c.require_shape(0));
-  if (c.rank(0) == 0) return c.invalid("the input must not be a scalar");
-  for (size_t i = 1; i < c.input_count(); ++i) OPTC_TRY(check_scale(c, i));
-  c.set(0, c.input(0));
-  const Shape statistics = statistics_shape(c.shape(0), c.rank(0) - 1);
-  c.set_tensor(1, ElementType::kFloat32, statistics);
-  c.set_tensor(2, ElementType::kFloat32, statistics);
-  c.set(3, c.input(0));
-  return {};
-}
-template <bool centred>
-Status build_skip_norm(BuildContext &c) {
-  NormForm form;
-  form.skip = true;
-  form.scale = 2;
-  form.centred = centred;
-  if (centred) {
-    form.bias = 3;
-    form.skip_bias = 4;
-  } else {
-    form.skip_bias = 3;
-  }
-  form.mean_output = 1;
-  form.inverse_output = 2;
-  form.sum_output = 3;
-  return build_row_norm(c, form, static_cast<int64_t>(c.shape(0).size()) - 1);
 }
 
 // --- InstanceNormalization, GroupNormalization ---------------------------------------------------------------
@@ -489,9 +437,6 @@ const OpDef kOps[] = {
     {"LpNormalization", kForm, 22, infer_axis_norm, build_lp_norm},
     {"MeanVarianceNormalization", kForm, 13, infer_mvn, build_mvn},
     {"RMSNormalization", kForm, 23, infer_rms_norm, build_rms_norm},
-    {"SimplifiedLayerNormalization", kForm, 1, infer_simplified_norm, build_rms_norm},
-    {"com.microsoft.SkipLayerNormalization", kForm, 1, infer_skip_norm, build_skip_norm<true>},
-    {"com.microsoft.SkipSimplifiedLayerNormalization", kForm, 1, infer_skip_norm, build_skip_norm<false>},
 };
 
 }  // namespace

@@ -67,6 +67,8 @@ std::string_view to_string(OpForm form) {
       return "library";
     case OpForm::kControlFlow:
       return "control flow";
+    case OpForm::kBody:
+      return "body";
   }
   return "";
 }
@@ -84,6 +86,10 @@ Status infer_node(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vect
   const OpDef *op = find_op(graph.node(node).op);
   if (!op)
     return diagnostics.error(ErrorKind::kUnsupported, "operator " + graph.node(node).op + " is not supported",
+                             graph.describe(node));
+  if (op->body)
+    return diagnostics.error(ErrorKind::kUnsupported,
+                             "operator " + graph.node(node).op + " exists in model files only, not in a Graph",
                              graph.describe(node));
   // A rank that inference cannot find may have been declared by the model (the importer sets it): it is kept. Not in
   // bodies, whose owners infer them several times with changing operands.

@@ -24,7 +24,8 @@ class InferContext;
 class BuildContext;
 
 // How the meaning of an operator is said (docs/architecture.md "Operators: said once").
-enum class OpForm : uint8_t { kPointwise, kIndex, kReduction, kContraction, kExpansion, kLibrary, kControlFlow };
+// kBody: by standard operators that take its place when a model is read (ops/body.h).
+enum class OpForm : uint8_t { kPointwise, kIndex, kReduction, kContraction, kExpansion, kLibrary, kControlFlow, kBody };
 std::string_view to_string(OpForm form);
 
 // One change of an operator's definition between opset versions. `up` brings a node written for a version below
@@ -35,6 +36,16 @@ struct VersionStep {
   int version;
   Status (*up)(Graph &graph, NodeId node, Diagnostics &diagnostics);
   Status (*down)(Graph &graph, NodeId node, Diagnostics &diagnostics);
+};
+
+class Body;
+
+// What a node must look like of an operator that ONNX has no schema of. Names are separated by blanks and may end in
+// '?' (may be absent) or, the last one, '*' (any number). An attribute is "name:k" with k one of i, f, s, is, fs (int,
+// float, string, ints, floats), and ends in '!' when it is required. An attribute that is not named is an error: what
+// it asks for would be lost in silence.
+struct Signature {
+  std::string_view inputs, outputs, attributes;
 };
 
 struct OpDef {
@@ -49,6 +60,9 @@ struct OpDef {
   std::span<const VersionStep> steps = {};  // ascending
   bool pure =
       true;  // same inputs, same outputs, no state: may be folded, shared and dropped (random operators are not)
+  // OpForm::kBody, which has neither `infer` nor `build`.
+  Signature signature = {};
+  Status (*body)(Body &body) = nullptr;
 };
 
 // Null when optc does not know the operator.

@@ -89,7 +89,8 @@ TEST(Registry, EveryOperatorIsWhole) {
   for (const OpDef *op : all_ops()) {
     EXPECT_LT(previous, op->name);
     previous = op->name;
-    EXPECT_TRUE(op->infer && op->build) << op->name;
+    EXPECT_EQ(op->infer && op->build, op->form != OpForm::kBody) << op->name;
+    EXPECT_EQ(op->body != nullptr, op->form == OpForm::kBody) << op->name;
     EXPECT_EQ(find_op(op->name), op);
     int version = 0;
     for (const VersionStep &step : op->steps) {
