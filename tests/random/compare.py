@@ -10,6 +10,7 @@ is away, the problem is ill-conditioned there and the result no fault; such case
 
 import numpy as np
 from onnx import helper
+
 from oracle import Reject, run_reference
 from values import BF16, EPSILON, F16, F32, F64, FLOAT8, as_f64, is_float
 
@@ -18,6 +19,7 @@ CLOSE = {F64: (1e-10, 1e-11), F32: (2e-5, 4e-6), F16: (4e-3, 2e-3), BF16: (3e-2,
 SAMPLES = 12
 NOISE = 4  # roundings an operator, in each sample
 SLACK = 4  # a result may lie this many times as far away as the furthest sample
+UNITS = {"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"}  # sums of terms of magnitude 1
 SUMS = {
     "MatMul", "Gemm", "Conv", "ConvTranspose", "ReduceSum", "ReduceMean", "Mean", "Sum", "Add", "Sub", "CumSum", "Einsum", "AveragePool",
     "GlobalAveragePool", "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "MeanVarianceNormalization",
@@ -31,27 +33,31 @@ MOVES = {
 }  # fmt: skip
 
 
-def bad_elements(want, got, single=False):
-    """Where `got` is not close to `want`; both of one type and shape. `single`: known to single precision only."""
+def coarser(dtype, other):
+    return other if other is not None and EPSILON[other] > EPSILON[dtype] else dtype
+
+
+def bad_elements(want, got, known_to=None):
+    """Where `got` is not close to `want`; both of one type and shape. `known_to`: a type of less precision, to which they are known."""
     if want.dtype in FLOAT8:
         return ~((want.view(np.uint8) == got.view(np.uint8)) | (np.isnan(as_f64(want)) & np.isnan(as_f64(got))))
     if want.dtype not in CLOSE:
         return want != got
     a, b = as_f64(want), as_f64(got)
-    relative, of_range = CLOSE[F32 if single else want.dtype]
+    relative, of_range = CLOSE[coarser(want.dtype, known_to)]
     finite = a[np.isfinite(a)]
     largest = np.abs(finite).max() if finite.size else 0
     with np.errstate(all="ignore"):
         return ~np.isclose(b, a, rtol=relative, atol=of_range * largest + 1e-37, equal_nan=True)
 
 
-def difference(want, got, single=False):
+def difference(want, got, known_to=None):
     """None, or what is different in words."""
     if want.dtype != got.dtype:
         return f"dtype {got.dtype} expected {want.dtype}"
     if want.shape != got.shape:
         return f"shape {got.shape} expected {want.shape}"
-    bad = np.atleast_1d(bad_elements(want, got, single))
+    bad = np.atleast_1d(bad_elements(want, got, known_to))
     if not bad.any():
         return None
     at = tuple(int(i[0]) for i in np.nonzero(bad))
@@ -99,7 +105,11 @@ class Judge:
         for node, reads in g.nodes:
             feeds = {n: values[n] for n in reads}
             results, _ = g.oracle.run(node, feeds, g.opset, g.ir_version)
-            sums = self.magnitude(node, feeds) if node.op_type in SUMS else None
+            sums = None
+            if node.op_type in SUMS:
+                sums = self.magnitude(node, feeds)
+            elif node.op_type in UNITS:
+                sums = [np.ones(a.shape) for a in results]
             for i, (name, array) in enumerate(zip((o for o in node.output if o), results)):
                 if node.op_type not in MOVES or self.storage:
                     array = self.disturb(
@@ -110,7 +120,7 @@ class Judge:
                 values[name] = array
         return values
 
-    def excuse(self, name, want, got, single=False):
+    def excuse(self, name, want, got, known_to=None):
         """The class of a difference that is not a fault, or None."""
         while len(self.samples) < SAMPLES:
             try:
@@ -122,7 +132,7 @@ class Judge:
             return "step"
         if want.dtype != got.dtype or want.shape != got.shape:
             return None
-        bad = bad_elements(want, got, single)
+        bad = bad_elements(want, got, known_to)
         if want.dtype not in CLOSE:
             moved = np.zeros(want.shape, bool)
             for s in seen:
@@ -136,7 +146,7 @@ class Judge:
                 other_kind |= np.isfinite(s) != np.isfinite(a)
                 furthest = np.fmax(furthest, np.abs(s - a))
             finite = a[np.isfinite(a)]
-            relative, of_range = CLOSE[F32 if single else want.dtype]
+            relative, of_range = CLOSE[coarser(want.dtype, known_to)]
             near = np.abs(b - a) <= SLACK * furthest + relative * np.abs(a) + of_range * (np.abs(finite).max() if finite.size else 0)
         return "rounding" if not (bad & ~(near | other_kind)).any() else None
 
@@ -148,6 +158,6 @@ def other_oracle(case, name, got):
         return False
     try:
         values = dict(zip((o.name for o in case.model.graph.output), run_reference(case.model, case.inputs)))
-        return difference(values[name], got, single=True) is None
+        return difference(values[name], got, F32) is None
     except Exception:
         return False

@@ -1,6 +1,7 @@
 """Products, convolutions, pools, recurrent networks."""
 
 import numpy as np
+
 from graph import broadcasts
 from oracle import Reject
 from registry import op

@@ -2,6 +2,7 @@
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
+
 from oracle import Reject
 from registry import op
 from values import BOOL, F32, F64, FLOATS, I32, I64, INTS, ONNX
@@ -16,10 +17,9 @@ def if_(g):
     def branch(tag):
         k = r.choice(["cap", "ident", "op", "const", "two"])
         y = g.name("b")
-        nodes, inits, cap = [], [], []
+        nodes, inits = [], []
         if k == "cap":  # a branch that yields an outer value by Identity
             nodes = [helper.make_node("Identity", [x], [y])]
-            cap = [x]
         elif k == "const":
             inits = [numpy_helper.from_array(g.data(a.dtype, a.shape), y)] if r.random() < 0.5 else []
             nodes = [] if inits else [helper.make_node("Constant", [], [y], value=numpy_helper.from_array(g.data(a.dtype, a.shape)))]
@@ -27,29 +27,18 @@ def if_(g):
             p = g.partner(x)
             if g.v[p].size and np.broadcast_shapes(a.shape, g.v[p].shape) != a.shape:
                 raise Reject
-            cap = [x, p]
             if a.dtype == BOOL:
                 nodes = [helper.make_node("And", [x, p], [y])]
             else:
                 t = g.name("b")
                 nodes = [helper.make_node("Add", [x, p], [t]), helper.make_node("Mul" if k == "op" else "Sub", [t, x], [y])]
-        return (
-            helper.make_graph(
-                nodes,
-                tag + str(g.n),
-                [],
-                [helper.make_tensor_value_info(y, ONNX[a.dtype], list(a.shape) if g.symbols == "none" else [None] * a.ndim)],
-                inits,
-            ),
-            cap,
-        )
+        dims = list(a.shape) if g.symbols == "none" else [None] * a.ndim
+        return helper.make_graph(nodes, tag + str(g.made), [], [helper.make_tensor_value_info(y, ONNX[a.dtype], dims)], inits)
 
-    t, c1 = branch("t")
-    e, c2 = branch("e")
     c = g.const(np.array(bool(r.getrandbits(1)))) if r.random() < 0.4 else None
     if c is None:
         c = g.give(np.array(bool(r.getrandbits(1))))
-    g.node("If", [c], captured=c1 + c2, then_branch=t, else_branch=e)
+    g.node("If", [c], then_branch=branch("t"), else_branch=branch("e"))
 
 
 @op(1.5)
@@ -66,7 +55,6 @@ def loop(g):
     nodes = [helper.make_node("Identity", [ci], [co])]
     k = r.random()
     if k < 0.3:
-        lim = g.name("l")
         thr = g.const(np.array(r.choice([0, 1, 2])))
         nodes = [helper.make_node("Less", [it, thr], [co])]
     else:
@@ -83,7 +71,7 @@ def loop(g):
         nodes.append(helper.make_node("Identity", [p], [sc]))
     body = helper.make_graph(
         nodes,
-        "body" + str(g.n),
+        "body" + str(g.made),
         [
             helper.make_tensor_value_info(it, TensorProto.INT64, []),
             helper.make_tensor_value_info(ci, TensorProto.BOOL, []),
@@ -101,4 +89,4 @@ def loop(g):
     c = g.const(np.array(r.random() < 0.9)) if r.random() < 0.6 else ""
     if c and not g.v[c] or not g.v[m] or thr and g.v[thr] < 0:
         raise Reject  # the dims of a scan output without elements are not defined
-    g.node("Loop", [m, c, x], nout=2, captured=[p] + ([thr] if thr else []), body=body)
+    g.node("Loop", [m, c, x], nout=2, body=body)

@@ -2,16 +2,17 @@
 it refuses is not added."""
 
 import collections
+import copy
 import random
 
 import numpy as np
-
 from onnx import helper, numpy_helper
-from oracle import Reject
-from values import BF16, BOOL, F16, F32, F64, FLOAT8, FLOATS, I32, I64, INT4, INTS, ONNX, as_f64, is_float, is_int, value_info
+
+from oracle import Reject, captures
+from values import BOOL, F16, F32, F64, FLOAT8, FLOATS, I32, I64, INT4, INTS, ONNX, as_f64, is_float, is_int, value_info
 
 MOST_ELEMENTS = 30000  # of a value
-OPSETS = [11, 12, 13, 14, 15, 16, 17, 17, 18, 18, 19, 20, 21, 21, 22, 23, 24, 25]
+OPSETS = [11, 12, 13, 14, 15, 16, 17, 17, 18, 18, 19, 20, 21, 21, 22, 23, 23, 24, 25]
 WINDOWS = ("Conv", "MaxPool", "AveragePool", "LpPool")
 # Operators for which ONNX does not say what a NaN does, and runtimes differ.
 UNDEFINED_ON_NAN = {
@@ -75,6 +76,8 @@ class RandomGraph:
             [[F32], [F32], [F32], [F32, I64], [F16], [F64, I32], INTS, FLOATS, FLOATS + INTS + [BOOL], FLOATS + FLOAT8 + INT4]
         )
         self.operators = collections.Counter()
+        self.declared = {}  # symbols of inputs
+        self.broken = collections.Counter()  # faults of the generator itself
 
     # --- drawing
     def name(self, prefix="v"):
@@ -191,7 +194,7 @@ class RandomGraph:
         return self.leaf(a.dtype, dims)
 
     # --- nodes
-    def node(self, op, inputs, nout=1, captured=(), **attributes):
+    def node(self, op, inputs, nout=1, **attributes):
         """Adds a node; gives the name of its output, or of its outputs. `nout`: how many, or a list that says which are there."""
         inputs = list(inputs)
         while inputs and inputs[-1] == "":
@@ -199,7 +202,7 @@ class RandomGraph:
         outputs = [self.name() if there else "" for there in (nout if not isinstance(nout, int) else [1] * nout)]
         n = helper.make_node(op, inputs, outputs, name=f"{op}_{self.made}", **{k: v for k, v in attributes.items() if v is not None})
         named = [o for o in outputs if o]
-        need = list(dict.fromkeys([i for i in inputs if i] + list(captured)))
+        need = list(dict.fromkeys(captures(n)))
         if op in UNDEFINED_ON_NAN and any(is_float(self.v[i].dtype) and np.isnan(as_f64(self.v[i])).any() for i in need):
             raise Reject
         values, who = self.oracle.run(n, {i: self.v[i] for i in need}, self.opset, self.ir_version)
@@ -225,13 +228,64 @@ class RandomGraph:
         self.v, self.kind, self.nodes, self.uses = snapshot
 
     # --- models
-    def dims_of(self, name, draw):
-        """What the model declares of an input: numbers or symbols, one symbol with two sizes never."""
-        dims = []
-        for k, d in enumerate(self.v[name].shape):
-            mode = draw.choice(["none", "by size", "unique"]) if self.symbols == "mixed" else self.symbols
-            dims.append({"none": d, "by size": f"d{d}", "unique": f"{name}_{k}"}[mode])
-        return dims
+    def draw(self, name):
+        """Choices about a value that do not depend on what else is in the model, so that a graph cut down declares the same."""
+        return random.Random(f"{self.seed} {name}")
+
+    def symbols_of(self, name):
+        """A symbol or None for each dim of an input, by the sizes that the graph was grown with."""
+        if name not in self.declared:
+            draw, dims = self.draw(name), []
+            for k, d in enumerate(self.v[name].shape):
+                mode = draw.choice(["none", "by size", "unique"]) if self.symbols == "mixed" else self.symbols
+                dims.append({"none": None, "by size": f"d{d}", "unique": f"{name}_{k}"}[mode])
+            self.declared[name] = dims
+        return self.declared[name]
+
+    def dims(self, inputs):
+        """What the model declares of its inputs: numbers or symbols, one symbol never with two sizes."""
+        sizes, declared = {}, {}
+        for name in inputs:
+            dims = []
+            for k, (symbol, size) in enumerate(zip(self.symbols_of(name), self.v[name].shape)):
+                if symbol and sizes.setdefault(symbol, size) != size:
+                    symbol = f"{name}_{k}"
+                dims.append(symbol or size)
+            declared[name] = dims
+        return declared
+
+    def replay(self, nodes, leaves):
+        """A copy with other leaves, its nodes run anew; raises Reject where they do not fit. Its model is the same where only sizes of
+        symbols differ."""
+        g = copy.copy(self)
+        g.v, g.kind, g.nodes, g.declared = dict(self.v) | leaves, dict(self.kind), nodes, dict(self.declared)
+        for node, reads in nodes:
+            values, _ = g.oracle.run(node, {n: g.v[n] for n in reads}, g.opset, g.ir_version)
+            for name, value in zip((o for o in node.output if o), values):
+                if value.size > MOST_ELEMENTS or node.op_type in WINDOWS and value.size == 0:
+                    raise Reject
+                g.v[name] = value
+        return g
+
+    def resized(self):
+        """A copy in which one symbol of the inputs has another size, or None."""
+        inputs = [n for n in self.v if self.kind[n] == "input"]
+        symbols = sorted({s for n in inputs for s in self.symbols_of(n) if s})
+        if not symbols:
+            return None
+        symbol, leaves = self.r.choice(symbols), {}
+        size = self.r.choice([1, 2, 3, 4, 7])
+        for name in inputs:
+            array = self.v[name]
+            for k, s in enumerate(self.symbols_of(name)):
+                if s == symbol and array.size:
+                    array = np.take(array, range(size), axis=k, mode="wrap")
+            if array.shape != self.v[name].shape:
+                leaves[name] = array
+        try:
+            return self.replay(self.nodes, leaves) if leaves else None
+        except Reject:
+            return None
 
     def outputs(self):
         """What nobody reads, and a few intermediates."""
@@ -246,14 +300,14 @@ class RandomGraph:
         """(model, inputs, right outputs) of some of the nodes; what others made becomes an input."""
         used = set(i for _, need in nodes for i in need) | set(outputs)
         made = set(o for n, _ in nodes for o in n.output)
-        draw = random.Random(self.seed + 1)
         leaves = [n for n in self.v if n in used and n not in made]
         inputs = [n for n in leaves if self.kind[n] in ("input", "node")]
         constants = [n for n in leaves if self.kind[n] == "const"]
         # Initializers that are inputs too: a default, which the caller replaces or keeps.
-        defaults = [n for n in constants if draw.random() < 0.04]
-        replaced = [n for n in defaults if draw.random() < 0.5 and is_float(self.v[n].dtype)]
-        infos = [value_info(n, self.v[n], self.dims_of(n, draw)) for n in inputs] + [value_info(n, self.v[n]) for n in defaults]
+        defaults = [n for n in constants if self.draw(n).random() < 0.04]
+        replaced = [n for n in defaults if self.draw(n).random() < 0.02 and is_float(self.v[n].dtype)]
+        declared = self.dims(inputs)
+        infos = [value_info(n, self.v[n], declared[n]) for n in inputs] + [value_info(n, self.v[n]) for n in defaults]
         stored = [numpy_helper.from_array(np.zeros_like(self.v[n]) if n in replaced else self.v[n], n) for n in constants]
         constant_nodes = [
             helper.make_node("Constant", [], [n], value=numpy_helper.from_array(self.v[n], n)) for n in leaves if self.kind[n] == "cnode"

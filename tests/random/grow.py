@@ -4,14 +4,19 @@ import random
 
 import contractions  # noqa: F401  each module registers what it adds
 import control  # noqa: F401
-import motifs  # noqa: F401
+import motif_parts  # noqa: F401
+import motif_pictures  # noqa: F401
+import motif_sequences  # noqa: F401
+import nested  # noqa: F401
 import others  # noqa: F401
 import patterns  # noqa: F401
 import pointwise  # noqa: F401
 import quantized  # noqa: F401
+import rare  # noqa: F401
 import rows  # noqa: F401
 import views  # noqa: F401
 from graph import RandomGraph
+from oracle import Reject
 from registry import ADDERS
 
 
@@ -25,10 +30,12 @@ def grow(seed, oracle):
     tries = 0
     while len(g.nodes) < wanted and tries < wanted * 6:
         tries += 1
-        before = g.snapshot()
+        before, name = g.snapshot(), g.r.choices(names, weights)[0]
         try:
-            ADDERS[g.r.choices(names, weights)[0]][0](g)
-        except Exception:  # what was added before the refusal stays; it is a good graph
+            ADDERS[name][0](g)
+        except Exception as error:  # what was added before the refusal stays; it is a good graph
+            if not isinstance(error, Reject):
+                g.broken[f"{name}: {error!r}"[:160]] += 1
             if len(g.nodes) == len(before[2]):
                 g.restore(before)
     return g

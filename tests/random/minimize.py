@@ -1,9 +1,9 @@
 """Cuts a failing graph down while it still fails in the same way: to one output, fewer nodes, smaller dims."""
 
-import copy
 import time
 
 import numpy as np
+
 from graph import ancestors
 from oracle import Reject
 from runner import Case
@@ -86,23 +86,16 @@ class Minimizer:
 
 def shrink(graph, nodes, outputs, size, to):
     """The same graph with leaves cut to smaller dims; nothing where the nodes do not fit them."""
-    g = copy.copy(graph)
-    g.v, g.kind = dict(graph.v), dict(graph.kind)
-    made = {o for n, _ in nodes for o in n.output}
-    for name in {n for _, reads in nodes for n in reads} - made:
-        array = g.v[name]
+    leaves = {}
+    for name in {n for _, reads in nodes for n in reads} - {o for n, _ in nodes for o in n.output}:
+        array = graph.v[name]
         for axis, d in enumerate(array.shape):
             if d == size:
                 array = np.take(array, range(to), axis=axis)
-        if array.dtype == np.int64 and array.ndim == 1 and array.size <= 6 and g.kind[name] != "input":
+        if array.dtype == np.int64 and array.ndim == 1 and array.size <= 6 and graph.kind[name] != "input":
             array = np.where(array == size, to, array)  # a shape
-        g.v[name] = np.ascontiguousarray(array) if array.ndim else array
+        leaves[name] = np.ascontiguousarray(array) if array.ndim else array
     try:
-        for node, reads in nodes:
-            values, _ = g.oracle.run(node, {n: g.v[n] for n in reads}, g.opset, g.ir_version)
-            for name, value in zip((o for o in node.output if o), values):
-                g.v[name] = value
+        yield graph.replay(nodes, leaves), nodes, outputs
     except Reject:
         return
-    g.nodes = nodes
-    yield g, nodes, outputs

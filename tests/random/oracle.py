@@ -8,6 +8,7 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+
 from values import NUMPY, ONNX, value_info
 
 onnxruntime.set_default_logger_severity(4)

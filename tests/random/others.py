@@ -2,9 +2,10 @@
 
 import numpy as np
 from onnx import TensorProto, numpy_helper
+
 from oracle import Reject
 from registry import op
-from values import BOOL, F16, F32, F64, FLOATS, I32, I64, I8, INTS, is_float
+from values import BOOL, F16, F32, F64, FLOATS, I8, I32, I64, INTS, is_float
 
 
 @op(2)
@@ -13,7 +14,7 @@ def shape(g):
     n = g.v[x].ndim
     if g.r.random() < 0.3:
         return g.node("Size", [x])
-    s = g.node(
+    g.node(
         "Shape",
         [x],
         start=g.r.choice([None, g.r.randint(-n - 1, n + 1)]) if g.opset >= 15 else None,

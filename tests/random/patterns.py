@@ -1,6 +1,7 @@
 """Chains that the rules of the optimizer look for, and near misses."""
 
 import numpy as np
+
 from registry import op
 from values import FLOATS
 

@@ -1,7 +1,9 @@
-"""Quantized chains and products."""
+"""Quantized chains, products and convolutions."""
 
 import numpy as np
 from onnx import TensorProto
+
+from layers import activation, image, tokens, vector
 from oracle import Reject
 from registry import op
 from values import F32
@@ -68,3 +70,50 @@ def qmatmul(g):
 def dynamic_quantize(g):
     x = g.pick([F32], pred=lambda a: a.size > 0 and np.isfinite(a).all())
     g.node("DynamicQuantizeLinear", [x], nout=3)
+
+
+@op(2)
+def quantized_convolution(g):
+    r = g.r
+    if g.opset < 13:
+        raise Reject
+    x = image(g)
+    n, c, h, w = g.v[x].shape
+    oc, kernel = r.choice([1, 2, 8]), r.choice([1, 3])
+    act, wt = r.choice([np.uint8, np.int8]), np.int8
+
+    def qdq(y, scale, zero):
+        s, z = g.const(np.array(scale, F32)), g.const(np.array(zero, act))
+        return g.node("DequantizeLinear", [g.node("QuantizeLinear", [y, s, z]), s, z])
+
+    y = qdq(x, r.choice([0.25, 0.125]), r.choice([0, 3]))
+    q = g.const(g.np.integers(-9, 10, (oc, c, kernel, kernel)).astype(wt))
+    if r.random() < 0.6:
+        k = g.node("DequantizeLinear", [q, g.const((g.np.integers(1, 5, oc) / 64).astype(F32)), g.const(np.zeros(oc, wt))], axis=0)
+    else:
+        k = g.node("DequantizeLinear", [q, g.const(np.array(0.03125, F32)), g.const(np.array(0, wt))])
+    half = kernel // 2
+    y = g.node("Conv", [y, k], pads=[half] * 4)
+    if r.random() < 0.5:
+        y = g.node("Relu", [y])
+    y = qdq(y, r.choice([0.5, 0.25]), r.choice([0, 2]))
+    if r.random() < 0.4:
+        y = g.node("MaxPool", [y], kernel_shape=[2, 2], strides=[1, 1])
+    if r.random() < 0.4:
+        qdq(g.node("Add", [y, qdq(g.add_input(F32, list(g.v[y].shape)), 0.25, 1)]), 0.5, 1)
+
+
+@op(2)
+def dynamic_quantized_product(g):
+    r = g.r
+    x = tokens(g) if r.random() < 0.7 else g.add_input(F32, [r.choice([1, 4, 9]), r.choice([3, 16, 17])])
+    k, n = g.v[x].shape[-1], r.choice([1, 5, 16, 17])
+    q, scale, zero = g.node("DynamicQuantizeLinear", [x], nout=3)
+    t = r.choice([np.int8, np.uint8])
+    w = g.const(g.np.integers(-9 if t is np.int8 else 0, 10, (k, n)).astype(t))
+    wz = g.const(np.array(r.choice([0, 3]), t)) if r.random() < 0.6 else ""
+    y = g.node("Cast", [g.node("MatMulInteger", [q, w, zero, wz])], to=TensorProto.FLOAT)
+    y = g.node("Mul", [y, g.node("Mul", [scale, g.const((g.np.integers(1, 5, r.choice([[1], [n]])) / 64).astype(F32))])])
+    if r.random() < 0.6:
+        y = g.node("Add", [y, vector(g, n)])
+    activation(g, y)

@@ -1,9 +1,10 @@
 """Reductions, normalizations and what else runs along axes."""
 
 import numpy as np
+
 from oracle import Reject
 from registry import op
-from values import F16, F32, F64, FLOATS, I32, I64, I8, U8, as_f64, is_float, is_int
+from values import F16, F32, F64, FLOATS, I8, I32, I64, U8, as_f64, is_float, is_int
 
 
 @op(4)

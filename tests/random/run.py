@@ -55,6 +55,7 @@ def signature(case, failure):
 def work(pipe, arguments):
     """A worker: gets lists of seeds, gives counts and failures."""
     import numpy as np
+
     from compare import other_oracle
     from grow import grow
     from minimize import Minimizer
@@ -74,9 +75,17 @@ def work(pipe, arguments):
                 graph = grow(seed, oracle)
                 if not graph.nodes:
                     continue
-                cases.append(Case(graph, *graph.build(graph.nodes, graph.outputs())))
+                outputs = graph.outputs()
+                cases.append(Case(graph, *graph.build(graph.nodes, outputs)))
+                other = graph.resized() if graph.r.random() < 0.4 else None
+                if other:
+                    second = Case(other, *other.build(other.nodes, outputs))
+                    if second.model == cases[-1].model:  # not where the rank of an output depends on a size
+                        cases.append(second)
+                        counts["second sizes"] += 1
                 operators.update(graph.operators)
-            counts["graphs"] += len(cases)
+                classes += [("generator", "", seed, text) for text in graph.broken]
+            counts["graphs"] += len({c.graph.seed for c in cases})
             counts["nodes"] += sum(len(c.graph.nodes) for c in cases)
             pipe.send(("running", seeds[0]))
             single = all(not w.startswith("bundle") for w in arguments.ways)
@@ -208,12 +217,20 @@ class Campaign:
                 for k, f in sorted(kinds.items(), key=lambda item: -len(item[1]))
             ],
             "not faults": dict(
-                collections.Counter(f"{c[0]} {c[1]}: {c[3]}" if c[0] == "unsupported" else f"{c[0]} {c[1]}" for c in self.classes)
+                collections.Counter(
+                    f"{c[0]} {c[1]}: {c[3]}" if c[0] in ("unsupported", "generator") else f"{c[0]} {c[1]}" for c in self.classes
+                )
             ),
             "examples of what is not a fault": [list(c) for c in self.classes if c[0] != "unsupported"][:200],
             "operators": dict(self.operators.most_common()),
             "cells": dict(sorted(self.cells.items())),
         }
+
+
+def default_binaries():
+    """bin/ beside this folder (pack.sh), else the build folder of the checkout."""
+    packed = HERE.parent / "bin"
+    return packed if packed.is_dir() else HERE.parents[1] / "build/bin"
 
 
 def main():
@@ -224,7 +241,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--ways", default="unfused,eval,opt")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("random_found"))
-    parser.add_argument("--binaries", type=pathlib.Path, default=HERE.parents[1] / "build/bin")
+    parser.add_argument("--binaries", type=pathlib.Path, default=default_binaries())
     parser.add_argument("--chunk", type=int, default=0, help="graphs a worker gets at a time; with bundles, of one translation unit")
     parser.add_argument("--minimize", type=float, default=20, help="seconds for cutting down one failing graph")
     parser.add_argument("--work", default="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)

@@ -2,6 +2,7 @@
 
 import numpy as np
 from onnx import TensorProto
+
 from oracle import Reject
 from registry import op
 from values import BOOL, is_float
@@ -13,11 +14,11 @@ def transpose(g):
     n = g.v[x].ndim
     p = list(range(n))
     g.r.shuffle(p)
-    y = g.node("Transpose", [x], perm=p if g.r.random() < 0.85 else None)
+    y = g.node("Transpose", [x], perm=p if p and g.r.random() < 0.85 else None)
     if g.r.random() < 0.4:
         p = list(range(n))
         g.r.shuffle(p)
-        g.node("Transpose", [y], perm=p)
+        g.node("Transpose", [y], perm=p or None)
 
 
 def factor(g, n, rank):
