@@ -79,11 +79,8 @@ nlohmann::ordered_json to_json(const Times &t) {
 
 Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
   const std::unique_ptr<Listener> listener = make_listener(o);
-  OPTC_ASSIGN(const Prepared prepared, prepare(o, *listener, diagnostics));
+  OPTC_ASSIGN(Prepared prepared, prepare(o, *listener, diagnostics));
   const Graph &model = prepared.model;
-  OPTC_ASSIGN(const InputSet set, input_set(o, prepared, 0, diagnostics));
-  const std::vector<RuntimeValue> &inputs = set.values;
-  const SizeByName &chosen = set.sizes;
   OPTC_ASSIGN(const BuiltBundle built, build_model(o.model, prepared.options, *listener, diagnostics));
   BundleRunOptions run_options;
   run_options.threads = o.threads;
@@ -91,6 +88,14 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
       std::any_of(o.targets.begin(), o.targets.end(), [](const std::string &t) { return t.rfind("sm_", 0) == 0; });
   run_options.weights_path = built.folder + "/" + built.name + ".weights";
   OPTC_ASSIGN(const auto bundle, Bundle::load(built.library, built.name, run_options, diagnostics));
+  const auto once = [&](const InputSet &tried, Diagnostics &said) -> Status {
+    OPTC_TRY(bundle->run(tried.values, said));
+    return {};
+  };
+  OPTC_ASSIGN(const InputSet set, prepared.inputs.fitting(model, 0, once, diagnostics));
+  report_inputs(set, o);
+  const std::vector<RuntimeValue> &inputs = set.values;
+  const SizeByName &chosen = set.sizes;
   listener->begin("measure");
   OPTC_ASSIGN(const auto milliseconds, bundle->time(inputs, o.warmup, o.iterations, o.duration, diagnostics));
   const Times own = summarize(milliseconds);

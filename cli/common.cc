@@ -259,31 +259,21 @@ Result<std::vector<std::pair<std::string, std::string>>> named_inputs(const Comm
 }
 
 Result<Prepared> prepare(const CommonOptions &o, Listener &listener, Diagnostics &diagnostics) {
-  Prepared prepared;
-  OPTC_ASSIGN(prepared.options, compile_options(o, diagnostics));
-  OPTC_ASSIGN(prepared.sizes, given_sizes(o, diagnostics));
-  OPTC_ASSIGN(prepared.named, named_inputs(o, diagnostics));
-  OPTC_ASSIGN(prepared.model, load_model(o.model, prepared.options, listener, diagnostics));
-  return prepared;
+  OPTC_ASSIGN(CompileOptions compile, compile_options(o, diagnostics));
+  InputSource source;
+  source.folder = o.inputs_folder;
+  source.seed = o.seed;
+  OPTC_ASSIGN(source.sizes, given_sizes(o, diagnostics));
+  OPTC_ASSIGN(source.named, named_inputs(o, diagnostics));
+  OPTC_ASSIGN(Graph model, load_model(o.model, compile, listener, diagnostics));
+  InputSets inputs(model, std::move(source));
+  return Prepared{std::move(compile), std::move(model), std::move(inputs)};
 }
 
-Result<InputSet> input_set(const CommonOptions &o, const Prepared &prepared, int number, Diagnostics &diagnostics) {
-  InputSet set;
-  std::vector<RuntimeValue> fallback;
-  if (o.inputs_folder.empty()) {
-    OPTC_ASSIGN(set.sizes, choose_sizes(prepared.model, prepared.sizes, number % 2, diagnostics));
-    // What files give need not be made; only what is left may be of a kind that cannot.
-    Diagnostics quiet;
-    Result<std::vector<RuntimeValue>> random =
-        random_inputs(prepared.model, set.sizes, o.seed + static_cast<uint64_t>(number),
-                      prepared.named.empty() ? diagnostics : quiet);
-    if (random)
-      fallback = *std::move(random);
-    else if (prepared.named.empty())
-      return random.failure();
-  }
-  OPTC_ASSIGN(set.values, read_inputs(prepared.model, o.inputs_folder, prepared.named, fallback, diagnostics));
-  return set;
+void report_inputs(const InputSet &set, const CommonOptions &o) {
+  if (o.quiet || set.refused.empty()) return;
+  const std::string taken = set.sizes.empty() ? "plain values" : describe(set.sizes);
+  std::fprintf(stderr, "%-15s %s; %s\n", "inputs", taken.c_str(), set.refused.c_str());
 }
 
 std::unique_ptr<Listener> make_listener(const CommonOptions &o) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
-#include "driver/inputs.h"
+#include "driver/samples.h"
 #include "driver/toolchain.h"
 #include "emit/report/diff.h"
 #include "support/diagnostics.h"
@@ -51,18 +51,12 @@ Result<std::vector<std::pair<std::string, std::string>>> named_inputs(const Comm
 // A model with the options and the inputs that files or options name: what run, verify and bench start from.
 struct Prepared {
   CompileOptions options;
-  SizeByName sizes;  // given by --dim
-  std::vector<std::pair<std::string, std::string>> named;
   Graph model;
+  InputSets inputs;
 };
 Result<Prepared> prepare(const CommonOptions &options, Listener &listener, Diagnostics &diagnostics);
-struct InputSet {
-  std::vector<RuntimeValue> values;  // in the order of the model's inputs
-  SizeByName sizes;                  // of the symbols; empty where a folder gives the inputs
-};
-// Input set `number`: from the files, random where none gives an input, of alternating sizes.
-Result<InputSet> input_set(const CommonOptions &options, const Prepared &prepared, int number,
-                           Diagnostics &diagnostics);
+// Says, on stderr, that the first made inputs did not suit and which were taken.
+void report_inputs(const InputSet &set, const CommonOptions &options);
 
 // Progress: one finished line a step on stderr, none twice unless -v asks for all; on a terminal the running step shows
 // on the last line with a bar or the time that it has taken.

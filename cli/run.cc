@@ -34,12 +34,17 @@ std::string preview(const RuntimeValue &value) {
 
 Status run(const CommonOptions &o, const std::string &outputs_folder, Diagnostics &diagnostics) {
   const std::unique_ptr<Listener> listener = make_listener(o);
-  OPTC_ASSIGN(const Prepared prepared, prepare(o, *listener, diagnostics));
+  OPTC_ASSIGN(Prepared prepared, prepare(o, *listener, diagnostics));
   const Graph &model = prepared.model;
-  OPTC_ASSIGN(const InputSet inputs, input_set(o, prepared, 0, diagnostics));
   const Engine engine = o.engine == "evaluate" ? Engine::kEvaluate : Engine::kBundle;
-  OPTC_ASSIGN(const std::vector<RuntimeValue> outputs, run_model(o.model, model, inputs.values, engine, o.threads,
-                                                                 o.seed, prepared.options, *listener, diagnostics));
+  std::vector<RuntimeValue> outputs;
+  const auto run = [&](const InputSet &set, Diagnostics &said) -> Status {
+    OPTC_ASSIGN(outputs,
+                run_model(o.model, model, set.values, engine, o.threads, o.seed, prepared.options, *listener, said));
+    return {};
+  };
+  OPTC_ASSIGN(const InputSet inputs, prepared.inputs.fitting(model, 0, run, diagnostics));
+  report_inputs(inputs, o);
   const auto &ids = model.region(Graph::main()).outputs;
   if (o.format == "json") {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <vector>
 
 namespace optc {
@@ -21,22 +22,6 @@ int mantissa_bits(ElementType type) {
       return 7;
     default:
       return 3;
-  }
-}
-
-double default_tolerance(ElementType type) {
-  switch (type) {
-    case ElementType::kFloat64:
-    case ElementType::kComplex128:
-      return 1e-6;
-    case ElementType::kFloat32:
-    case ElementType::kComplex64:
-      return 1e-4;
-    case ElementType::kFloat16:
-    case ElementType::kBFloat16:
-      return 2e-2;
-    default:
-      return 0.25;
   }
 }
 
@@ -67,7 +52,7 @@ Comparison compare_tensors(const Constant &actual, const Constant &expected, con
   if (type == ElementType::kString) {
     for (int64_t i = 0; i < result.count; ++i)
       result.differing += actual.string_values()[i] != expected.string_values()[i];
-    result.ok = result.differing == 0;
+    result.ok = result.differing <= tolerance.slack_elements;
     if (!result.ok) result.problem = fmt::format("{} of {} strings differ", result.differing, result.count);
     return result;
   }
@@ -80,8 +65,8 @@ Comparison compare_tensors(const Constant &actual, const Constant &expected, con
           std::max(result.max_difference, std::fabs(static_cast<double>(a) - static_cast<double>(e)));
       result.differing += a != e;
     }
-    result.ok = result.differing == 0;
-    if (tolerance.absolute > 0) result.ok = result.max_difference <= tolerance.absolute;
+    result.ok = result.differing <= tolerance.slack_elements;
+    if (tolerance.absolute > 0) result.ok = result.ok || result.max_difference <= tolerance.absolute;
     result.allowed = tolerance.absolute;
     return result;
   }
@@ -91,12 +76,13 @@ Comparison compare_tensors(const Constant &actual, const Constant &expected, con
   for (int64_t i = 0; i < numbers; ++i) {
     const double x = a.at(i), y = e.at(i);
     if (std::isnan(x) != std::isnan(y) || (std::isinf(y) && x != y) || (std::isinf(x) && x != y)) ++other_class;
+    result.nan += std::isnan(y);
     if (std::isfinite(y)) result.range = std::max(result.range, std::fabs(y));
   }
   const double relative = exact                              ? 0
                           : tolerance.relative_to_range >= 0 ? tolerance.relative_to_range
                                                              : default_tolerance(type);
-  result.allowed = std::max(relative * result.range, tolerance.absolute);
+  result.allowed = std::max(relative * result.range, tolerance.absolute) + (exact ? 0 : tolerance.slack);
   std::vector<float> ulps;
   const int bits = mantissa_bits(type);
   for (int64_t i = 0; i < numbers; ++i) {
@@ -127,7 +113,7 @@ Comparison compare_tensors(const Constant &actual, const Constant &expected, con
     }
   }
   result.differing += other_class;
-  result.ok = result.differing == 0;
+  result.ok = result.differing <= (exact ? tolerance.slack_elements : 0);
   if (other_class)
     result.problem =
         fmt::format("{} of {} elements are NaN or infinite in one of the two only", other_class, result.count);
@@ -135,6 +121,22 @@ Comparison compare_tensors(const Constant &actual, const Constant &expected, con
 }
 
 }  // namespace
+
+double default_tolerance(ElementType type) {
+  switch (type) {
+    case ElementType::kFloat64:
+    case ElementType::kComplex128:
+      return 1e-6;
+    case ElementType::kFloat32:
+    case ElementType::kComplex64:
+      return 1e-4;
+    case ElementType::kFloat16:
+    case ElementType::kBFloat16:
+      return 2e-2;
+    default:
+      return is_float(type) ? 0.25 : 0;
+  }
+}
 
 Comparison compare(const RuntimeValue &actual, const RuntimeValue &expected, const Tolerance &tolerance) {
   if (actual.kind != expected.kind) return problem("another kind of value (tensor, sequence, optional, map)");
@@ -147,7 +149,13 @@ Comparison compare(const RuntimeValue &actual, const RuntimeValue &expected, con
     Comparison item = compare(actual.items[i], expected.items[i], tolerance);
     if (!item.problem.empty()) item.problem = fmt::format("element {}: {}", i, item.problem);
     if (!item.ok) return item;
-    if (item.max_difference >= worst.max_difference) worst = item;
+    item.differing += worst.differing;
+    item.count += worst.count;
+    item.nan += worst.nan;
+    if (item.max_difference >= worst.max_difference)
+      worst = item;
+    else
+      std::tie(worst.differing, worst.count, worst.nan) = std::tuple(item.differing, item.count, item.nan);
   }
   return worst;
 }

@@ -12,7 +12,12 @@ struct Tolerance {
   double relative_to_range =
       -1;  // of max|expected|; negative: by element type (f32 1e-4, f64 1e-6, f16 and bf16 2e-2, float8 0.25)
   double absolute = 0;  // differences up to this are equal whatever the range
+  // What the model's own conditioning excuses, on top: a difference, and for integers, booleans and strings a number of
+  // elements.
+  double slack = 0;
+  int64_t slack_elements = 0;
 };
+double default_tolerance(ElementType type);  // relative to the range; of exact types 0
 
 struct Comparison {
   bool ok = false;
@@ -22,6 +27,7 @@ struct Comparison {
   double allowed = 0;     // what max_difference was compared with
   int64_t differing = 0;  // elements beyond `allowed`
   int64_t count = 0;
+  int64_t nan = 0;          // expected elements that are NaN
   double median_ulp = 0;    // of the expected type's spacing, for floats
   bool same_argmax = true;  // along the last axis, for floats of rank >= 1 (ties within `allowed` count as the same)
 };

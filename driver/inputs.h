@@ -2,11 +2,11 @@
 // Inputs for a run: from files, or random ones for given sizes.
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "driver/sizes.h"
 #include "evaluate/evaluate.h"
 #include "ir/graph/graph.h"
 #include "support/diagnostics.h"
@@ -14,16 +14,16 @@
 
 namespace optc {
 
-using SizeByName = std::map<std::string, int64_t>;  // values of the model's symbols
+// How values are drawn.
+struct Draw {
+  uint64_t seed = 0;
+  bool plain = false;  // floats in [0, 1) and the lowest integers, for models that most values do not suit
+};
 
-// A value for each symbol in the model's inputs: the given one, else one inside its bounds. `set` 0 and 1 give
-// different sizes: 1 and 2 for symbols that only occur in front (batch), 8 and 13 for others, as bounds and
-// divisibility allow.
-Result<SizeByName> choose_sizes(const Graph &graph, const SizeByName &given, int set, Diagnostics &diagnostics);
-
-// Random inputs from `seed`: floats normally distributed, integers in the range of the tables that they index, else 0
-// or 1.
-Result<std::vector<RuntimeValue>> random_inputs(const Graph &graph, const SizeByName &sizes, uint64_t seed,
+// Random inputs of the given sizes: floats normally distributed; integers in the range that their uses allow
+// (element_range.h), else 0 or 1 (masks; no row of zeros begins one), pictures and quantized values in that of their
+// type; strings out of the model's vocabularies; two elements a sequence. Inputs with a default are absent.
+Result<std::vector<RuntimeValue>> random_inputs(const Graph &graph, const SizeByName &sizes, const Draw &draw,
                                                 Diagnostics &diagnostics);
 
 // Inputs from files. `folder` (may be empty) holds input_0.pb or input_0.npy, ... or NAME.npy, NAME.pb; `named` gives

@@ -12,6 +12,12 @@
 #include "support/staging.h"
 
 namespace optc {
+namespace {
+
+constexpr size_t kLongestError = 600;  // ONNX Runtime quotes whole types and shapes
+
+}  // namespace
+
 Result<std::string> oracle_python(Diagnostics &diagnostics) {
   const char *own = std::getenv("OPTC_PYTHON");
   const std::string python = own && *own ? own : "python3";
@@ -37,6 +43,7 @@ Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, co
                                         fmt::format("--iterations={}", options.iterations),
                                         fmt::format("--seconds={}", options.seconds)};
   if (options.optimize) arguments.push_back("--optimize");
+  if (options.perturb >= 0) arguments.push_back(fmt::format("--perturb={}", options.perturb));
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].kind == RuntimeValue::Kind::kAbsent) continue;
     const bool numpy = inputs[i].kind == RuntimeValue::Kind::kTensor && has_numpy_type(inputs[i].tensor.type());
@@ -55,6 +62,16 @@ Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, co
   OPTC_ASSIGN(const std::string text, read_file(scratch.path() + "/result.json", diagnostics));
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (json.is_discarded()) return diagnostics.error(ErrorKind::kInternal, "ort_run.py wrote no JSON");
+  if (json.contains("error")) {
+    const bool loaded = json.value("stage", "") == "run";
+    Diagnostic d;
+    // Other inputs may suit; another model may not.
+    d.kind = loaded ? ErrorKind::kUsage : ErrorKind::kIo;
+    d.message = loaded ? "ONNX Runtime refuses these inputs" : "ONNX Runtime cannot load the model";
+    d.notes.push_back(json.value("error", "").substr(0, kLongestError));
+    if (!loaded) d.help = "--against=evaluate compares with the unoptimized model instead";
+    return diagnostics.add(std::move(d));
+  }
   OracleResult result;
   result.version = json.value("version", "");
   result.milliseconds = json.value("milliseconds", std::vector<double>());

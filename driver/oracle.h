@@ -15,6 +15,7 @@ namespace optc {
 
 struct OracleOptions {
   bool optimize = false;
+  int perturb = -1;  // from 0 on: float weights and inputs changed in their last bits, drawn from this seed
   int threads = 1;
   int iterations = 0;  // > 0: also time this many runs, `seconds` at most
   double seconds = 10;
@@ -28,6 +29,7 @@ struct OracleResult {
 
 // The Python that has onnxruntime: $OPTC_PYTHON, else python3. kIo when it has none.
 Result<std::string> oracle_python(Diagnostics &diagnostics);
+// kIo when ONNX Runtime cannot load the model, kUsage when it refuses the inputs, each with its own words.
 // Runs `model` on inputs that match the main inputs of `graph` (its import). Only tensors of types that NumPy knows go
 // in; anything comes out.
 Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, const std::vector<RuntimeValue> &inputs,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "driver/places.h"
 #include "driver/process.h"
 #include "driver/tensor_file.h"
+#include "ir/graph/text.h"
 #include "support/file.h"
 #include "support/staging.h"
 
@@ -154,11 +156,11 @@ Graph graph_with_tokens() {
 TEST(Inputs, IndicesStayInsideTheTable) {
   const Graph graph = graph_with_tokens();
   Diagnostics diagnostics;
-  const auto sizes = choose_sizes(graph, {{"S", 200}}, 1, diagnostics);
+  const auto sizes = SizeChooser(graph).choose({{"S", 200}}, 1, 0, diagnostics);
   ASSERT_TRUE(sizes.ok());
   EXPECT_EQ(sizes->at("N"), 2);
   EXPECT_EQ(sizes->at("S"), 200);
-  const auto inputs = random_inputs(graph, *sizes, 7, diagnostics);
+  const auto inputs = random_inputs(graph, *sizes, {7, false}, diagnostics);
   ASSERT_TRUE(inputs.ok());
   ASSERT_EQ((*inputs)[0].tensor.count(), 400);
   int64_t greatest = 0;
@@ -168,8 +170,94 @@ TEST(Inputs, IndicesStayInsideTheTable) {
     greatest = std::max(greatest, index);
   }
   EXPECT_EQ(greatest, 4);
-  const auto again = random_inputs(graph, *sizes, 7, diagnostics);
+  const auto again = random_inputs(graph, *sizes, {7, false}, diagnostics);
   EXPECT_TRUE((*again)[0].tensor.equals((*inputs)[0].tensor));
+}
+
+Graph parsed(const std::string &text) {
+  Diagnostics diagnostics;
+  Result<Graph> graph = parse_graph(text, diagnostics);
+  EXPECT_TRUE(graph.ok()) << (diagnostics.all().empty() ? "" : diagnostics.all()[0].message);
+  return *std::move(graph);
+}
+
+std::vector<int64_t> integers(const Constant &tensor) {
+  std::vector<int64_t> list;
+  for (int64_t i = 0; i < tensor.count(); ++i) list.push_back(tensor.as_int64(i));
+  return list;
+}
+
+TEST(Sizes, FitWhatTheOperatorsState) {
+  // K and L meet in a product; T is cut into pieces of 48.
+  const Graph graph = parsed(R"(graph "g" (a: f32[M,K], b: f32[L,4], t: f32[1,T]) -> (y, z) {
+    const pieces: i64[2] = [-1, 48]
+    y: f32[M,4] = MatMul(a, b)
+    z: f32[P,48] = Reshape(t, pieces)
+  })");
+  const SizeChooser chooser(graph);
+  Diagnostics diagnostics;
+  for (int set = 0; set < 2; ++set)
+    for (int attempt = 0; attempt < SizeChooser::kAttempts; ++attempt) {
+      const auto sizes = chooser.choose({}, set, attempt, diagnostics);
+      ASSERT_TRUE(sizes.ok());
+      EXPECT_EQ(sizes->at("K"), sizes->at("L"));
+      EXPECT_EQ(sizes->at("T") % 48, 0);
+      EXPECT_GT(sizes->at("T"), 0);
+    }
+  const auto given = chooser.choose({{"K", 21}}, 0, 0, diagnostics);
+  ASSERT_TRUE(given.ok());
+  EXPECT_EQ(given->at("L"), 21);
+  EXPECT_TRUE(diagnostics.all().empty());
+  const auto wrong = chooser.choose({{"K", 21}, {"L", 20}}, 0, 0, diagnostics);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.failure().kind, ErrorKind::kUsage);
+  EXPECT_NE(diagnostics.all().back().message.find("the sizes given do not fit"), std::string::npos);
+}
+
+TEST(Inputs, SuitWhatReadsThem) {
+  // Positions behind two reserved rows; a list of nodes, its rows known by their name alone; a rate that is compared.
+  const Graph graph = parsed(R"(graph "g" (p: i64[N,S], h: f32[Q,3], e: i64[2,E], r: i64[], m: i64[N,S], c: u8[N,3,8,8])
+                              -> (y, z, w, v, u) {
+    const two: i64[] = [2]
+    const table: f32[7,3] = hash "t"
+    const rate: i64[] = [16000]
+    i: i64[N,S] = Add(p, two)
+    y: f32[N,S,3] = Gather(table, i) {axis = 0}
+    z: f32[2,E,3] = Gather(h, e) {axis = 0}
+    w: bool[] = Equal(r, rate)
+    v: f32[N,S] = Cast(m) {to = 1}
+    u: f32[N,3,8,8] = Cast(c) {to = 1}
+  })");
+  Diagnostics diagnostics;
+  const SizeByName sizes = {{"N", 2}, {"S", 100}, {"Q", 5}, {"E", 200}};
+  const auto made = random_inputs(graph, sizes, {3, false}, diagnostics);
+  ASSERT_TRUE(made.ok());
+  const auto extremes = [&](size_t i) {
+    const std::vector<int64_t> list = integers((*made)[i].tensor);
+    const auto [low, high] = std::minmax_element(list.begin(), list.end());
+    return std::pair(*low, *high);
+  };
+  EXPECT_EQ(extremes(0), std::pair(int64_t{0}, int64_t{4}));
+  EXPECT_EQ(extremes(2), std::pair(int64_t{0}, int64_t{4}));
+  EXPECT_EQ(integers((*made)[3].tensor), std::vector<int64_t>{16000});
+  EXPECT_EQ(extremes(4), std::pair(int64_t{0}, int64_t{1}));
+  EXPECT_EQ((*made)[4].tensor.as_int64(0), 1);  // no row is masked as a whole
+  EXPECT_EQ((*made)[4].tensor.as_int64(100), 1);
+  EXPECT_GT(extremes(5).second, 200);
+}
+
+TEST(Compare, SlackIsWhatTheToleranceGainsAndHidesNoNaN) {
+  const RuntimeValue expected = floats({3}, {1, 2, 100}), near = floats({3}, {1.5f, 2, 100});
+  EXPECT_FALSE(compare(near, expected, {}).ok);
+  Tolerance wide;
+  wide.slack = 0.5;
+  wide.slack_elements = 1;
+  EXPECT_TRUE(compare(near, expected, wide).ok);
+  const RuntimeValue nan = floats({3}, {std::nanf(""), 2, 100});
+  EXPECT_FALSE(compare(nan, expected, wide).ok);
+  const auto ids = [](std::vector<int64_t> values) { return RuntimeValue::of(Constant::int64s(values)); };
+  EXPECT_TRUE(compare(ids({1, 2, 4}), ids({1, 2, 3}), wide).ok);
+  EXPECT_FALSE(compare(ids({1, 3, 4}), ids({1, 2, 3}), wide).ok);
 }
 
 TEST(Inputs, UnknownNamesAndMissingFilesAreUsageErrors) {

@@ -1,7 +1,8 @@
 """Runs a model with ONNX Runtime on inputs from files; used by `optc verify --against=ort` and `optc bench --against=ort`.
 
-Usage: ort_run.py MODEL OUTPUT_FOLDER [--input=NAME=FILE ...] [--optimize] [--threads=N] [--iterations=N] [--seconds=S]
-Writes output_I.npy (or .pb for what NumPy cannot say) and result.json: {"version", "outputs", "milliseconds"}."""
+Usage: ort_run.py MODEL OUTPUT_FOLDER [--input=NAME=FILE ...] [--optimize] [--perturb=SEED] [--threads=N] [--iterations=N] [--seconds=S]
+Writes output_I.npy (or .pb for what NumPy cannot say) and result.json: {"version", "outputs", "milliseconds"}, or {"version", "stage":
+"load" or "run", "error"} where ONNX Runtime refuses the model or the inputs."""
 
 import argparse
 import json
@@ -10,6 +11,8 @@ import time
 
 import numpy as np
 import onnxruntime as ort
+
+LAST_BITS = 4  # what sums of a few hundred terms in another order amount to
 
 
 def read(path):
@@ -41,12 +44,47 @@ def write(folder, index, value):
     return f"output_{index}.pb"
 
 
+def nudged(values, random):
+    """Each float32 changed by at most LAST_BITS units in its last place."""
+    nudge = 1 + LAST_BITS * 2.0**-23 * random.integers(-1, 2, values.shape)
+    with np.errstate(over="ignore"):
+        changed = (values * nudge).astype(np.float32)
+    return np.where(np.isfinite(changed), changed, values)
+
+
+def perturbed(path, random):
+    """The model's bytes with its float weights changed in their last bits."""
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load(path)
+
+    def visit(graph):
+        for tensor in graph.initializer:
+            change(tensor)
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.GRAPH:
+                    visit(attribute.g)
+                elif attribute.type == onnx.AttributeProto.TENSOR and node.op_type == "Constant":
+                    change(attribute.t)
+
+    def change(tensor):
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            values = nudged(numpy_helper.to_array(tensor), random)
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+
+    visit(model.graph)
+    return model.SerializeToString()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--input", action="append", default=[])
     parser.add_argument("--optimize", action="store_true")
+    parser.add_argument("--perturb", type=int, help="change float weights and inputs in their last bits, drawn from this seed")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--iterations", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=10)
@@ -58,12 +96,24 @@ def main():
     options.log_severity_level = 3
     level = ort.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if args.optimize else level.ORT_DISABLE_ALL
-    session = ort.InferenceSession(args.model, options, providers=["CPUExecutionProvider"])
     feeds = {}
     for item in args.input:
         name, _, path = item.rpartition("=")
         feeds[name] = read(path)
-    outputs = session.run(None, feeds)
+    model = args.model
+    if args.perturb is not None:
+        random = np.random.default_rng(args.perturb)
+        model = perturbed(args.model, random)
+        feeds = {k: nudged(v, random) if getattr(v, "dtype", None) == np.float32 else v for k, v in feeds.items()}
+    stage = "load"
+    try:
+        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        stage = "run"
+        outputs = session.run(None, feeds)
+    except Exception as error:  # ONNX Runtime's own classes have no base of their own
+        refused = {"version": ort.__version__, "stage": stage, "error": " ".join(str(error).split())}
+        (args.folder / "result.json").write_text(json.dumps(refused))
+        return
     files = [write(args.folder, i, value) for i, value in enumerate(outputs)]
     milliseconds = []
     if args.iterations:
