@@ -143,6 +143,11 @@ Comparison compare(const RuntimeValue &actual, const RuntimeValue &expected, con
   if (expected.kind == RuntimeValue::Kind::kTensor) return compare_tensors(actual.tensor, expected.tensor, tolerance);
   if (actual.items.size() != expected.items.size())
     return problem(fmt::format("{} elements, expected {}", actual.items.size(), expected.items.size()));
+  if (expected.kind == RuntimeValue::Kind::kMap)
+    if (Comparison keys = compare_tensors(actual.tensor, expected.tensor, tolerance); !keys.ok) {
+      keys.problem = "the keys of a map: " + describe(keys);
+      return keys;
+    }
   Comparison worst;
   worst.ok = true;
   for (size_t i = 0; i < expected.items.size(); ++i) {

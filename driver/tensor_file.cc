@@ -157,12 +157,93 @@ void to_proto(const Constant &tensor, onnx::TensorProto *proto) {
   }
 }
 
+// A map: keys, and as many values of one element each (or, when read, one tensor of all).
+Result<RuntimeValue> from_proto(const onnx::MapProto &proto, const std::string &path, Diagnostics &diagnostics) {
+  RuntimeValue map;
+  map.kind = RuntimeValue::Kind::kMap;
+  const bool strings = proto.key_type() == onnx::TensorProto::STRING;
+  if (strings) {
+    map.tensor =
+        Constant::strings({proto.string_keys_size()}, {proto.string_keys().begin(), proto.string_keys().end()});
+  } else if (proto.key_type() == onnx::TensorProto::INT64) {
+    map.tensor = Constant::int64s({proto.keys().begin(), proto.keys().end()});
+  } else {
+    return bad(diagnostics, path, "the keys of a map are neither strings nor int64");
+  }
+  const int64_t count = map.tensor.count();
+  std::vector<uint8_t> bytes;
+  std::vector<std::string> texts;
+  ElementType type = ElementType::kFloat32;
+  int64_t found = 0;
+  for (const onnx::TensorProto &tensor : proto.values().tensor_values()) {
+    OPTC_ASSIGN(const RuntimeValue value, from_proto(tensor, path, diagnostics));
+    if (found > 0 && value.tensor.type() != type) return bad(diagnostics, path, "the values of a map differ in type");
+    type = value.tensor.type();
+    found += value.tensor.count();
+    if (type == ElementType::kString) {
+      texts.insert(texts.end(), value.tensor.string_values().begin(), value.tensor.string_values().end());
+    } else {
+      bytes.insert(bytes.end(), value.tensor.data(), value.tensor.data() + value.tensor.size());
+    }
+  }
+  if (found != count)
+    return bad(diagnostics, path,
+               "a map has " + std::to_string(count) + " keys and " + std::to_string(found) + " values");
+  map.items.push_back(RuntimeValue::of(type == ElementType::kString
+                                           ? Constant::strings({count}, std::move(texts))
+                                           : Constant::owned(type, {count}, std::move(bytes))));
+  return map;
+}
+
+Result<RuntimeValue> from_proto(const onnx::SequenceProto &proto, const std::string &path, Diagnostics &diagnostics) {
+  RuntimeValue sequence;
+  sequence.kind = RuntimeValue::Kind::kSequence;
+  for (const onnx::TensorProto &tensor : proto.tensor_values()) {
+    OPTC_ASSIGN(RuntimeValue item, from_proto(tensor, path, diagnostics));
+    sequence.element = item.tensor.type();
+    sequence.items.push_back(std::move(item));
+  }
+  for (const onnx::MapProto &map : proto.map_values()) {
+    OPTC_ASSIGN(RuntimeValue item, from_proto(map, path, diagnostics));
+    sequence.items.push_back(std::move(item));
+  }
+  return sequence;
+}
+
+// Element i of a tensor, as a tensor without dims.
+Constant element_of(const Constant &tensor, int64_t i) {
+  if (tensor.type() == ElementType::kString)
+    return Constant::strings({}, {tensor.string_values()[static_cast<size_t>(i)]});
+  const size_t width = tensor.count() ? tensor.size() / static_cast<size_t>(tensor.count()) : 0;
+  const uint8_t *at = tensor.data() + static_cast<size_t>(i) * width;
+  return Constant::owned(tensor.type(), {}, std::vector<uint8_t>(at, at + width));
+}
+
+void map_to_proto(const RuntimeValue &map, onnx::MapProto *proto) {
+  const Constant &keys = map.tensor;
+  proto->set_key_type(static_cast<int>(keys.type()));
+  onnx::SequenceProto *values = proto->mutable_values();
+  values->set_elem_type(onnx::SequenceProto::TENSOR);
+  for (int64_t i = 0; i < keys.count(); ++i) {
+    if (keys.type() == ElementType::kString)
+      proto->add_string_keys(keys.string_values()[static_cast<size_t>(i)]);
+    else
+      proto->add_keys(keys.as_int64(i));
+    to_proto(element_of(map.items[0].tensor, i), values->add_tensor_values());
+  }
+}
+
 Status sequence_to_proto(const std::string &path, const RuntimeValue &value, onnx::SequenceProto *proto,
                          Diagnostics &diagnostics) {
   proto->set_elem_type(onnx::SequenceProto::TENSOR);
   for (const RuntimeValue &item : value.items) {
+    if (item.kind == RuntimeValue::Kind::kMap) {
+      proto->set_elem_type(onnx::SequenceProto::MAP);
+      map_to_proto(item, proto->add_map_values());
+      continue;
+    }
     if (item.kind != RuntimeValue::Kind::kTensor)
-      return diagnostics.error(ErrorKind::kUnsupported, path + ": a sequence of something else than tensors");
+      return diagnostics.error(ErrorKind::kUnsupported, path + ": a sequence of something else than tensors and maps");
     to_proto(item.tensor, proto->add_tensor_values());
   }
   return {};
@@ -205,6 +286,11 @@ Result<RuntimeValue> read_value(const std::string &path, const Type &expected, D
     type = type->inner.get();
   }
   const bool sequence = type->kind == Type::Kind::kSequence;
+  if (!optional && type->kind == Type::Kind::kMap) {
+    onnx::MapProto proto;
+    if (!proto.ParseFromString(text)) return bad(diagnostics, path, "not a MapProto");
+    return from_proto(proto, path, diagnostics);
+  }
   if (!optional && !sequence) {
     onnx::TensorProto proto;
     if (!proto.ParseFromString(text)) return bad(diagnostics, path, "neither .npy nor a TensorProto");
@@ -226,13 +312,8 @@ Result<RuntimeValue> read_value(const std::string &path, const Type &expected, D
   } else if (!sequence_proto.ParseFromString(text)) {
     return bad(diagnostics, path, "not a SequenceProto");
   }
-  RuntimeValue items;
-  items.kind = RuntimeValue::Kind::kSequence;
+  OPTC_ASSIGN(RuntimeValue items, from_proto(sequence_proto, path, diagnostics));
   if (type->inner && type->inner->is_tensor()) items.element = type->inner->element;
-  for (const onnx::TensorProto &tensor : sequence_proto.tensor_values()) {
-    OPTC_ASSIGN(RuntimeValue item, from_proto(tensor, path, diagnostics));
-    items.items.push_back(std::move(item));
-  }
   if (!optional) return items;
   value.items.push_back(std::move(items));
   return value;
@@ -267,8 +348,12 @@ Status write_value(const std::string &path, const RuntimeValue &value, Diagnosti
       OPTC_TRY(sequence_to_proto(path, value.items[0], proto.mutable_sequence_value(), diagnostics));
     }
     proto.SerializeToString(&text);
+  } else if (value.kind == RuntimeValue::Kind::kMap) {
+    onnx::MapProto proto;
+    map_to_proto(value, &proto);
+    proto.SerializeToString(&text);
   } else {
-    return diagnostics.error(ErrorKind::kUnsupported, path + ": maps are not written to files");
+    return diagnostics.error(ErrorKind::kUnsupported, path + ": there is no value");
   }
   return write_file(path, text, diagnostics);
 }

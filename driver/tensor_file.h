@@ -1,5 +1,6 @@
 #pragma once
-// Values in files: .npy (NumPy), and .pb (TensorProto, SequenceProto or OptionalProto, as ONNX's own tests keep them).
+// Values in files: .npy (NumPy), and .pb (TensorProto, SequenceProto, OptionalProto or MapProto, as
+// ONNX's own tests keep them).
 
 #include <string>
 

@@ -5,6 +5,7 @@
 #include "evaluate/library.h"
 #include "runtime/cpu/lib.h"
 #include "runtime/cpu/lib_image.h"
+#include "runtime/cpu/lib_map.h"
 #include "runtime/cpu/lib_ml.h"
 #include "runtime/cpu/lib_object.h"
 #include "runtime/cpu/lib_random.h"
@@ -14,14 +15,18 @@
 #include "runtime/cpu/lib_signal.h"
 #include "runtime/cpu/lib_sizes.h"
 #include "runtime/cpu/lib_strings.h"
+#include "runtime/cpu/lib_svm.h"
 #include "runtime/cpu/lib_text.h"
 #include "runtime/cpu/lib_util.h"
 
 #define OPTC_LIBRARY_FUNCTIONS(X) \
+  X(cast_map)                     \
   X(check_dims)                   \
+  X(class_scores)                 \
   X(compress)                     \
   X(concat_from_sequence)         \
   X(crop_sizes)                   \
+  X(dict_vectorizer)              \
   X(dropout)                      \
   X(expand_sizes)                 \
   X(identity)                     \
@@ -29,6 +34,7 @@
   X(label_encoder)                \
   X(nms)                          \
   X(nonzero)                      \
+  X(one_hot)                      \
   X(optional)                     \
   X(optional_get_element)         \
   X(optional_has_element)         \
@@ -52,12 +58,14 @@
   X(string_equal)                 \
   X(string_labels)                \
   X(string_where)                 \
+  X(svm_classify)                 \
   X(tile_sizes)                   \
   X(topk)                         \
   X(tree_ensemble)                \
   X(unique)                       \
   X(unsqueeze_sizes)              \
   X(value_sizes)                  \
+  X(zip_map)                      \
   X(sequence_empty)               \
   X(dynamic_quantize_lstm)        \
   X(dft)                          \

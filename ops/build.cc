@@ -223,6 +223,10 @@ void NodeContext::alias(size_t output, BufferId same_bytes) {
     view.constant = base.constant.reshaped(std::move(dims));
     return;
   }
+  if (builder_.is_object(view.type)) {  // a value of the run with dims of its own: strings are not seen as other bytes
+    builder_.copy(id_, same_bytes, target);
+    return;
+  }
   view.alias = base.alias.valid() ? base.alias : same_bytes;
   view.alias_offset = base.alias_offset;
 }
@@ -334,7 +338,7 @@ BufferId ProgramBuilder::copy(NodeId node, BufferId from, BufferId to) {
   Kernel kernel;
   kernel.note = "copy";
   if (node.valid()) kernel.origin = graph_.node(node).origin;
-  if (is_object(target.type)) {
+  if (is_object(target.type) && (!target.type.is_tensor() || source.shape() == target.shape())) {
     kernel.body = LibraryCall{"identity", {from}, {to}, {}, {}};
   } else {
     LoopNest nest;

@@ -17,6 +17,8 @@
   X(loss)                \
   X(matmul)              \
   X(ml)                  \
+  X(ml_categories)       \
+  X(ml_models)           \
   X(norm)                \
   X(pool)                \
   X(quantize)            \
@@ -31,5 +33,6 @@
   X(slice)               \
   X(softmax)             \
   X(text)                \
+  X(training)            \
   X(trees)               \
   X(unary)

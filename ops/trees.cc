@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ops/build.h"
+#include "ops/ml_util.h"
 #include "ops/registry.h"
 #include "ops/util.h"
 
@@ -18,14 +19,12 @@ struct Trees {
   std::vector<double> thresholds, members, leaf_weight;
   std::vector<int64_t> member_first, leaf_first, leaf_target, roots;
   int64_t targets = 1;
-  int64_t aggregate = 1, post = 0, binary = 0;
+  int64_t aggregate = 1, post = 0;
+  int64_t how = 0;  // of optc_lib_class_of (runtime/cpu/lib_ml.h)
+  float threshold = 0;
   std::vector<float> base_values;
 };
 
-const std::vector<std::string> *strings(const Node &node, std::string_view name) {
-  const Attribute *a = node.attribute(name);
-  return a ? std::get_if<std::vector<std::string>>(a) : nullptr;
-}
 std::vector<int64_t> ints(const Node &node, std::string_view name) {
   const auto *list = node.ints(name);
   if (list) return *list;
@@ -47,10 +46,6 @@ std::vector<double> reals(const Node &node, const std::string &name) {
   }
   return values;
 }
-int64_t post_transform(std::string_view name) {
-  return name == "SOFTMAX" ? 1 : name == "LOGISTIC" ? 2 : name == "SOFTMAX_ZERO" ? 3 : name == "PROBIT" ? 4 : 0;
-}
-
 // TreeEnsemble of ai.onnx.ml 5: nodes and leaves are tables already.
 Result<Trees> read_version_5(const Node &node, std::string &error) {
   const auto fail = [&](const char *text) {
@@ -112,6 +107,10 @@ Result<Trees> read_version_5(const Node &node, std::string &error) {
   trees.targets = node.int_or("n_targets", 1);
   trees.aggregate = node.int_or("aggregate_function", 1);
   trees.post = node.int_or("post_transform", 0);
+  if (trees.targets < 1 || trees.aggregate < 0 || trees.aggregate > 3 || trees.post < 0 || trees.post > 4)
+    return fail("n_targets, aggregate_function or post_transform has a value that is not known");
+  for (int64_t mode : modes)
+    if (mode < 0 || mode > 6) return fail("a node has a mode that is not known");
   for (int64_t t : trees.leaf_target)
     if (t < 0 || t >= trees.targets) return fail("a leaf's target is out of range");
   return trees;
@@ -126,7 +125,7 @@ Result<Trees> read_old(const Node &node, bool classifier, std::string &error) {
   const auto tree_ids = ints(node, "nodes_treeids"), node_ids = ints(node, "nodes_nodeids"),
              features = ints(node, "nodes_featureids"), yes = ints(node, "nodes_truenodeids"),
              no = ints(node, "nodes_falsenodeids"), missing = ints(node, "nodes_missing_value_tracks_true");
-  const auto *modes = strings(node, "nodes_modes");
+  const auto *modes = strings_of(node, "nodes_modes");
   const std::vector<double> values = reals(node, "nodes_values");
   const std::string prefix = classifier ? "class_" : "target_";
   const auto leaf_trees = ints(node, prefix + "treeids"), leaf_nodes = ints(node, prefix + "nodeids"),
@@ -163,9 +162,13 @@ Result<Trees> read_old(const Node &node, bool classifier, std::string &error) {
     }
   }
   std::set<int64_t> seen_trees;
+  std::vector<std::pair<int64_t, int64_t>> root_keys;
   std::set<std::pair<int64_t, int64_t>> has_parent;
   for (size_t i = 0; i < n; ++i) {
-    if (seen_trees.insert(tree_ids[i]).second) trees.roots.push_back(number[{tree_ids[i], node_ids[i]}]);
+    if (seen_trees.insert(tree_ids[i]).second) {
+      root_keys.push_back({tree_ids[i], node_ids[i]});
+      trees.roots.push_back(number[root_keys.back()]);
+    }
     if ((*modes)[i] == "LEAF") continue;
     int64_t children[2];
     for (int b = 0; b < 2; ++b) {
@@ -181,32 +184,33 @@ Result<Trees> read_old(const Node &node, bool classifier, std::string &error) {
     trees.member_first.push_back(0);
   }
   trees.member_first.push_back(0);
-  for (int64_t root : trees.roots)  // together with single parents: no cycle can be reached
-    if (root >= 0)
-      for (const auto &entry : number)
-        if (entry.second == root && has_parent.count(entry.first))
-          return fail("the root of a tree is some node's child");
+  for (const auto &key : root_keys)  // together with single parents: no cycle can be reached
+    if (has_parent.count(key)) return fail("the root of a tree is some node's child");
   for (double v : reals(node, "base_values")) trees.base_values.push_back(static_cast<float>(v));
-  trees.post = post_transform(node.string_or("post_transform", "NONE"));
+  trees.post = post_transform_of(node);
+  if (trees.post < 0) return fail("post_transform is not known");
   if (classifier) {
-    const auto *labels = strings(node, "classlabels_strings");
-    trees.targets =
-        static_cast<int64_t>(labels && !labels->empty() ? labels->size() : ints(node, "classlabels_int64s").size());
+    trees.targets = class_labels(node, "classlabels_int64s").count();
+    if (trees.targets == 0) return fail("the classes have no labels");
     std::set<int64_t> ids(leaf_ids.begin(), leaf_ids.end());
     if (trees.targets == 2 && ids.size() == 1) {  // one score decides between two classes
       bool positive = true;
       for (double w : weights) positive = positive && w >= 0;
-      trees.binary = positive ? 1 : 2;
+      trees.how = positive ? 1 : 2;
+      trees.threshold = positive ? 0.5f : 0;
       for (int64_t &t : trees.leaf_target) t = 0;
       trees.targets = 1;
     }
   } else {
     trees.targets = node.int_or("n_targets", 1);
+    if (trees.targets < 1) return fail("n_targets must be positive");
     const std::string_view how = node.string_or("aggregate_function", "SUM");
     trees.aggregate = how == "AVERAGE" ? 0 : how == "MIN" ? 2 : how == "MAX" ? 3 : 1;
   }
   for (int64_t t : trees.leaf_target)
     if (t < 0 || t >= trees.targets) return fail("a leaf's target is out of range");
+  if (const size_t base = trees.base_values.size(); base > 1 && static_cast<int64_t>(base) != trees.targets)
+    return fail("base_values has neither one entry nor one a target");
   return trees;
 }
 
@@ -226,9 +230,8 @@ Status infer_trees(InferContext &c) {
   } else if (c.node().op == "ai.onnx.ml.TreeEnsembleRegressor") {
     c.set_tensor(0, ElementType::kFloat32, {c.shape(0)[0], trees->targets});
   } else {
-    const auto *labels = strings(c.node(), "classlabels_strings");
-    c.set_tensor(0, labels && !labels->empty() ? ElementType::kString : ElementType::kInt64, {c.shape(0)[0]});
-    c.set_tensor(1, ElementType::kFloat32, {c.shape(0)[0], trees->binary ? 2 : trees->targets});
+    c.set_tensor(0, class_labels(c.node(), "classlabels_int64s").element(), {c.shape(0)[0]});
+    c.set_tensor(1, ElementType::kFloat32, {c.shape(0)[0], trees->how ? 2 : trees->targets});
   }
   return {};
 }
@@ -255,8 +258,11 @@ Status build_trees(BuildContext &c) {
                                         integers("leaf_target", trees->leaf_target),
                                         c.constant_buffer("leaf_weight", doubles(trees->leaf_weight)),
                                         integers("roots", trees->roots)};
-  std::vector<std::pair<std::string, Attribute>> attributes = {
-      {"targets", trees->targets}, {"aggregate", trees->aggregate}, {"post", trees->post}, {"binary", trees->binary}};
+  std::vector<std::pair<std::string, Attribute>> attributes = {{"targets", trees->targets},
+                                                               {"aggregate", trees->aggregate},
+                                                               {"post", trees->post},
+                                                               {"how", trees->how},
+                                                               {"threshold", trees->threshold}};
   if (!trees->base_values.empty()) attributes.push_back({"base_values", trees->base_values});
   if (c.node().op != "ai.onnx.ml.TreeEnsembleClassifier") {
     c.library("tree_ensemble", inputs, {c.output(0)}, attributes);
@@ -266,18 +272,7 @@ Status build_trees(BuildContext &c) {
   BufferId scores = c.has_output(1) ? c.output(1) : BufferId();
   BufferId winner = c.temporary("class", ElementType::kInt64, {rows});
   c.library("tree_ensemble", inputs, {scores, winner}, attributes);
-  if (!c.has_output(0)) return {};
-  if (const auto *labels = strings(c.node(), "classlabels_strings"); labels && !labels->empty()) {
-    c.library("string_labels", {winner}, {c.output(0)}, {{"labels", *labels}});
-    return {};
-  }
-  BufferId labels = integers("labels", ints(c.node(), "classlabels_int64s"));
-  NestBuilder nest(c, "labels");
-  Dim i = nest.outer("i", rows);
-  nest.store(c.output(0), {i},
-             nest.load(labels, {nest.as_index(nest.load(winner, {i}), c.program().buffer(labels).shape()[0])}));
-  nest.finish();
-  return {};
+  return build_labels(c, winner, rows, class_labels(c.node(), "classlabels_int64s"));
 }
 
 const OpDef kOps[] = {

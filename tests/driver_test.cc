@@ -66,6 +66,25 @@ TEST(TensorFile, SequenceRoundTrip) {
   EXPECT_TRUE(read->items[1].tensor.equals(sequence.items[1].tensor));
 }
 
+TEST(TensorFile, SequenceOfMapsRoundTrip) {
+  RuntimeValue map;
+  map.kind = RuntimeValue::Kind::kMap;
+  map.tensor = Constant::strings({2}, {"a", "b"});
+  map.items = {floats({2}, {1, 2})};
+  RuntimeValue sequence;
+  sequence.kind = RuntimeValue::Kind::kSequence;
+  sequence.items = {map, map};
+  Diagnostics diagnostics;
+  ASSERT_TRUE(write_value(scratch("maps.pb"), sequence, diagnostics).ok());
+  const Type type = Type::map(ElementType::kString, Type::tensor(ElementType::kFloat32, Shape{}));
+  const auto read = read_value(scratch("maps.pb"), Type::sequence(type), diagnostics);
+  ASSERT_TRUE(read.ok());
+  EXPECT_TRUE(compare(*read, sequence, Tolerance{}).ok);
+  RuntimeValue other = sequence;
+  other.items[1].tensor = Constant::strings({2}, {"a", "c"});
+  EXPECT_FALSE(compare(*read, other, Tolerance{}).ok);
+}
+
 TEST(TensorFile, BrokenFilesAreErrors) {
   Diagnostics diagnostics;
   const std::string path = scratch("array.npy");

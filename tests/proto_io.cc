@@ -68,6 +68,29 @@ Result<Constant> tensor_of(const TensorProto &t, const std::string &what, Diagno
   return Constant::owned(type, std::move(dims), std::move(bytes));
 }
 
+Result<RuntimeValue> map_of(const onnx::MapProto &m, const std::string &what, Diagnostics &diagnostics) {
+  RuntimeValue map;
+  map.kind = RuntimeValue::Kind::kMap;
+  map.tensor = m.key_type() == TensorProto::STRING
+                   ? Constant::strings({m.string_keys_size()}, {m.string_keys().begin(), m.string_keys().end()})
+                   : Constant::int64s({m.keys().begin(), m.keys().end()});
+  std::vector<uint8_t> bytes;
+  std::vector<std::string> texts;
+  ElementType type = ElementType::kFloat32;
+  for (const TensorProto &t : m.values().tensor_values()) {  // of one element each
+    OPTC_ASSIGN(const Constant c, tensor_of(t, what, diagnostics));
+    type = c.type();
+    if (type == ElementType::kString)
+      texts.insert(texts.end(), c.string_values().begin(), c.string_values().end());
+    else
+      bytes.insert(bytes.end(), c.data(), c.data() + c.size());
+  }
+  const std::vector<int64_t> dims = map.tensor.dims();
+  map.items.push_back(RuntimeValue::of(type == ElementType::kString ? Constant::strings(dims, std::move(texts))
+                                                                    : Constant::owned(type, dims, std::move(bytes))));
+  return map;
+}
+
 Result<RuntimeValue> sequence_of(const onnx::SequenceProto &s, const std::string &what, Diagnostics &diagnostics) {
   RuntimeValue value;
   value.kind = RuntimeValue::Kind::kSequence;
@@ -75,6 +98,10 @@ Result<RuntimeValue> sequence_of(const onnx::SequenceProto &s, const std::string
     OPTC_ASSIGN(Constant c, tensor_of(t, what, diagnostics));
     value.element = c.type();
     value.items.push_back(RuntimeValue::of(std::move(c)));
+  }
+  for (const onnx::MapProto &map : s.map_values()) {
+    OPTC_ASSIGN(RuntimeValue item, map_of(map, what, diagnostics));
+    value.items.push_back(std::move(item));
   }
   for (const onnx::SequenceProto &inner : s.sequence_values()) {
     OPTC_ASSIGN(RuntimeValue item, sequence_of(inner, what, diagnostics));
@@ -94,6 +121,29 @@ void fill(const Constant &c, const std::string &name, TensorProto &t) {
   }
 }
 
+void fill(const RuntimeValue &value, const std::string &name, onnx::MapProto &m) {
+  m.set_name(name);
+  const Constant &keys = value.tensor;
+  m.set_key_type(static_cast<int>(keys.type()));
+  onnx::SequenceProto &values = *m.mutable_values();
+  values.set_elem_type(onnx::SequenceProto::TENSOR);
+  const Constant &items = value.items[0].tensor;
+  for (int64_t i = 0; i < keys.count(); ++i) {
+    const size_t at = static_cast<size_t>(i);
+    TensorProto &item = *values.add_tensor_values();
+    if (keys.type() == ElementType::kString)
+      m.add_string_keys(keys.string_values()[at]);
+    else
+      m.add_keys(keys.as_int64(i));
+    item.set_data_type(static_cast<int>(items.type()));
+    const size_t width = items.size() / static_cast<size_t>(keys.count());
+    if (items.type() == ElementType::kString)
+      item.add_string_data(items.string_values()[at]);
+    else
+      item.set_raw_data(items.data() + at * width, width);
+  }
+}
+
 void fill(const RuntimeValue &value, const std::string &name, onnx::SequenceProto &s) {
   s.set_name(name);
   s.set_elem_type(onnx::SequenceProto::TENSOR);
@@ -101,26 +151,12 @@ void fill(const RuntimeValue &value, const std::string &name, onnx::SequenceProt
     if (item.kind == RuntimeValue::Kind::kSequence) {
       s.set_elem_type(onnx::SequenceProto::SEQUENCE);
       fill(item, "", *s.add_sequence_values());
+    } else if (item.kind == RuntimeValue::Kind::kMap) {
+      s.set_elem_type(onnx::SequenceProto::MAP);
+      fill(item, "", *s.add_map_values());
     } else if (item.kind == RuntimeValue::Kind::kTensor) {
       fill(item.tensor, "", *s.add_tensor_values());
     }
-  }
-}
-
-void fill(const RuntimeValue &value, const std::string &name, onnx::MapProto &m) {
-  m.set_name(name);
-  const Constant &keys = value.tensor;
-  m.set_key_type(static_cast<int>(keys.type()));
-  for (int64_t i = 0; i < keys.count(); ++i) {
-    if (keys.type() == ElementType::kString)
-      m.add_string_keys(keys.string_values()[static_cast<size_t>(i)]);
-    else
-      m.add_keys(keys.as_int64(i));
-  }
-  if (!value.items.empty()) {
-    onnx::SequenceProto &values = *m.mutable_values();
-    values.set_elem_type(onnx::SequenceProto::TENSOR);
-    fill(value.items[0].tensor, "", *values.add_tensor_values());
   }
 }
 
@@ -136,6 +172,11 @@ Result<RuntimeValue> parse_value(std::string_view bytes, const Type &type, const
     onnx::SequenceProto s;
     if (!s.ParseFromArray(bytes.data(), size)) return unreadable();
     return sequence_of(s, what, diagnostics);
+  }
+  if (type.kind == Type::Kind::kMap) {
+    onnx::MapProto m;
+    if (!m.ParseFromArray(bytes.data(), size)) return unreadable();
+    return map_of(m, what, diagnostics);
   }
   if (type.kind == Type::Kind::kOptional) {
     onnx::OptionalProto o;

@@ -15,17 +15,44 @@ import onnxruntime as ort
 LAST_BITS = 4  # what sums of a few hundred terms in another order amount to
 
 
-def read(path):
+def input_types(path):
+    """The types of a model's inputs, by name."""
+    import onnx
+
+    return {i.name: i.type for i in onnx.load(path, load_external_data=False).graph.input}
+
+
+def read(path, kinds, name):
     if path.endswith(".npy"):
         return np.load(path, allow_pickle=False)
     import onnx
     from onnx import numpy_helper
 
     data = pathlib.Path(path).read_bytes()
-    try:
-        return numpy_helper.to_array(onnx.TensorProto.FromString(data))
-    except Exception:
+    kind = kinds[name].WhichOneof("value")
+    if kind == "map_type":
+        value = numpy_helper.to_dict(onnx.MapProto.FromString(data))
+        return {k.decode() if isinstance(k, bytes) else k: v.item() for k, v in value.items()}
+    if kind == "sequence_type":
         return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
+    return numpy_helper.to_array(onnx.TensorProto.FromString(data))
+
+
+def map_proto(value):
+    """A dict of numbers, as ZipMap gives it."""
+    import onnx
+    from onnx import numpy_helper
+
+    proto = onnx.MapProto()
+    proto.values.elem_type = onnx.SequenceProto.TENSOR
+    proto.key_type = onnx.TensorProto.STRING if any(isinstance(k, str) for k in value) else onnx.TensorProto.INT64
+    for key, number in value.items():
+        if isinstance(key, str):
+            proto.string_keys.append(key.encode())
+        else:
+            proto.keys.append(key)
+        proto.values.tensor_values.append(numpy_helper.from_array(np.asarray(number, np.float32)))
+    return proto
 
 
 def write(folder, index, value):
@@ -36,6 +63,10 @@ def write(folder, index, value):
 
     if isinstance(value, np.ndarray):
         proto = numpy_helper.from_array(value)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        import onnx
+
+        proto = onnx.SequenceProto(elem_type=onnx.SequenceProto.MAP, map_values=[map_proto(v) for v in value])
     elif isinstance(value, list):
         proto = numpy_helper.from_list(value)
     else:
@@ -97,9 +128,10 @@ def main():
     level = ort.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if args.optimize else level.ORT_DISABLE_ALL
     feeds = {}
+    kinds = input_types(args.model) if any(item.endswith(".pb") for item in args.input) else {}
     for item in args.input:
         name, _, path = item.rpartition("=")
-        feeds[name] = read(path)
+        feeds[name] = read(path, kinds, name)
     model = args.model
     if args.perturb is not None:
         random = np.random.default_rng(args.perturb)

@@ -99,25 +99,36 @@ class Error(RuntimeError):
 def _object(value, kind, items, info, keep):
     block = (_Value * max(1, len(items)))()
     for slot, item in zip(block, items):
-        _give(slot, item, 1 if isinstance(item, list) else 0, info, keep)
+        _give(slot, item, 1 if isinstance(item, list) else 3 if isinstance(item, dict) else 0, info, keep)
     made = _Object(kind, len(items), block)
     keep += [block, made]
     value.object = ctypes.pointer(made)
 
 
 def _give(value, given, kind, info, keep):
-    """Fills `value` with an array, or with a list (sequence) or an optional's value; `keep` owns what it points to."""
+    """Fills `value` with an array, or with a list (sequence), a dict (map) or an optional's value; `keep` owns what it points to."""
     if kind == 1:
         return _object(value, 1, list(given), info, keep)
     if kind == 2:
         return _object(value, 2, [given], info, keep)
     if kind == 3:
-        raise TypeError(f"input '{info.name.decode()}' is a map: give it through the C ABI")
+        texts = any(isinstance(key, (str, bytes)) for key in given)
+        made = (_Value * 2)()
+        _tensor(made[0], list(given) if texts else np.array(list(given), np.int64), 8 if texts else 7, info, keep)
+        values = list(given.values())
+        _tensor(made[1], values if info.type == 8 else np.array(values, _TYPES[info.type]), info.type, info, keep)
+        item = _Object(3, 2, made)
+        keep += [made, item]
+        value.object = ctypes.pointer(item)
+        return
+    _tensor(value, given, info.type, info, keep)
+
+
+def _tensor(value, given, number, info, keep):
     dims = None
     if isinstance(given, tuple):  # (bytes, dims) of a type that NumPy lacks
         given, dims = given
     array = np.asarray(given)
-    number = info.type
     if number == 8:  # strings
         texts = [x if isinstance(x, bytes) else str(x).encode() for x in array.ravel().tolist()]
         block = (_String * max(1, len(texts)))(*(_String(ctypes.cast(ctypes.c_char_p(t), ctypes.c_void_p), len(t)) for t in texts))

@@ -1,27 +1,30 @@
-// lib_ml.h: tree ensembles and the classifiers' ends (ai.onnx.ml).
+// lib_ml.h: tree ensembles, the ends of classifiers and lookups of categories (ai.onnx.ml).
 #pragma once
 #include <math.h>
 
 #include "lib_util.h"
 
-static inline double optc_lib_probit(
-    double p) {  // sqrt(2) * erfinv(2 p - 1), by Winitzki's approximation, as ONNX's runtimes do
+// sqrt(2) * erfinv(2 p - 1), by Winitzki's approximation, as ONNX's runtimes do; NaN outside of [0, 1].
+static inline double optc_lib_probit(double p) {
   const double x = 2 * p - 1, y = (1 - x) * (1 + x);
-  if (y <= 0) return 0;
+  if (!(y >= 0)) return NAN;
+  if (y == 0) return x < 0 ? -INFINITY : INFINITY;
   const double log_y = log(y), v = 2 / (3.14159265358979323846 * 0.147) + 0.5 * log_y, v2 = log_y / 0.147;
   const double r = sqrt(-v + sqrt(v * v - v2));
   return 1.41421356 * (x < 0 ? -r : r);
 }
-// post: 0 none, 1 softmax, 2 logistic, 3 softmax_zero, 4 probit. In place, over one row.
+static inline double optc_lib_logistic(double x) {
+  const double e = 1 / (1 + exp(-fabs(x)));
+  return x < 0 ? 1 - e : e;
+}
+// post: 0 none, 1 softmax, 2 logistic, 3 softmax_zero, 4 probit. In place, over one row. A single score takes none but
+// probit, as ONNX Runtime has it: what converters write relies on that.
 static inline void optc_lib_post_transform(double *row, int64_t n, int64_t post) {
-  if (post == 2) {
-    for (int64_t k = 0; k < n; ++k) {
-      const double e = 1 / (1 + exp(-fabs(row[k])));
-      row[k] = row[k] < 0 ? 1 - e : e;
-    }
-  } else if (post == 4) {
+  if (post == 4) {
     for (int64_t k = 0; k < n; ++k) row[k] = optc_lib_probit(row[k]);
-  } else if (post == 1 || post == 3) {
+  } else if (post == 2 && n > 1) {
+    for (int64_t k = 0; k < n; ++k) row[k] = optc_lib_logistic(row[k]);
+  } else if ((post == 1 || post == 3) && n > 1) {
     double most = -INFINITY, sum = 0;
     for (int64_t k = 0; k < n; ++k) most = row[k] > most ? row[k] : most;
     for (int64_t k = 0; k < n; ++k) {
@@ -31,13 +34,57 @@ static inline void optc_lib_post_transform(double *row, int64_t n, int64_t post)
     for (int64_t k = 0; k < n; ++k) row[k] = sum == 0 ? 0.5 : row[k] / sum;
   }
 }
+// From one score s to the scores of two classes: 1 - s and s, or (mixed: scores of either sign) -s and s.
+static inline void optc_lib_two_scores(double *row, int mixed, int64_t post) {
+  const double s = post == 4 ? optc_lib_probit(row[0]) : row[0];
+  row[0] = post == 2 ? optc_lib_logistic(-s) : mixed && post != 4 ? -s : 1 - s;
+  row[1] = post == 2 ? optc_lib_logistic(s) : s;
+}
+// The class of a row of n scores, which become those that the classifier gives. how: 0 the largest score's class; one
+// score and two classes, the second where it is larger than the threshold, with two scores: 1 (1 - s, s), 2 (-s, s);
+// 3 with one.
+static inline int64_t optc_lib_class_of(double *row, int64_t n, int64_t post, int64_t how, double threshold) {
+  int64_t best = 0;
+  if (how == 0) {
+    for (int64_t k = 1; k < n; ++k)
+      if (row[k] > row[best]) best = k;
+  } else {
+    best = row[0] > threshold;
+  }
+  if (how == 1 || how == 2)
+    optc_lib_two_scores(row, how == 2, post);
+  else
+    optc_lib_post_transform(row, n, post);
+  return best;
+}
+
+// inputs: scores [n, classes]; attributes post, how, threshold (see above). Outputs: the scores that the classifier
+// gives ([n, classes], or [n, 2] where `how` says so; optional), class numbers i64[n] (optional).
+static inline int optc_lib_class_scores(OptcLibCall *call) {
+  const OptcLibTensor *x = &call->inputs[0];
+  const int64_t rows = x->dims[0], classes = x->dims[1];
+  const int64_t post = optc_lib_int_attribute(call, "post", 0), how = optc_lib_int_attribute(call, "how", 0);
+  const double threshold = optc_lib_float_attribute(call, "threshold", 0);
+  const int64_t columns = how == 1 || how == 2 ? 2 : classes;
+  OptcLibTensor *scores = optc_lib_output(call, 0), *winner = optc_lib_output(call, 1);
+  double *row = (double *)malloc((size_t)(classes + 2) * sizeof(double));
+  if (!row) return optc_lib_out_of_memory(call);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t k = 0; k < classes; ++k) row[k] = optc_lib_double(x, i * classes + k);
+    const int64_t best = optc_lib_class_of(row, classes, post, how, threshold);
+    if (winner) ((int64_t *)winner->data)[i] = best;
+    if (scores)
+      for (int64_t k = 0; k < columns; ++k) optc_lib_set(scores, i * columns + k, row[k]);
+  }
+  free(row);
+  return 0;
+}
 
 // inputs: X [n, features]; nodes i64[m, 5] (feature, mode, true child, false child, NaN goes to true), thresholds
 // f64[m], member_first i64[m + 1], members f64; leaf_first i64[l + 1], leaf_target i64, leaf_weight f64; roots i64[t].
 // A child or root c >= 0 is node c, else leaf ~c. Modes: 0 <=, 1 <, 2 >=, 3 >, 4 ==, 5 !=, 6 member. Attributes:
-// targets, aggregate (0 average, 1 sum, 2 min, 3 max), base_values, post, binary (0 no, 1 one score with weights that
-// are not negative, 2 one score of mixed sign: gives two columns). Outputs: scores [n, targets]; winning class i64[n]
-// (optional).
+// targets, aggregate (0 average, 1 sum, 2 min, 3 max), base_values, post, how, threshold (of optc_lib_class_of).
+// Outputs: scores [n, targets] (or [n, 2]); winning class i64[n] (optional).
 static inline int optc_lib_tree_ensemble(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
   const int64_t *nodes = (const int64_t *)call->inputs[1].data, *member_first = (const int64_t *)call->inputs[3].data;
@@ -49,10 +96,11 @@ static inline int optc_lib_tree_ensemble(OptcLibCall *call) {
   const int64_t rows = x->rank == 1 ? 1 : x->dims[0], features = x->rank == 1 ? x->dims[0] : x->dims[1];
   const int64_t targets = optc_lib_int_attribute(call, "targets", 1),
                 aggregate = optc_lib_int_attribute(call, "aggregate", 1);
-  const int64_t post = optc_lib_int_attribute(call, "post", 0), binary = optc_lib_int_attribute(call, "binary", 0);
+  const int64_t post = optc_lib_int_attribute(call, "post", 0), how = optc_lib_int_attribute(call, "how", 0);
+  const double threshold_of_class = optc_lib_float_attribute(call, "threshold", 0);
   const OptcLibAttribute *base = optc_lib_attribute(call, "base_values");
   OptcLibTensor *scores = optc_lib_output(call, 0), *winner = optc_lib_output(call, 1);
-  const int64_t columns = binary ? 2 : targets;
+  const int64_t columns = how ? 2 : targets;
   double *row = (double *)malloc((size_t)(targets + 2) * 9);
   if (!row) return optc_lib_out_of_memory(call);
   char *seen = (char *)(row + targets + 2);
@@ -109,22 +157,7 @@ static inline int optc_lib_tree_ensemble(OptcLibCall *call) {
       else if (base && base->count == 1)
         row[k] += base->floats[0];
     }
-    int64_t best = 0;
-    if (binary) {
-      best = row[0] > (binary == 1 ? 0.5 : 0);
-      if (post == 4) {
-        row[1] = optc_lib_probit(row[0]), row[0] = 1 - row[1];
-      } else if (binary == 1) {
-        row[1] = row[0], row[0] = 1 - row[1];
-      } else {
-        row[1] = row[0], row[0] = -row[1];
-        if (post == 2) optc_lib_post_transform(row, 2, post);
-      }
-    } else {
-      for (int64_t k = 1; k < targets; ++k)
-        if (row[k] > row[best]) best = k;
-      optc_lib_post_transform(row, targets, post);
-    }
+    const int64_t best = optc_lib_class_of(row, targets, post, how, threshold_of_class);
     if (winner) ((int64_t *)winner->data)[i] = best;
     if (scores)
       for (int64_t k = 0; k < columns; ++k) optc_lib_set(scores, i * columns + k, row[k]);
@@ -151,34 +184,71 @@ static inline int optc_lib_string_labels(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: X (any type), keys, values (two vectors), default (one element). Output: values[j] where X equals keys[j]
-// (the last such j), else the default. NaN equals NaN.
+// The position of element i of x in a table of keys (numbers, NaN last, or strings by their bytes; ascending); -1: it
+// is not there. NaN equals NaN.
+static inline int64_t optc_lib_find_key(const OptcLibTensor *x, int64_t i, const OptcLibTensor *keys) {
+  const double v = x->type == 8 || x->type == 7 ? 0 : optc_lib_double(x, i);
+  const int64_t n = optc_lib_count(keys);
+  int64_t low = 0, high = n;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    int c;
+    if (x->type == 8) {
+      c = optc_lib_compare_strings((const OptcLibString *)keys->data + middle, (const OptcLibString *)x->data + i);
+    } else if (x->type == 7) {
+      const int64_t key = ((const int64_t *)keys->data)[middle], value = ((const int64_t *)x->data)[i];
+      c = key < value ? -1 : key > value;
+    } else {
+      const double key = optc_lib_double(keys, middle);
+      c = key != key || v != v ? (key != key) - (v != v) : key < v ? -1 : key > v;
+    }
+    if (c == 0) return middle;
+    if (c < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return -1;
+}
+
+// inputs: X (any type), keys (of X's type, as optc_lib_find_key takes them), values (as many), default (one element).
+// Output: the value of each element's key, else the default.
 static inline int optc_lib_label_encoder(OptcLibCall *call) {
-  const OptcLibTensor *x = &call->inputs[0], *keys = &call->inputs[1], *values = &call->inputs[2],
-                      *fallback = &call->inputs[3];
-  const int64_t n = optc_lib_count(x), m = optc_lib_count(keys);
+  const OptcLibTensor *x = &call->inputs[0], *values = &call->inputs[2], *fallback = &call->inputs[3];
+  const int64_t n = optc_lib_count(x);
   if (!optc_lib_allocate(call, 0, x->rank, x->dims)) return optc_lib_out_of_memory(call);
   OptcLibTensor *y = &call->outputs[0];
   const size_t size = optc_lib_element_size(values->type);
   for (int64_t i = 0; i < n; ++i) {
-    const OptcLibTensor *from = fallback;
-    int64_t at = 0;
-    for (int64_t j = m; j-- > 0;) {
-      int same;
-      if (x->type == 8) {
-        same = optc_lib_compare_strings((const OptcLibString *)x->data + i, (const OptcLibString *)keys->data + j) == 0;
-      } else if (x->type == 7) {
-        same = ((const int64_t *)x->data)[i] == ((const int64_t *)keys->data)[j];
-      } else {
-        const double a = optc_lib_double(x, i), b = optc_lib_double(keys, j);
-        same = a == b || (a != a && b != b);
-      }
-      if (same) {
-        from = values, at = j;
-        break;
-      }
+    const int64_t at = optc_lib_find_key(x, i, &call->inputs[1]);
+    const char *from = at < 0 ? (const char *)fallback->data : (const char *)values->data + (size_t)at * size;
+    memcpy((char *)y->data + (size_t)i * size, from, size);
+  }
+  return 0;
+}
+
+// inputs: X (any type), keys (strings or i64, as optc_lib_find_key takes them), columns i64 (one a key); attribute
+// zeros (0: an element without a key is an error). Output 0: f32 of X's dims and one more: 1 in the column of each
+// element's key. Numbers are truncated to integers.
+static inline int optc_lib_one_hot(OptcLibCall *call) {
+  OptcLibTensor *y = &call->outputs[0];
+  const int64_t n = optc_lib_count(&call->inputs[0]), width = y->dims[y->rank - 1];
+  const int64_t *column = (const int64_t *)call->inputs[2].data;
+  float *to = (float *)y->data;
+  memset(to, 0, (size_t)(n * width) * sizeof(float));
+  for (int64_t i = 0; i < n; ++i) {
+    OptcLibTensor x = call->inputs[0];
+    int64_t at = i, truncated;
+    if (x.type != 8 && x.type != 7) {
+      const double v = optc_lib_double(&x, i);
+      truncated = v > -9.2e18 && v < 9.2e18 ? (int64_t)v : INT64_MIN;
+      x.data = &truncated, x.type = 7, at = 0;
     }
-    memcpy((char *)y->data + (size_t)i * size, (const char *)from->data + (size_t)at * size, size);
+    const int64_t k = optc_lib_find_key(&x, at, &call->inputs[1]);
+    if (k >= 0)
+      to[i * width + column[k]] = 1;
+    else if (optc_lib_int_attribute(call, "zeros", 1) == 0)
+      return optc_lib_fault(call, "OneHotEncoder: an element is none of the categories");
   }
   return 0;
 }

@@ -26,7 +26,7 @@ import tempfile
 import zlib
 
 import numpy as np
-from onnx import OptionalProto, SequenceProto, TensorProto, numpy_helper
+from onnx import MapProto, OptionalProto, SequenceProto, TensorProto, numpy_helper
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import export  # noqa: E402
@@ -50,6 +50,8 @@ def read_value(path, kind):
         return SequenceProto.FromString(data)
     if kind == "optional_type":
         return OptionalProto.FromString(data)
+    if kind == "map_type":
+        return MapProto.FromString(data)
     return TensorProto.FromString(data)
 
 
@@ -57,9 +59,12 @@ def flatten(value):
     """(place, tensor) for each tensor in a value."""
     if isinstance(value, TensorProto):
         return [("", value)]
+    if isinstance(value, MapProto):
+        keys = value.string_keys if value.key_type == TensorProto.STRING else value.keys
+        return [(f"[{key!r}]", t) for key, t in zip(keys, value.values.tensor_values)]
     if isinstance(value, SequenceProto):
         found = [(f"[{i}]", t) for i, t in enumerate(value.tensor_values)]
-        for i, inner in enumerate(value.sequence_values):
+        for i, inner in enumerate([*value.sequence_values, *value.map_values]):
             found += [(f"[{i}]" + p, t) for p, t in flatten(inner)]
         return found
     if value.HasField("tensor_value"):
