@@ -108,6 +108,11 @@ std::optional<int64_t> Body::fixed(ValueId v, int axis) const {
   return d.is_constant() ? std::optional(d.value()) : std::nullopt;
 }
 
+bool Body::same_dim(ValueId a, int axis_a, ValueId b, int axis_b) const {
+  if (node().region != Graph::main() || rank(a) <= axis_a || rank(b) <= axis_b) return false;
+  return (*type(a).shape)[static_cast<size_t>(axis_a)] == (*type(b).shape)[static_cast<size_t>(axis_b)];
+}
+
 Body::Attributes Body::pass(std::initializer_list<std::string_view> names) const {
   Attributes list;
   for (std::string_view name : names)

@@ -52,6 +52,9 @@ class Body {
   // A dimension that is the same number whatever the model is run on; nullopt when it is not known to be.
   std::optional<int64_t> fixed(ValueId v, int axis) const;
 
+  // Whether two dimensions are the same whatever the model is run on.
+  bool same_dim(ValueId a, int axis_a, ValueId b, int axis_b) const;
+
   // A node of a standard operator with one output, or with `outputs` of them.
   ValueId op(std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {});
   std::vector<ValueId> ops(std::string_view op, std::vector<ValueId> inputs, size_t outputs,

@@ -6,7 +6,9 @@
   X(attention)           \
   X(binary)              \
   X(cast)                \
+  X(contrib_attention)   \
   X(contrib_fused)       \
+  X(contrib_grouped)     \
   X(contrib_norm)        \
   X(control)             \
   X(conv)                \

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import Batch  # noqa: E402
+import attention_nodes  # noqa: E402, F401
 from nodes import GENERATORS  # noqa: E402
 
 SEED = int(os.environ.get("OPTC_SEED", "7"))
@@ -19,7 +20,10 @@ COUNT = int(os.environ.get("OPTC_COUNT", "12"))
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory):
     nodes = []
+    only = os.environ.get("OPTC_ONLY")
     for k, name in enumerate(sorted(GENERATORS)):
+        if only and name not in only.split(","):
+            continue
         rng = np.random.default_rng([SEED, k])
         nodes += [GENERATORS[name](rng) for _ in range(COUNT)]
     return Batch(tmp_path_factory.mktemp("contrib"), nodes, SEED)
