@@ -2,14 +2,13 @@
 
 A result close to the oracle's is right: `difference`, by element type, relative to the element and to the largest one. What is further
 away is judged by the graph itself: `Judge` evaluates it again with every intermediate disturbed by about as much as rounding does
-(relative to the value and, where an operator sums, to the sum of magnitudes). Where the right value itself moves as far as the result
+(and, where an operator sums or normalizes, with its operands disturbed too). Where the right value itself moves as far as the result
 is away, the problem is ill-conditioned there and the result no fault; such cases are counted by class:
   rounding   float elements whose value rests on digits that are lost
   step       elements behind a rounding, a comparison, an index: another side of a step
 """
 
 import numpy as np
-from onnx import helper
 
 from oracle import Reject, run_reference
 from values import BF16, EPSILON, F16, F32, F64, FLOAT8, as_f64, is_float
@@ -20,10 +19,11 @@ SAMPLES = 12
 NOISE = 4  # roundings an operator, in each sample
 SLACK = 4  # a result may lie this many times as far away as the furthest sample
 UNITS = {"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"}  # sums of terms of magnitude 1
+# Operators that add up or normalize: what they compute is exact for operands that are a few roundings away.
 SUMS = {
     "MatMul", "Gemm", "Conv", "ConvTranspose", "ReduceSum", "ReduceMean", "Mean", "Sum", "Add", "Sub", "CumSum", "Einsum", "AveragePool",
     "GlobalAveragePool", "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "MeanVarianceNormalization",
-    "LRN", "Det", "ReduceSumSquare", "LSTM", "GRU", "RNN", "Resize", "DFT", "ReduceLogSum", "RMSNormalization",
+    "LRN", "LpNormalization", "Softmax", "LogSoftmax", "Det", "ReduceSumSquare", "LSTM", "GRU", "RNN", "Resize", "DFT", "STFT", "Attention", "AffineGrid", "GridSample", "RoiAlign", "ReduceLogSumExp", "ReduceL1", "ReduceL2", "LpPool", "GlobalLpPool", "DeformConv", "Col2Im", "CumProd", "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "SimplifiedLayerNormalization", "ReduceLogSum", "RMSNormalization",
 }  # fmt: skip
 # Operators that only move elements: they add no rounding of their own.
 MOVES = {
@@ -72,7 +72,8 @@ class Judge:
         self.graph, self.storage, self.samples = graph, storage, []
         self.random = np.random.default_rng(graph.seed)
 
-    def disturb(self, array, magnitude=None, single=False):
+    def disturb(self, array, single=False, unit=False):
+        """With noise of some roundings: relative to each element, or to 1 with `unit`."""
         if not is_float(array.dtype) or array.size == 0:
             return array
         epsilon = EPSILON[F32 if single and array.dtype == F64 else array.dtype]
@@ -80,22 +81,8 @@ class Judge:
             epsilon = EPSILON[self.storage]
         a = as_f64(array)
         with np.errstate(all="ignore"):
-            size = np.abs(a) if magnitude is None else np.maximum(np.abs(a), np.nan_to_num(magnitude, nan=0, posinf=0, neginf=0))
-            noise = self.random.uniform(-NOISE, NOISE, array.shape) * epsilon * size
+            noise = self.random.uniform(-NOISE, NOISE, array.shape) * epsilon * (1 if unit else np.abs(a))
             return np.where(np.isfinite(a), a + noise, a).astype(array.dtype)
-
-    def magnitude(self, node, feeds):
-        """The sum of magnitudes behind each element of a sum: the operator on absolute values."""
-        absolute = {n: np.abs(a) if is_float(a.dtype) else a for n, a in feeds.items()}
-        if node.op_type == "Sub":
-            node = helper.make_node("Add", node.input, node.output)
-        try:
-            return [
-                as_f64(a) if is_float(a.dtype) else None
-                for a in self.graph.oracle.run(node, absolute, self.graph.opset, self.graph.ir_version)[0]
-            ]
-        except Reject:
-            return None
 
     def sample(self):
         g, values = self.graph, dict(self.graph.v)
@@ -103,20 +90,11 @@ class Judge:
             if g.kind[n] != "node" and self.storage:
                 values[n] = self.disturb(values[n])
         for node, reads in g.nodes:
-            feeds = {n: values[n] for n in reads}
+            feeds = {n: self.disturb(values[n], n in g.single) if node.op_type in SUMS else values[n] for n in reads}
             results, _ = g.oracle.run(node, feeds, g.opset, g.ir_version)
-            sums = None
-            if node.op_type in SUMS:
-                sums = self.magnitude(node, feeds)
-            elif node.op_type in UNITS:
-                sums = [np.ones(a.shape) for a in results]
-            for i, (name, array) in enumerate(zip((o for o in node.output if o), results)):
+            for name, array in zip((o for o in node.output if o), results):
                 if node.op_type not in MOVES or self.storage:
-                    array = self.disturb(
-                        array,
-                        sums[i] if sums and i < len(sums) and sums[i] is not None and sums[i].shape == array.shape else None,
-                        name in g.single,
-                    )
+                    array = self.disturb(array, name in g.single, node.op_type in UNITS)
                 values[name] = array
         return values
 

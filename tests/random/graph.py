@@ -27,6 +27,7 @@ UNDEFINED_ON_NAN = {
     "TopK",
     "Unique",
 }
+NEEDS_FINITE = {"DynamicQuantizeLinear", "NonMaxSuppression"}
 # Operators whose constants (1/6, sqrt(1/2)) the oracle has in single precision.
 SINGLE_CONSTANTS = {"HardSwish", "HardSigmoid", "Gelu", "Selu", "Elu", "Celu", "LeakyRelu", "ThresholdedRelu", "Swish", "Gemm"}
 SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 0.0, -0.0, 1e-40, 1e10, -1e10]
@@ -204,6 +205,8 @@ class RandomGraph:
         named = [o for o in outputs if o]
         need = list(dict.fromkeys(captures(n)))
         if op in UNDEFINED_ON_NAN and any(is_float(self.v[i].dtype) and np.isnan(as_f64(self.v[i])).any() for i in need):
+            raise Reject
+        if op in NEEDS_FINITE and not all(np.isfinite(as_f64(self.v[i])).all() for i in need):
             raise Reject
         values, who = self.oracle.run(n, {i: self.v[i] for i in need}, self.opset, self.ir_version)
         if any(not isinstance(a, np.ndarray) or a.dtype not in ONNX or a.size > MOST_ELEMENTS or a.ndim > 6 for a in values):

@@ -21,50 +21,68 @@ from registry import op
 from values import F32
 
 
-@op(3)
+def produced(g, x):
+    """x as it is, or behind a kernel or a view: what a convolution reads lies differently then."""
+    r, shape = g.r, list(g.v[x].shape)
+    kind = r.choice(["", "", "relu", "view", "transpose", "conv", "norm", "pad"])
+    if kind == "relu":
+        return g.node("Relu", [x])
+    if kind == "view":
+        return g.node("Reshape", [g.add_input(F32, [shape[0], int(np.prod(shape[1:]))]), g.ints(*shape)])
+    if kind == "transpose":
+        return g.node(
+            "Transpose", [g.add_input(F32, [shape[0], *shape[2:], shape[1]])], perm=[0, len(shape) - 1, *range(1, len(shape) - 1)]
+        )
+    if kind == "conv":
+        return conv(g, g.add_input(F32, [shape[0], 3, *shape[2:]]), shape[1], kernel=1)
+    if kind == "norm":
+        return batch_norm(g, x)
+    if kind == "pad" and min(shape[2:]) > 1:
+        smaller = g.add_input(F32, [*shape[:-1], shape[-1] - 1])
+        return g.node("Pad", [smaller, g.ints(*[0] * (2 * len(shape) - 1), 1)])
+    return x
+
+
+@op(9)
 def strategies_of_convolutions(g):
     """Every algorithm, with channels that end inside and at the edge of a vector, and what may follow it."""
     r = g.r
-    kind = r.choice(
-        [
-            "winograd4",
-            "winograd2",
-            "direct",
-            "direct",
-            "depthwise",
-            "pointwise",
-            "grouped",
-            "line",
-            "line depthwise",
-            "volume",
-            "single channel",
-        ]
-    )
+    kinds = [
+        "winograd4",
+        "winograd2",
+        "direct",
+        "depthwise",
+        "depthwise",
+        "pointwise",
+        "grouped",
+        "line",
+        "line depthwise",
+        "volume",
+        "single channel",
+    ]
+    kind = r.choice(kinds)
     n, c, oc = r.choice([1, 1, 2]), r.choice([1, 3, 4, 8, 16, 17, 32]), r.choice([1, 2, 8, 15, 16, 17, 32, 48, 50])
     if kind.startswith("winograd"):
-        c, oc, size = r.choice([32, 33, 40]), r.choice([32, 35, 48]), r.choice([12, 13, 14]) if kind[-1] == "4" else r.choice([4, 5, 7, 9])
-        x = g.add_input(F32, [1, c, size, r.choice([size, max(8, size - 2) if kind[-1] == "4" else size])])
+        c, oc = r.choice([32, 33, 40]), r.choice([32, 35, 48])
+        h, w = (r.choice([12, 13, 14]), r.choice([8, 12, 13])) if kind == "winograd4" else (r.choice([4, 5, 7, 9]), r.choice([4, 6, 9]))
+        x = produced(g, g.add_input(F32, [1, c, h, w]))
         y = conv(g, x, oc, kernel=3, pads=None if r.random() < 0.7 else [1, 0, 1, 2])
     elif kind.startswith("line"):
         depthwise = "depthwise" in kind
-        x = g.add_input(F32, [n, c, r.choice([5, 16, 33])])
+        c = max(c, 3) if depthwise else c
+        x = produced(g, g.add_input(F32, [n, c, r.choice([5, 16, 33])]))
+        group = c if depthwise else 1
         y = conv(
-            g,
-            x,
-            c if depthwise else oc,
-            kernel=r.choice([1, 2, 3, 5]),
-            stride=r.choice([1, 2]),
-            dilation=r.choice([1, 1, 2]),
-            group=c if depthwise else 1,
+            g, x, c if depthwise else oc, kernel=r.choice([1, 2, 3, 5]), stride=r.choice([1, 2]), dilation=r.choice([1, 1, 2]), group=group
         )
     elif kind == "volume":
         y = conv(g, g.add_input(F32, [n, r.choice([1, 3]), 4, 5, 3]), r.choice([2, 5]), kernel=r.choice([1, 2, 3]))
     else:
-        c = 1 if kind == "single channel" else c
-        x = g.add_input(F32, [n, c, r.choice([1, 3, 5, 8]), r.choice([1, 4, 7, 9])])
+        c = 1 if kind == "single channel" else max(c, 3) if kind == "depthwise" else c
+        x = produced(g, g.add_input(F32, [n, c, r.choice([1, 3, 5, 8]), r.choice([1, 4, 7, 9])]))
         groups = [q for q in range(2, c) if c % q == 0]
         group = c if kind == "depthwise" else r.choice(groups) if kind == "grouped" and groups else 1
-        oc = c * r.choice([1, 1, 2]) if kind == "depthwise" else group * r.choice([1, 2, 8, 16]) if group > 1 else oc
+        oc = c * r.choice([1, 1, 1, 2]) if kind == "depthwise" else group * r.choice([1, 2, 8, 16]) if group > 1 else oc
         kernel = 1 if kind == "pointwise" else r.choice([2, 3, 3, 5])
         y = conv(g, x, oc, kernel=kernel, stride=r.choice([1, 1, 2]), group=group, dilation=r.choice([1, 1, 2]))
     shape = list(g.v[y].shape)

@@ -21,7 +21,7 @@ from registry import op
 from values import F32
 
 
-@op(3)
+@op(7)
 def strategies_of_products(g):
     """Rows, columns and inner sizes at and beside the edges of tiles; transposed, batched, given and constant operands."""
     r = g.r
@@ -76,7 +76,7 @@ def strategies_of_products(g):
                 activation(g, z)
 
 
-@op(3)
+@op(4)
 def transformer_block(g):
     r = g.r
     heads, width = r.choice([1, 2, 4]), r.choice([1, 2, 4, 8])

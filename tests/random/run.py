@@ -270,7 +270,7 @@ def main():
     counts = summary["counts"]
     print(f"{counts.get('graphs', 0)} graphs of {counts.get('nodes', 0)} nodes in {summary['seconds']} s, {len(campaign.cells)} cells; "
           + ", ".join(f"{k} {v}" for k, v in counts.items() if k not in ("graphs", "nodes")))  # fmt: skip
-    wrong = len(campaign.faults)
+    wrong = len(campaign.faults) + counts.get("worker died", 0)
     print(f"{counts.get('graphs', 0) - len({f['seed'] for f in campaign.faults})} passed, {wrong + len(missing)} failed")
     return 1 if wrong or missing else 0
 

@@ -10,7 +10,7 @@ import onnx
 
 from compare import Judge, coarser, difference
 from oracle import Reject
-from values import BF16, F16, F64, load_tensor, save_case
+from values import BF16, F16, F32, F64, load_tensor, save_case
 
 EVALUATED = ("unfused", "eval", "gpu", "f16", "bf16", "opt")
 STORAGE = {"f16": F16, "bf16": BF16}
