@@ -3,8 +3,11 @@
 // with g++ for the instruction set that this machine (or the environment variable OPTC_ISA) takes, with another
 // compiler for all of them.
 //
-//   optc_conformance_bundles [--timeout S] [--compiler g++] [--keep]     jobs and answers as optc_conformance has them
+//   optc_conformance_bundles [--timeout S] [--compiler g++] [--target SM] [--keep]
+//                                         jobs and answers as optc_conformance has them
 //
+// With --target the bundles have kernels for that GPU and run on it: on a card, or on the driver that OPTC_LIBCUDA
+// names (the emulator). Kernels without a GPU form run on the host.
 // The words of the answers are optc_conformance's, and "build" where the compiler refuses what was emitted.
 #include <signal.h>
 #include <sys/wait.h>
@@ -95,11 +98,12 @@ Answer apart(unsigned timeout, const std::function<Answer()> &work) {
   return {bytes.substr(0, tab), bytes.substr(tab + 1)};
 }
 
-Answer compile(const Model &model) {
+Answer compile(const Model &model, const std::string &target) {
   Diagnostics diagnostics(model.path);
   Silent silent;
   CompileOptions options;
   options.name = model.name;
+  if (!target.empty()) options.targets = {"cpu", target};
   const auto facts = compile_model(model.path, model.folder, options, silent, diagnostics);
   return answer_of(facts.ok() ? Status() : Status(facts.failure()), diagnostics);
 }
@@ -126,9 +130,9 @@ std::string without_headers(const std::string &path, std::vector<std::string> &h
   return rest;
 }
 
-size_t kernel_files(const Model &model) {
+size_t kernel_files(const Model &model, const std::string &prefix) {
   size_t count = 0;
-  while (exists(model.folder + "/src/kernels_" + std::to_string(count) + ".inc")) ++count;
+  while (exists(model.folder + "/src/" + prefix + "kernels_" + std::to_string(count) + ".inc")) ++count;
   return count;
 }
 
@@ -159,23 +163,33 @@ Status write_unit(const std::vector<const Model *> &models, bool all_isas, const
   std::vector<std::string> kernel_headers, model_headers;
   std::string kernels, tables, schedules;
   for (const Model *m : models) {
-    const size_t files = kernel_files(*m);
-    std::string fill, each;
-    for (size_t f = 0; f < files; ++f) {
-      const std::string n = std::to_string(f), source = m->folder + "/src/kernels_" + n + ".inc";
-      const std::string text = without_headers(source, kernel_headers);
-      kernels += "namespace " + m->name + "_" + n + " {\n#line 1 \"" + source + "\"\n" + text + "}\n";
-      each += "void kernels_" + n + "(Kernels *table) { OPTC_PICK(" + m->name + "_" + n + "::fill)(table); }\n";
-      fill += "kernels_" + n + "(&filled); ";
+    // A bundle for GPUs has a second table: of the kernels that its GPU's Program leaves on the host.
+    for (const char *prefix : {"", "host_"}) {
+      const std::string name = m->name + (*prefix ? "_host" : ""), folder = m->folder + "/src/";
+      const size_t files = kernel_files(*m, prefix);
+      if (files == 0 && !exists(folder + prefix + "kernels.h")) continue;
+      std::string fill, each;
+      for (size_t f = 0; f < files; ++f) {
+        const std::string n = std::to_string(f), source = folder + prefix + "kernels_" + n + ".inc";
+        const std::string text = without_headers(source, kernel_headers);
+        kernels += "namespace " + name + "_" + n + " {\n#line 1 \"" + source + "\"\n" + text + "}\n";
+        each += "void kernels_" + n + "(Kernels *table) { OPTC_PICK(" + name + "_" + n + "::fill)(table); }\n";
+        fill += "kernels_" + n + "(&filled); ";
+      }
+      tables += "#include \"" + folder + prefix + "kernels.h\"\n";
+      schedules += "namespace " + name + "_code {\n" + each +
+                   "const Kernels &kernels() {\n  static const Kernels table = [] { Kernels filled{}; " + fill +
+                   "return filled; }();\n  return table;\n}\n}\n";
     }
-    tables += "#include \"" + m->folder + "/src/kernels.h\"\n";
-    schedules += "namespace " + m->name + "_code {\n" + each +
-                 "const Kernels &kernels() {\n  static const Kernels table = [] { Kernels filled{}; " + fill +
-                 "return filled; }();\n  return table;\n}\n}\n";
-    const std::string source = m->folder + "/src/model.cpp";
-    schedules += "#undef OPTC_BUNDLE_FOLDER\n#define OPTC_BUNDLE_FOLDER \"" + m->folder + "\"\n";
-    schedules += "namespace " + m->name + "_unit {\n#include \"" + m->folder + "/include/" + m->name +
-                 ".h\"\n#line 1 \"" + source + "\"\n" + without_headers(source, model_headers) + "}\n";
+    const std::string source = m->folder + "/src/model.cpp", cuda = m->folder + "/src/cuda.cpp";
+    schedules += "#undef OPTC_WEIGHTS_FOLDER\n#define OPTC_WEIGHTS_FOLDER \"" + m->folder + "\"\n";
+    schedules += "namespace " + m->name + "_unit {\n";
+    // model.cpp and cuda.cpp share a namespace, which here hides the one of the kernels.
+    if (exists(cuda))
+      schedules += "namespace " + m->name + "_code { using namespace ::" + m->name + "_code; }\n#line 1 \"" + cuda +
+                   "\"\n" + without_headers(cuda, model_headers);
+    schedules += "#include \"" + m->folder + "/include/" + m->name + ".h\"\n#line 1 \"" + source + "\"\n" +
+                 without_headers(source, model_headers) + "}\n";
   }
   // The plans of the kernel headers and what a schedule needs come first, at the top.
   std::string unit =
@@ -245,7 +259,8 @@ void build(std::vector<Model> &models, const std::string &compiler, const std::s
   }
 }
 
-Status run_data_set(const Model &model, const Job &job, const std::string &library, Diagnostics &diagnostics) {
+Status run_data_set(const Model &model, const Job &job, const std::string &library, bool cuda,
+                    Diagnostics &diagnostics) {
   Silent silent;
   OPTC_ASSIGN(const Graph graph, load_model(model.path, {}, silent, diagnostics));
   const Region &main = graph.region(Graph::main());
@@ -261,6 +276,9 @@ Status run_data_set(const Model &model, const Job &job, const std::string &libra
     inputs.push_back(std::move(value));
   }
   BundleRunOptions options;
+  options.cuda = cuda;
+  const std::string weights = model.folder + "/" + model.name + ".weights";
+  if (exists(weights)) options.weights_path = weights;
   OPTC_ASSIGN(const auto bundle, Bundle::load(library, model.name, options, diagnostics));
   OPTC_ASSIGN(const std::vector<RuntimeValue> outputs, bundle->run(inputs, diagnostics));
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -289,7 +307,7 @@ std::vector<Job> read_jobs() {
 
 int main_with(int argc, char **argv) {
   unsigned timeout = 60;
-  std::string compiler = "g++";
+  std::string compiler = "g++", target;
   bool keep = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -297,10 +315,13 @@ int main_with(int argc, char **argv) {
       timeout = static_cast<unsigned>(std::atoi(argv[++i]));
     } else if (argument == "--compiler" && i + 1 < argc) {
       compiler = argv[++i];
+    } else if (argument == "--target" && i + 1 < argc) {
+      target = argv[++i];
     } else if (argument == "--keep") {
       keep = true;
     } else {
-      std::fprintf(stderr, "usage: optc_conformance_bundles [--timeout S] [--compiler CXX] [--keep] < jobs\n");
+      std::fprintf(stderr,
+                   "usage: optc_conformance_bundles [--timeout S] [--compiler CXX] [--target SM] [--keep] < jobs\n");
       return 2;
     }
   }
@@ -316,7 +337,7 @@ int main_with(int argc, char **argv) {
     models.push_back({job.model, name, work + "/" + name, {}});
   }
   for (Model &m : models) {
-    m.compiled = apart(timeout, [&m] { return compile(m); });
+    m.compiled = apart(timeout, [&] { return compile(m, target); });
     std::error_code ignored;
     fs::remove_all(m.folder + "/src/runtime", ignored);  // the unit takes them from the source
   }
@@ -327,7 +348,7 @@ int main_with(int argc, char **argv) {
     if (answer.word == "ok")
       answer = apart(timeout, [&] {
         Diagnostics diagnostics(m.path);
-        const Status status = run_data_set(m, job, work + "/libunit.so", diagnostics);
+        const Status status = run_data_set(m, job, work + "/libunit.so", !target.empty(), diagnostics);
         return answer_of(status, diagnostics);
       });
     std::printf("%s\t%s\t%s\n", job.id.c_str(), answer.word.c_str(), answer.text.c_str());

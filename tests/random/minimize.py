@@ -6,7 +6,7 @@ import numpy as np
 
 from graph import ancestors
 from oracle import Reject
-from runner import Case
+from runner import EVALUATED, Case
 
 
 class Minimizer:
@@ -19,8 +19,7 @@ class Minimizer:
     def first_failing(self, candidates, like):
         """The first of [(graph, nodes, outputs)] that fails like `like`: (that, its Case, its Failure), or None. Bundles are built many at
         a time."""
-        bundles = like.way.startswith("bundle")
-        size = 12 if bundles else 1
+        size = 1 if like.way in EVALUATED else 12
         candidates = iter(candidates)
         while self.in_time():
             chosen, cases = [], []

@@ -4,7 +4,7 @@
   run.py [--seed N] [--count N] [--seconds S] [--jobs N] [--ways unfused,eval,opt] [--out DIR] [--binaries DIR]
 
 Ways: unfused, eval, gpu, f16, bf16 (on the evaluator), opt (the optimized model, run by ONNX Runtime), bundle (as this machine takes
-it), bundle-base, bundle-avx2, bundle-avx512. Without --seed a fresh one is drawn and printed. Ends after --count graphs or --seconds,
+it), bundle-base, bundle-avx2, bundle-avx512, ptx (a GPU bundle on the emulator), card (on an NVIDIA card). Without --seed a fresh one is drawn and printed. Ends after --count graphs or --seconds,
 whichever comes first. Failing graphs are cut down and written to OUT/NAME in the layout of the ONNX backend tests, with why.txt;
 OUT/summary.json has the counts. Exit code 1 when something is wrong or a cell of --cells was never covered.
 """
@@ -60,7 +60,7 @@ def work(pipe, arguments):
     from grow import grow
     from minimize import Minimizer
     from oracle import Oracle
-    from runner import Case, Runner
+    from runner import EVALUATED, Case, Runner
 
     np.seterr(all="ignore")
     oracle, folder = Oracle(), pathlib.Path(tempfile.mkdtemp(prefix="optc_random_", dir=arguments.work))
@@ -88,7 +88,7 @@ def work(pipe, arguments):
             counts["graphs"] += len({c.graph.seed for c in cases})
             counts["nodes"] += sum(len(c.graph.nodes) for c in cases)
             pipe.send(("running", seeds[0]))
-            single = all(not w.startswith("bundle") for w in arguments.ways)
+            single = all(w in EVALUATED for w in arguments.ways)
             for group in [[c] for c in cases] if single else [cases]:
                 answers = runner.run(group, arguments.ways)
                 cells.update(runner.cells)
@@ -250,7 +250,12 @@ def main():
     if arguments.seed is None:
         arguments.seed = int.from_bytes(os.urandom(4), "little")
     arguments.ways = arguments.ways.split(",")
-    bundles = any(w.startswith("bundle") for w in arguments.ways)
+    from runner import EVALUATED, GPU_TARGETS
+
+    known = {*EVALUATED, *GPU_TARGETS, "bundle", "bundle-base", "bundle-avx2", "bundle-avx512"}
+    if unknown := set(arguments.ways) - known:
+        parser.error(f"no such way: {', '.join(sorted(unknown))}")
+    bundles = set(arguments.ways) - set(EVALUATED)
     arguments.chunk = arguments.chunk or (32 if bundles else 10)
     arguments.out.mkdir(parents=True, exist_ok=True)
     print(f"seed {arguments.seed}, ways {','.join(arguments.ways)}, {arguments.jobs} workers", flush=True)

@@ -13,6 +13,7 @@ from oracle import Reject
 from values import BF16, F16, F32, F64, load_tensor, save_case
 
 EVALUATED = ("unfused", "eval", "gpu", "f16", "bf16", "opt")
+GPU_TARGETS = {"ptx": "sm_80", "card": "sm_90a"}
 STORAGE = {"f16": F16, "bf16": BF16}
 JOB_SECONDS = 60  # for one model, compiling of many bundles aside
 UNIT_SECONDS = 1800
@@ -82,7 +83,7 @@ class Runner:
                 for way, answer in self.evaluate(case, evaluated).items():
                     answers[i, way] = answer
         for way in ways:
-            if way.startswith("bundle"):
+            if way not in EVALUATED:
                 answers.update({(i, way): a for i, a in self.bundles(cases, way).items()})
         for case in cases:
             shutil.rmtree(case.folder, ignore_errors=True)
@@ -122,10 +123,15 @@ class Runner:
 
     # --- as bundles
     def bundles(self, cases, way):
-        """`way` is bundle, or bundle-base, bundle-avx2, bundle-avx512."""
-        environment = dict(os.environ)
-        if "-" in way:
-            environment["OPTC_ISA"] = way.split("-")[1]
+        """`way` is bundle, or bundle-base, bundle-avx2, bundle-avx512; ptx or card."""
+        environment, command = dict(os.environ), [str(self.binaries / "optc_conformance_bundles"), "--timeout", str(JOB_SECONDS)]
+        if way.startswith("bundle-"):
+            environment["OPTC_ISA"] = way.removeprefix("bundle-")
+        if way in GPU_TARGETS:
+            command += ["--target", GPU_TARGETS[way]]
+        if way == "ptx":
+            places = [self.binaries / "libemulated_cuda.so", self.binaries.parent / "tests/libemulated_cuda.so"]
+            environment["OPTC_LIBCUDA"] = str(next(p for p in places if p.exists()))
         lines = []
         for i, case in enumerate(cases):
             out = case.folder / way
@@ -133,7 +139,7 @@ class Runner:
             lines.append("\t".join([str(i), str(case.folder / "model.onnx"), str(case.folder / "test_data_set_0"), str(out)]))
         try:
             done = subprocess.run(
-                [str(self.binaries / "optc_conformance_bundles"), "--timeout", str(JOB_SECONDS)],
+                command,
                 input="\n".join(lines) + "\n",
                 capture_output=True,
                 text=True,
@@ -181,7 +187,7 @@ class Runner:
     def outputs(self, case, way):
         names = [o.name for o in case.model.graph.output]
         if way != "opt":
-            prefix = case.folder / way / "output" if way.startswith("bundle") else case.folder / way
+            prefix = case.folder / way if way in EVALUATED else case.folder / way / "output"
             return {n: load_tensor(pathlib.Path(f"{prefix}_{i}.pb")) for i, n in enumerate(names)}
         model = onnx.load(case.folder / "opt.onnx")
         try:
