@@ -96,7 +96,7 @@ typedef struct optc_api {
   size_t struct_size;
   size_t (*input_count)(void), (*output_count)(void);
   const optc_value_info *(*input_info)(size_t), *(*output_info)(size_t);
-  const char *(*manifest_json)(void);
+  const char *(*manifest_json)(void); /* embedded, or read from its file; null where that is missing */
   optc_status (*weights_load)(const optc_options *, optc_weights **);
   void (*weights_release)(optc_weights *);
   optc_status (*context_create)(optc_weights *, const optc_options *, optc_context **);

@@ -9,6 +9,9 @@
 namespace optc {
 namespace {
 
+// Programs of more kernels are divided into parts of about that many bytes of text: some hundred calls.
+constexpr size_t kUndividedKernels = 500, kPartBytes = 128 * 1024;
+
 int storage_width_bits(ElementType type) { return std::max(1, bit_width(type)); }
 
 }  // namespace
@@ -100,7 +103,10 @@ uint64_t ModelPrinter::constant_offset(BufferId id) {
 std::string ModelPrinter::declare(BufferId id) {
   if (const auto it = pointers_.find(id.index); it != pointers_.end()) return it->second;
   const Buffer &b = program_.buffer(id);
-  const std::string name = names_.unique(b.name, 40);
+  const auto variable = variables_.find(id.index);
+  const bool again = variable != variables_.end();  // in an earlier part
+  const std::string name = again ? variable->second : names_.unique(b.name, 40);
+  if (!again) variables_[id.index] = name;
   std::string text;
   if (is_object(id)) {
     declare_object(id, name);
@@ -125,7 +131,9 @@ std::string ModelPrinter::declare(BufferId id) {
     case BufferKind::kTemporary:
     case BufferKind::kScratch:
       if (const auto grown = grown_.find(id.index); grown != grown_.end()) {
-        text = fmt::format("[[maybe_unused]] {} *{} = nullptr;", type, name);
+        text = fmt::format("[[maybe_unused]] {} *{}{} = {};", type, divided_ ? "&" : "", name,
+                           divided_ ? "state." + name : "nullptr");
+        if (divided_ && !again) state_ += fmt::format("    {} *{} = nullptr;\n", type, name);
       } else if (const auto at = placed_index_.find(id.index); at != placed_index_.end()) {
         const PlacedBuffer &p = placed[at->second];
         const std::string offset =
@@ -163,7 +171,10 @@ void ModelPrinter::declare_object(BufferId id, const std::string &name) {
         "{2});\n",
         name, items.empty() ? "{nullptr, 0}" : items, dims_list(b.shape()));
   } else {
-    declarations_ += fmt::format("  [[maybe_unused]] OptcLibTensor {} = no_tensor();\n", name);
+    declarations_ += fmt::format("  [[maybe_unused]] OptcLibTensor {}{} = {};\n", divided_ ? "&" : "", name,
+                                 divided_ ? "state." + name : "no_tensor()");
+    const std::string member = fmt::format("    OptcLibTensor {} = no_tensor();\n", name);
+    if (divided_ && state_.find(member) == std::string::npos) state_ += member;
   }
 }
 
@@ -261,8 +272,18 @@ void ModelPrinter::copy(BufferId from, BufferId to) {
   line(fmt::format("memcpy({}, {}, static_cast<size_t>({}));", pointer(to, true), pointer(from, false), size));
 }
 
+// Between kernels of the main sequence: a part that is long enough ends.
+void ModelPrinter::next_part() {
+  if (!divided_ || indent_ != 1 || body_.size() < kPartBytes) return;
+  parts_.push_back({std::move(declarations_), std::move(body_)});
+  declarations_.clear();
+  body_.clear();
+  pointers_.clear();
+}
+
 void ModelPrinter::sequence(const std::vector<KernelId> &order) {
   for (KernelId id : order) {
+    next_part();
     const Kernel &kernel = program_.kernel(id);
     if (!kernel.control()) line(fmt::format("if (run.step({})) return run.status;", step_names_.size()));
     if (!kernel.control()) step_names_.push_back(kernel.name);
@@ -284,6 +305,7 @@ void ModelPrinter::device_sequence() {
   for (const SymbolSource &s : program_.sources) dims += (dims.empty() ? "" : ", ") + symbol(*s.symbol);
   line(fmt::format("if (!gpu_begin(run, gpu, {{{}}})) return run.status;", dims));
   for (size_t at = 0; at < program_.order.size(); ++at) {
+    next_part();
     print_copies(schedule.copies[at]);
     const int segment = schedule.segment[at];
     if (segment < 0) {
@@ -340,6 +362,7 @@ void ModelPrinter::print_kernel_call(const Kernel &kernel) {
 }
 
 Status ModelPrinter::print() {
+  divided_ = program_.kernels.size() > kUndividedKernels;
   place();
   print_bind();
   progress_.outputs_set.assign(program_.outputs.size(), false);

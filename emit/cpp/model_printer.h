@@ -39,6 +39,21 @@ struct GpuHost {
   const std::vector<BufferId> *buffers = nullptr;  // numbered as in the GPU's tables
 };
 
+// How the code finds what lies outside of it, as C++.
+struct ModelPlaces {
+  std::string name;                  // of the bundle
+  std::string weights;               // the initializer of a WeightsSpec
+  std::string declarations;          // of embedded data, before all else
+  std::string manifest = "nullptr";  // the embedded text; else it is a file
+};
+
+// A long schedule is divided: its struct then stands in model.h, and each part of `execute` in a file of its own, so
+// that no compiler meets one function of thousands of calls.
+struct ModelSources {
+  std::string header;                                      // of model.h; empty: all is in model.cpp
+  std::vector<std::pair<std::string, std::string>> files;  // "model.cpp" first, with their text
+};
+
 class ModelPrinter : private DimText {
  public:
   // `name` makes the namespace of the kernels: NAME_code.
@@ -58,9 +73,9 @@ class ModelPrinter : private DimText {
   uint64_t weights_bytes = 0;                            // header included; 0: none
   int64_t cuda_weights = -1;                             // where the GPU's part of them begins; -1: no GPU half
   std::vector<std::string> library_functions;
-  // `host`: the schedule for the GPU's Program, whose struct goes into the same file; null: none.
-  std::string model_source(const std::string &include_name, const std::string &manifest_literal,
-                           const std::string &weights_spec, const ModelPrinter *host) const;
+  // The sources of the schedule. `host`: the schedule for the GPU's Program, whose struct goes with them; null: none.
+  ModelSources model_sources(const std::string &include_name, const ModelPlaces &places,
+                             const ModelPrinter *host) const;
   std::string shape_text(const Shape &shape) const;  // "[N, 3, 224, 224]"
   const std::vector<const DimSymbol *> &model_symbols() const { return model_symbols_; }
 
@@ -90,9 +105,13 @@ class ModelPrinter : private DimText {
   void sequence(const std::vector<KernelId> &order);
   void device_sequence();
   void print_copies(const std::vector<DeviceCopy> &copies);
-  // The struct `title` (its manifest is defined outside) and its execute.
-  std::string struct_source(const std::string &title, const std::string &weights_spec) const;
+  void next_part();
+  std::string declared(BufferId id);
+  // The struct `title` and its execute: the whole, or the calls of its parts, or part `part`.
+  std::string struct_source(const std::string &title, const ModelPlaces &places) const;
   std::string execute_source(const std::string &title) const;
+  std::string part_source(const std::string &title, size_t part) const;
+  std::string part_head(const std::string &title) const;
   void print_kernel_call(const Kernel &kernel);
   void print_library(const Kernel &kernel, const LibraryCall &call);
   std::string constant_attribute(const Constant &c, size_t number);
@@ -138,6 +157,14 @@ class ModelPrinter : private DimText {
   std::unordered_map<uint32_t, std::pair<size_t, size_t>> lives_;
   std::unordered_map<const void *, uint64_t> constant_offsets_;
   std::string declarations_, body_, bind_, infos_;
+  // Of a schedule in several parts: what was printed of the earlier ones, and the variables that outlive a part.
+  struct Part {
+    std::string declarations, body;
+  };
+  std::vector<Part> parts_;
+  std::string state_;
+  std::unordered_map<uint32_t, std::string> variables_;  // of all parts, by root buffer
+  bool divided_ = false;
   std::vector<std::string> step_names_;
   std::vector<std::string> problems_;
   size_t grown_scratch_ = SIZE_MAX;  // slot of the row scratch whose size a kernel finds

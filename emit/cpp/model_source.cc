@@ -104,53 +104,95 @@ void ModelPrinter::print_infos() {
   infos_ += fmt::format("  static constexpr const char *shapes[] = {{{}}};\n", shapes.empty() ? "\"\"" : shapes);
 }
 
-std::string ModelPrinter::model_source(const std::string &include_name, const std::string &manifest_literal,
-                                       const std::string &weights_spec, const ModelPrinter *host) const {
-  std::string out = fmt::format(
-      "// {}: the schedule of the model and its part of the C ABI.\n#include \"{}.h\"\n\n#include "
-      "\"kernels.h\"\n#include \"runtime/bundle/model.h\"\n",
-      name_, include_name);
-  if (host) out += "#include \"host_kernels.h\"\n";
+ModelSources ModelPrinter::model_sources(const std::string &include_name, const ModelPlaces &places,
+                                         const ModelPrinter *host) const {
+  std::string includes = fmt::format("#include \"kernels.h\"\n#include \"runtime/bundle/model.h\"\n");
+  if (host) includes += "#include \"host_kernels.h\"\n";
   std::set<std::string> headers = plan_headers_;
   if (host) headers.insert(host->plan_headers_.begin(), host->plan_headers_.end());
-  for (const std::string &h : headers) out += "#include \"" + h + "\"\n";
+  for (const std::string &h : headers) includes += "#include \"" + h + "\"\n";
   if (!library_functions.empty() || (host && !host->library_functions.empty()))
-    out += "#include \"runtime/bundle/library.h\"\n@LIBRARY@";
-  if (uses_objects_ || (host && host->uses_objects_)) out += "#include \"runtime/bundle/objects.h\"\n";
+    includes += "#include \"runtime/bundle/library.h\"\n@LIBRARY@";
+  if (uses_objects_ || (host && host->uses_objects_)) includes += "#include \"runtime/bundle/objects.h\"\n";
   if (cuda_weights >= 0)
-    out += fmt::format(
+    includes += fmt::format(
         "#include \"runtime/bundle/cuda.h\"\n{}\nnamespace {}_code {{\nconst optc::cuda::ModelTable "
         "&cuda_model();\n}}\n",
         host ? "#include \"runtime/bundle/mixed.h\"\n" : "", name_);
-  out +=
-      "\n// Where the bundle's files lie, when the build says so (CMakeLists.txt does).\n#ifndef "
-      "OPTC_BUNDLE_FOLDER\n#define OPTC_BUNDLE_FOLDER nullptr\n#endif\n#ifndef OPTC_INSTALL_FOLDER\n#define "
-      "OPTC_INSTALL_FOLDER nullptr\n#endif\n";
-  out += "\nusing namespace optc;\n\nnamespace {\n\n" + struct_source("Model", weights_spec);
-  out += fmt::format("const char *const Model::manifest =\n{};\n\n", manifest_literal);
-  out += execute_source("Model");
-  if (host) {
-    out += "// The same model where a GPU takes part: its kernels run there, those without a GPU form here.\n";
-    out += host->struct_source("Mixed", weights_spec);
-    out += "const char *const Mixed::manifest = Model::manifest;\n\n" + host->execute_source("Mixed");
+  const std::string space = name_ + "_schedule", open = "namespace " + space + " {\n\n",
+                    close = "}  // namespace " + space + "\n";
+  const char *const on_host =
+      "// The same model where a GPU takes part: its kernels run there, those without a GPU form here.\n";
+  std::string structs = struct_source("Model", places);
+  if (host) structs += on_host + host->struct_source("Mixed", places);
+  std::string defines = "\n// Where the bundle's files lie, as far as the build says so (CMakeLists.txt does).\n";
+  for (const char *place : {"OPTC_BUNDLE_FOLDER", "OPTC_INSTALL_FOLDER", "OPTC_SHARE"})
+    defines += fmt::format("#ifndef {0}\n#define {0} nullptr\n#endif\n", place);
+  defines += fmt::format(
+      "\nextern \"C\" {{\n{1}#undef OPTC_HEADER\n#if defined(__ELF__)\nextern const char *const {0}_header "
+      "__attribute__((weak));  // of programs that include {0}.h\n#define OPTC_HEADER &{0}_header\n#else\n#define "
+      "OPTC_HEADER nullptr\n#endif\n}}\n",
+      include_name, places.declarations);
+  std::string executes = execute_source("Model");
+  if (host) executes += host->execute_source("Mixed");
+  const std::string entry =
+      fmt::format("\nconst optc_model *{}_model(void) {{ return {}bundle<{}::Model{}>(); }}\n", name_,
+                  cuda_weights >= 0 ? "cuda_" : "", space, host ? ", " + space + "::Mixed" : "");
+  const std::string what = fmt::format("// {}: the schedule of the model", name_);
+  const std::string public_header =
+      fmt::format("#define OPTC_BUNDLE_SOURCE  // of the bundle itself\n#include \"{}.h\"\n", include_name);
+  ModelSources sources;
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < parts_.size() + 1 && !parts_.empty(); ++i) parts.push_back(part_source("Model", i));
+  if (host)
+    for (size_t i = 0; i < host->parts_.size() + 1 && !host->parts_.empty(); ++i)
+      parts.push_back(host->part_source("Mixed", i));
+  if (parts.empty()) {
+    sources.files.emplace_back("model.cpp", what + " and its part of the C ABI.\n" + public_header + "\n" + includes +
+                                                defines + "\nusing namespace optc;\n\n" + open + structs + executes +
+                                                close + entry);
+    return sources;
   }
-  out += "}  // namespace\n\n";
-  out += fmt::format("const optc_model *{}_model(void) {{ return {}bundle<Model{}>(); }}\n", name_,
-                     cuda_weights >= 0 ? "cuda_" : "", host ? ", Mixed" : "");
+  sources.header = what + ": what its parts share.\n#pragma once\n" + public_header + "\n" + includes + defines +
+                   "\nusing namespace optc;\n\n" + open + structs + close;
+  sources.files.emplace_back(
+      "model.cpp", what + " and its part of the C ABI.\n#include \"model.h\"\n\n" + open + executes + close + entry);
+  for (size_t i = 0; i < parts.size(); ++i)
+    sources.files.emplace_back(fmt::format("model_{}.cpp", i),
+                               fmt::format("{}, part {} of {}.\n#include \"model.h\"\n\n", what, i + 1, parts.size()) +
+                                   open + parts[i] + close);
+  return sources;
+}
+
+std::string ModelPrinter::part_head(const std::string &) const {
+  std::string out = fmt::format(
+      "  [[maybe_unused]] const {0}_code::Kernels &k = {0}_code::kernels();\n  [[maybe_unused]] const Env &env = "
+      "run.env;\n  [[maybe_unused]] Dims &d = run.dims;\n",
+      name_);
+  if (gpu_.schedule) out += "  [[maybe_unused]] cuda::Session &gpu = *static_cast<cuda::Session *>(run.device);\n";
   return out;
+}
+
+std::string ModelPrinter::part_source(const std::string &title, size_t part) const {
+  const bool last = part == parts_.size();
+  return fmt::format("optc_status {0}::execute_{1}(Run<{0}> &run, [[maybe_unused]] State &state) {{\n", title, part) +
+         part_head(title) + (last ? declarations_ : parts_[part].declarations) + "\n" +
+         (last ? body_ : parts_[part].body) + "  return run.status;\n}\n\n";
 }
 
 std::string ModelPrinter::execute_source(const std::string &title) const {
   std::string out = fmt::format("optc_status {0}::execute(Run<{0}> &run) {{\n", title);
-  out += fmt::format(
-      "  [[maybe_unused]] const {0}_code::Kernels &k = {0}_code::kernels();\n  [[maybe_unused]] const Env &env = "
-      "run.env;\n  [[maybe_unused]] Dims &d = run.dims;\n",
-      name_);
-  if (gpu_.schedule) out += "  cuda::Session &gpu = *static_cast<cuda::Session *>(run.device);\n";
-  return out + declarations_ + "\n" + body_ + "  return run.status;\n}\n\n";
+  if (parts_.empty()) {
+    if (divided_ && !state_.empty()) out += "  State state;\n";
+    return out + part_head(title) + declarations_ + "\n" + body_ + "  return run.status;\n}\n\n";
+  }
+  out += "  State state;\n";
+  for (size_t i = 0; i < parts_.size(); ++i)
+    out += fmt::format("  if (const optc_status status = execute_{}(run, state)) return status;\n", i);
+  return out + fmt::format("  return execute_{}(run, state);\n}}\n\n", parts_.size());
 }
 
-std::string ModelPrinter::struct_source(const std::string &title, const std::string &weights_spec) const {
+std::string ModelPrinter::struct_source(const std::string &title, const ModelPlaces &places) const {
   // Printing dims below only looks up fields that print() made.
   auto *self = const_cast<ModelPrinter *>(this);
   std::string out = "struct " + title + " {\n";
@@ -161,13 +203,17 @@ std::string ModelPrinter::struct_source(const std::string &title, const std::str
       step_names_.size());
   out += fmt::format("  using Objects = {};\n", uses_objects_ ? "ObjectRegion" : "NoObjects");
   out += infos_;
-  out += fmt::format("  static constexpr WeightsSpec weights = {};\n", weights_spec);
+  out += fmt::format("  static constexpr WeightsSpec weights = {};\n", places.weights);
+  out += fmt::format(
+      "  static constexpr Places places = {{\"{}\", OPTC_SHARE, OPTC_BUNDLE_FOLDER, OPTC_INSTALL_FOLDER, "
+      "OPTC_HEADER}};\n",
+      places.name);
+  out += fmt::format("  static const char *manifest() {{ return {}; }}\n", places.manifest);
   if (cuda_weights >= 0)
     out += fmt::format(
         "  static constexpr uint64_t kCudaWeights = {}u;\n  static const cuda::ModelTable &cuda() {{ return "
         "{}_code::cuda_model(); }}\n",
         cuda_weights, name_);
-  out += "  static const char *const manifest;\n";
   std::string list;
   for (const std::string &f : places_.texts) list += (list.empty() ? "" : ",\n      ") + string_literal(f);
   out += fmt::format("  static constexpr const char *faults[] = {{\n      {}}};\n", list);
@@ -211,7 +257,13 @@ std::string ModelPrinter::struct_source(const std::string &title, const std::str
   }
   out += "  }\n\n";
   out += plan_source();
-  out += fmt::format("  static optc_status execute(Run<{}> &run);\n}};\n\n", title);
+  out += fmt::format("  static optc_status execute(Run<{}> &run);\n", title);
+  if (divided_ && (!parts_.empty() || !state_.empty())) {
+    out += "  struct State {  // what outlives a part of `execute`\n" + state_ + "  };\n";
+    for (size_t i = 0; i <= parts_.size() && !parts_.empty(); ++i)
+      out += fmt::format("  static optc_status execute_{}(Run<{}> &run, State &state);\n", i, title);
+  }
+  out += "};\n\n";
   return out;
 }
 

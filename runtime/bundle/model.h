@@ -5,8 +5,9 @@
 // value, -1: required); struct Dims; bind(run) -> status, from input dims to Dims; output_dims(dims, outputs);
 // scratch(dims, bytes): row scratch of each kernel that needs some, for one task; plan(dims, threads, scratch, offsets)
 // -> bytes of the arena, where its buffers lie and then the row scratch of each kernel for all threads; kPlaced,
-// kScratch, kGrowing (how many); execute(run) -> status; weights; manifest; faults[]; kKernels, kernel_names[];
-// Objects: ObjectRegion (objects.h) where it has strings, sequences, optionals or maps, else NoObjects.
+// kScratch, kGrowing (how many); execute(run) -> status; places; weights; manifest() (embedded, or null); faults[];
+// kKernels, kernel_names[]; Objects: ObjectRegion (objects.h) where it has strings, sequences, optionals or maps, else
+// NoObjects.
 #pragma once
 #include <limits.h>
 #include <stdarg.h>
@@ -16,7 +17,9 @@
 #include <string.h>
 #include <time.h>
 
+#include <atomic>
 #include <initializer_list>
+#include <mutex>
 #include <new>
 #include <string>
 
@@ -252,7 +255,18 @@ struct Bundle {
   static size_t output_count() { return M::kOutputs; }
   static const optc_value_info *input_info(size_t i) { return i < M::kInputs ? &M::inputs[i] : nullptr; }
   static const optc_value_info *output_info(size_t i) { return i < M::kOutputs ? &M::outputs[i] : nullptr; }
-  static const char *manifest_json() { return M::manifest; }
+  static const char *manifest_json() {
+    static std::string text;  // read by the first call that finds it
+    static std::atomic<bool> read{false};
+    static std::mutex reading;
+    if (!read.load(std::memory_order_acquire)) {
+      const std::lock_guard<std::mutex> lock(reading);
+      if (text.empty()) text = manifest_text(M::places, M::manifest(), &M::weights, thread_error(), kErrorSize);
+      if (text.empty()) return nullptr;
+      read.store(true, std::memory_order_release);
+    }
+    return text.c_str();
+  }
 
   // Says in the thread's error that a required argument is null.
   static optc_status missing(const char *function, const char *argument) {
@@ -266,7 +280,8 @@ struct Bundle {
     optc_options options;
     if (const optc_status status = read_options(given, &options, thread_error(), kErrorSize)) return status;
     Weights *w = nullptr;
-    const optc_status status = load_weights(M::weights, &options, &M::weights, &w, thread_error(), kErrorSize);
+    const optc_status status =
+        load_weights(M::weights, M::places, &options, &M::weights, &w, thread_error(), kErrorSize);
     if (status == OPTC_OK) *out = reinterpret_cast<optc_weights *>(w);
     return status;
   }
@@ -297,7 +312,7 @@ struct Bundle {
       c->weights->users.fetch_add(1);
     } else {
       const optc_status status =
-          load_weights(M::weights, &options, &M::weights, &c->weights, thread_error(), kErrorSize);
+          load_weights(M::weights, M::places, &options, &M::weights, &c->weights, thread_error(), kErrorSize);
       if (status != OPTC_OK) {
         delete c;
         return status;

@@ -14,29 +14,17 @@
 #include <new>
 #include <string>
 
+#include "runtime/bundle/files.h"
 #include "runtime/bundle/xxh3.h"
 #include "runtime/optc.h"
 
-#if defined(__unix__) || defined(__APPLE__)
-#define OPTC_HAS_MMAP 1
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#else
-#define OPTC_HAS_MMAP 0
-#endif
-
 namespace optc {
 
+// What the code knows of its weights; M::weights of the model.
 struct WeightsSpec {
   uint64_t bytes;  // of the whole, header included; 0: the model has no weights
   uint64_t hash_low, hash_high;
-  const char *name;           // of the bundle
   const char *file;           // its name beside the library; null: no file
-  const char *folder;         // the bundle's folder when the library was built; null: unknown
-  const char *installed;      // where the bundle was told to install its data; null: unknown
   const unsigned char *data;  // embedded; null: not
 };
 
@@ -65,47 +53,19 @@ static inline __attribute__((unused)) bool header_matches(const WeightsSpec &spe
          fields[2] == spec.hash_high;
 }
 
-// Whether `path` is a file that can be opened.
-static inline __attribute__((unused)) bool is_file(const std::string &path) {
-#if OPTC_HAS_MMAP
-  struct stat status;
-  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), R_OK) == 0;
-#else
-  FILE *f = fopen(path.c_str(), "rb");
-  if (f) fclose(f);
-  return f != nullptr;
-#endif
-}
-
-// Where a file of this bundle lies, in this order: beside the library (or program) that holds `symbol`, as `beside`; in
-// ../share/NAME of it, as an installed bundle has it; where it was installed and where it was built, as this code was
-// told when it was compiled (a static library does not know its own place). What `beside` would be when none is there.
-static inline __attribute__((unused)) std::string bundle_file(const WeightsSpec &spec, const std::string &beside,
-                                                              const std::string &name, const void *symbol) {
-  std::string first = beside;
-#if OPTC_HAS_MMAP
-  Dl_info info;
-  if (dladdr(symbol, &info) && info.dli_fname) {
-    const std::string library = info.dli_fname;
-    const size_t slash = library.rfind('/');
-    const std::string folder = slash == std::string::npos ? std::string("./") : library.substr(0, slash + 1);
-    first = folder + beside;
-    if (is_file(first)) return first;
-    const std::string shared = folder + "../share/" + spec.name + "/" + name;
-    if (is_file(shared)) return shared;
-  }
-#else
-  (void)symbol;
-#endif
-  for (const char *folder : {spec.installed, spec.folder})
-    if (folder && is_file(std::string(folder) + "/" + name)) return std::string(folder) + "/" + name;
-  return first;
+// Whether the file begins as the weights of this code do.
+static inline __attribute__((unused)) bool file_matches(const WeightsSpec &spec, const char *path) {
+  uint8_t header[64];
+  FILE *const file = fopen(path, "rb");
+  const bool good = file && fread(header, 1, sizeof header, file) == sizeof header && header_matches(spec, header);
+  if (file) fclose(file);
+  return good;
 }
 
 // `symbol`: an address in this library. On failure `error` says why.
-static inline __attribute__((unused)) optc_status load_weights(const WeightsSpec &spec, const optc_options *options,
-                                                               const void *symbol, Weights **out, char *error,
-                                                               size_t error_size) {
+static inline __attribute__((unused)) optc_status load_weights(const WeightsSpec &spec, const Places &places,
+                                                               const optc_options *options, const void *symbol,
+                                                               Weights **out, char *error, size_t error_size) {
   Weights *w = new (std::nothrow) Weights;
   if (!w) {
     snprintf(error, error_size, "weights: out of memory");
@@ -140,7 +100,10 @@ static inline __attribute__((unused)) optc_status load_weights(const WeightsSpec
       snprintf(error, error_size, "weights: this bundle has none: give read_weights or weights_path");
       return fail(OPTC_IO);
     }
-    const std::string path = given ? options->weights_path : bundle_file(spec, spec.file, spec.file, symbol);
+    const std::string path =
+        given ? options->weights_path
+              : bundle_file(places, spec.file, spec.file, symbol,
+                            [&](const std::string &candidate) { return file_matches(spec, candidate.c_str()); });
 #if OPTC_HAS_MMAP
     // O_NONBLOCK: a FIFO must not hold the open; what is no regular file is refused just below.
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

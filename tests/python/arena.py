@@ -19,6 +19,7 @@ import tempfile
 HARNESS = r"""
 #include "model.cpp"
 #include <stdio.h>
+using namespace @NAME@_schedule;
 namespace @NAME@_code { const Kernels &kernels() { static const Kernels none{}; return none; } }
 // Bytes of the arena for input dims, one after the other; where every placed buffer lies, and begin and bytes of every row scratch.
 extern "C" __attribute__((visibility("default"))) int64_t lay_out(const int64_t *dims, int64_t threads, int64_t *offsets,

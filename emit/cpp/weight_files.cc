@@ -1,0 +1,143 @@
+// The weights of a bundle, and what is linked into its library.
+#include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "emit/cpp/bundle_writer.h"
+
+namespace optc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kArrayLimit = 64 * 1024;  // what is linked in and no longer is a C array
+
+const Constant &constant(const Program &program, BufferId id) {
+  const Buffer &b = program.buffer(id);
+  if (b.kind == BufferKind::kConstant) return b.constant;
+  const auto at = std::find(program.inputs.begin(), program.inputs.end(), id) - program.inputs.begin();
+  return program.input_defaults[static_cast<size_t>(at)];
+}
+
+}  // namespace
+
+// Gives `sink` every byte behind the header, in order.
+bool BundleWriter::each_part(const ModelPrinter &model, const ModelPrinter *host, const Sink &sink) const {
+  static const char zeros[64] = {};
+  uint64_t at = 64;
+  auto fill = [&](uint64_t to) {
+    while (at < to) {
+      const uint64_t n = std::min<uint64_t>(64, to - at);
+      if (!sink(zeros, n)) return false;
+      at += n;
+    }
+    return true;
+  };
+  auto part = [&](const Constant &c, uint64_t offset) {
+    if (!fill(offset) || (c.size() && !sink(c.data(), c.size()))) return false;
+    at += c.size();
+    return true;
+  };
+  for (const auto &[id, offset] : model.constants)
+    if (!part(constant(program_, id), offset)) return false;
+  if (options_.cuda)
+    for (const auto &[c, offset] : options_.cuda->constants)
+      if (!part(c, static_cast<uint64_t>(model.cuda_weights) + offset)) return false;
+  if (host)
+    for (const auto &[id, offset] : host->constants)
+      if (!part(constant(*options_.cuda->program, id), offset)) return false;
+  return fill(model.weights_bytes);
+}
+
+Status BundleWriter::write_weights(ModelPrinter &model, const ModelPrinter *host) {
+  if (model.weights_bytes == 0) {
+    places_.weights = "{0, 0, 0, nullptr, nullptr}";
+    return {};
+  }
+  model.weights_bytes =
+      std::max<uint64_t>(model.weights_bytes, 384);  // the long form of the hash needs more than 240 bytes
+  XXH3_state_t *state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  each_part(model, host, [&](const void *data, uint64_t size) {
+    XXH3_128bits_update(state, data, size);
+    return true;
+  });
+  const XXH128_hash_t hash = XXH3_128bits_digest(state);
+  XXH3_freeState(state);
+  hash_text_ = fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  char header[64] = {};
+  std::memcpy(header, "OPTCWTS1", 8);
+  const uint64_t fields[3] = {model.weights_bytes, hash.low64, hash.high64};
+  std::memcpy(header + 8, fields, sizeof fields);
+  const bool linked = options_.weights == BundleOptions::Weights::kEmbed;
+  places_.weights = fmt::format("{{{}u, 0x{:016x}u, 0x{:016x}u, {}, {}}}", model.weights_bytes, hash.low64, hash.high64,
+                                facts_.weights_file ? "\"" + name_ + ".weights\"" : "nullptr",
+                                linked ? name_ + "_weights_data" : "nullptr");
+  if (options_.weights == BundleOptions::Weights::kStrip) return {};
+  const auto give = [&](const Sink &sink) { return sink(header, 64) && each_part(model, host, sink); };
+  if (!linked) return write_data(name_ + ".weights", give);
+  places_.declarations += fmt::format("extern const unsigned char {}_weights_data[];\n", name_);
+  return embed("weights", model.weights_bytes, give);
+}
+
+Status BundleWriter::embed_manifest(const std::string &manifest) {
+  places_.declarations += fmt::format("extern const unsigned char {}_manifest_data[];\n", name_);
+  places_.manifest = fmt::format("reinterpret_cast<const char *>({}_manifest_data)", name_);
+  const uint64_t bytes = manifest.size() + 1;  // with the zero at the end
+  return embed("manifest", bytes, [&](const Sink &sink) { return sink(manifest.c_str(), bytes); });
+}
+
+Status BundleWriter::write_data(const std::string &path, const std::function<bool(const Sink &)> &give) {
+  std::error_code ignored;
+  fs::create_directories((fs::path(directory_.path()) / path).parent_path(), ignored);
+  std::FILE *file = std::fopen((directory_.path() + "/" + path).c_str(), "wbe");
+  bool good = file && give([&](const void *data, uint64_t size) { return std::fwrite(data, 1, size, file) == size; });
+  if (file && std::fclose(file) != 0) good = false;
+  if (!good) return diagnostics_.error(ErrorKind::kIo, fmt::format("cannot write '{}'", path));
+  ++files_;
+  return directory_.add(path, diagnostics_);
+}
+
+Status BundleWriter::embed(const std::string &what, uint64_t bytes, const std::function<bool(const Sink &)> &give) {
+  const std::string symbol = name_ + "_" + what + "_data", source = what + ".cpp";
+  facts_.sources.push_back(source);
+  if (bytes <= kArrayLimit) {
+    std::string text = fmt::format(
+        "// The {1} of {2}.\nextern \"C\" {{\nextern const unsigned char {0}[];\nalignas(64) const unsigned char {0}[] "
+        "= "
+        "{{\n",
+        symbol, what, name_);
+    size_t column = 0;
+    give([&](const void *data, uint64_t size) {
+      for (uint64_t i = 0; i < size; ++i) {
+        text += fmt::format("{},", static_cast<int>(static_cast<const unsigned char *>(data)[i]));
+        if (++column % 32 == 0) text += '\n';
+      }
+      return true;
+    });
+    return put("src/" + source, text + "};\n}\n");
+  }
+  const std::string file = fmt::format("{}.{}", name_, what);
+  OPTC_TRY(write_data("src/" + file, give));
+  return put("src/" + source, fmt::format(R"ASM(// The {1} of {2}, taken into the object file as they are.
+// OPTC_BUNDLE_FOLDER is the folder above this file's.
+#ifndef OPTC_BUNDLE_FOLDER
+#error "define OPTC_BUNDLE_FOLDER as the bundle's folder, a string (CMakeLists.txt does)"
+#endif
+#if defined(__APPLE__)
+__asm__(".const_data\n.p2align 6\n.globl _{0}\n_{0}:\n"
+        ".incbin \"" OPTC_BUNDLE_FOLDER "/src/{3}\"\n.text\n");
+#else
+__asm__(".section .rodata\n.balign 64\n.globl {0}\n.hidden {0}\n{0}:\n"
+        ".incbin \"" OPTC_BUNDLE_FOLDER "/src/{3}\"\n.text\n");
+#endif
+)ASM",
+                                          symbol, what, name_, file));
+}
+
+}  // namespace optc
