@@ -7,9 +7,11 @@
   X(binary)              \
   X(cast)                \
   X(contrib_attention)   \
+  X(contrib_blocks)      \
   X(contrib_fused)       \
   X(contrib_grouped)     \
   X(contrib_norm)        \
+  X(contrib_quantized)   \
   X(control)             \
   X(conv)                \
   X(fused_attention)     \

@@ -87,9 +87,15 @@ Status infer_gemm(InferContext &c) {
               product_shape(c, 0, 1, c.node().int_or("transA", 0) != 0, c.node().int_or("transB", 0) != 0));
   if (c.has_input(2) && c.has_shape(2)) {
     if (c.rank(2) > 2) return c.invalid("input C of Gemm has a rank above 2");
-    OPTC_ASSIGN([[maybe_unused]] Shape all, c.broadcast({shape, c.shape(2)}));
-    for (size_t k = 0; k < all.size(); ++k)
-      if (all[k] != shape[k] && shape[k].is(1)) return c.invalid("input C of Gemm does not broadcast to the product");
+    // C is brought to the product's shape, never the product to C's.
+    const Shape &addend = c.shape(2);
+    for (size_t k = 0; k < addend.size(); ++k) {
+      const Dim have = addend[k], want = shape[k + 2 - addend.size()];
+      if (have == want || have.is(1)) continue;
+      if ((have.is_constant() && want.is_constant()) || (lower_bound(have) > 1 && want.is(1)))
+        return c.invalid("input C of Gemm does not broadcast to the product: " + have.str() + " against " + want.str());
+      c.constrain(want, have, true);
+    }
   }
   c.set_tensor(0, c.element(0), std::move(shape));
   return {};

@@ -183,6 +183,29 @@ class Exporter {
     }
   }
 
+  // Types came later than the operators that take them (4-bit integers with opset 21, 2-bit ones with 25).
+  Status check_types(NodeId id, const onnx::OpSchema &schema, int64_t version) {
+    const Node &node = g_.node(id);
+    const auto fits = [&](ValueId v, const std::vector<onnx::OpSchema::FormalParameter> &formals, size_t i) {
+      if (!v.valid() || formals.empty()) return true;
+      const Type &type = g_.value(v).type;
+      if (!type.is_tensor() || type.element == ElementType::kUndefined) return true;
+      const auto &allowed = formals[std::min(i, formals.size() - 1)].GetTypes();
+      const std::string name = "tensor(" + std::string(onnx_name(type.element)) + ")";
+      return std::any_of(allowed.begin(), allowed.end(), [&](const std::string *t) { return *t == name; });
+    };
+    for (size_t i = 0; i < node.inputs.size() + node.outputs.size(); ++i) {
+      const bool in = i < node.inputs.size();
+      const ValueId v = in ? node.inputs[i] : node.outputs[i - node.inputs.size()];
+      if (fits(v, in ? schema.inputs() : schema.outputs(), in ? i : i - node.inputs.size())) continue;
+      return diagnostics_.error(ErrorKind::kUnsupported,
+                                "opset " + std::to_string(version) + " has no " + schema.Name() + " of " +
+                                    std::string(onnx_name(g_.value(v).type.element)),
+                                g_.describe(id));
+    }
+    return {};
+  }
+
   Status node(NodeId id, onnx::GraphProto &out) {
     const Node &node = g_.node(id);
     const auto [domain, op] = split_op(node.op);
@@ -243,6 +266,7 @@ class Exporter {
       return {};
     }
     if (schema) {
+      OPTC_TRY(check_types(id, *schema, version));
       try {
         schema->Verify(proto);
       } catch (const std::exception &error) {

@@ -94,7 +94,7 @@ def MultiHeadAttention(rng):
     product = form == "separate" and rng.random() < 0.3  # asks for the product of queries and keys too
     attributes = dict(num_heads=heads, unidirectional=0 if product else int(rng.random() < 0.3), **rest(rng))
     outputs = 3 if form == "past" else [True, False, False, True] if product else 1
-    node = Node("MultiHeadAttention", [query, key, value, bias, *more], outputs=outputs, **attributes)
+    node = Node("MultiHeadAttention", [query, key, value, bias, *more], outputs=outputs, types={3: np.float32} if product else None, **attributes)
     if not form.startswith("packed"):
         return node
     # The packed forms, which ONNX Runtime has on GPUs, are the same tensors side by side.

@@ -20,10 +20,11 @@ class Node:
     tolerance: of the output's range; steps: of whole numbers (quantized results that are rounded elsewhere).
     """
 
-    def __init__(self, op, inputs, outputs=1, *, domain="com.microsoft", constant=(), want=None, tolerance=1e-5, steps=0, opset=21, **attributes):
+    def __init__(self, op, inputs, outputs=1, *, domain="com.microsoft", constant=(), want=None, tolerance=1e-5, steps=0, model_opset=21, types=None, **attributes):
         self.op, self.inputs, self.domain, self.want = op, inputs, domain, want
         self.outputs = [True] * outputs if isinstance(outputs, int) else list(outputs)
-        self.constant, self.tolerance, self.steps, self.opset = set(constant), tolerance, steps, opset
+        self.constant, self.tolerance, self.steps, self.opset = set(constant), tolerance, steps, model_opset
+        self.types = types or {}  # of outputs that ONNX Runtime does not infer
         self.attributes = {k: v for k, v in attributes.items() if v is not None}
 
     def model(self, seed, dynamic):
@@ -45,6 +46,9 @@ class Node:
         results = [f"out{k}" if there else "" for k, there in enumerate(self.outputs)]
         node = helper.make_node(self.op, names, results, name="node", domain=self.domain, **self.attributes)
         outputs = [onnx.ValueInfoProto(name=r) for r in results if r]
+        for k, dtype in self.types.items():
+            if results[k]:
+                outputs[[o.name for o in outputs].index(results[k])].type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         graph = helper.make_graph([node], "graph", inputs, outputs, initializers)
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10), feeds

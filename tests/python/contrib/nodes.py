@@ -71,7 +71,7 @@ def TransposeMatMul(rng):
 def FusedGemm(rng):
     m, k, n = size(rng), size(rng), size(rng)
     ta, tb = int(rng.integers(2)), int(rng.integers(2))
-    activation = one_of(rng, None, "Relu", "Tanh", "Sigmoid", "LeakyRelu", "HardSigmoid", "Elu", "Softplus", "Softsign", "ThresholdedRelu")
+    activation = one_of(rng, "Relu", "Tanh", "Sigmoid", "LeakyRelu", "HardSigmoid", "Elu", "Softplus", "Softsign", "ThresholdedRelu")
     extra = {}
     if activation in ("LeakyRelu", "HardSigmoid", "Elu", "ThresholdedRelu"):
         extra["activation_alpha"] = float(rng.uniform(0.1, 1))
@@ -212,7 +212,7 @@ def LayerNormalization(rng):
     """In a model of an opset that has no such operator yet."""
     shape = any_shape(rng)
     axis = int(rng.integers(-len(shape), len(shape)))
-    return Node("LayerNormalization", [normal(rng, *shape), normal(rng, *shape[axis:]), maybe(rng, normal(rng, *shape[axis:]))], domain="", opset=14, axis=axis,
+    return Node("LayerNormalization", [normal(rng, *shape), normal(rng, *shape[axis:]), maybe(rng, normal(rng, *shape[axis:]))], domain="", model_opset=14, axis=axis,
                 epsilon=1e-5, tolerance=2e-5)
 
 

@@ -35,3 +35,20 @@ def test_refused(optc, tmp_path, op, inputs, attributes, code, text):
     given, message = said(optc, tmp_path, node, 3)
     assert given == code, message
     assert text in message and message.count("error[") == 1, message
+
+
+def test_types_that_an_opset_lacks_raise_the_opset(optc, tmp_path):
+    """2-bit weights make 2-bit tensors, which came with opset 25: the written model says so and is valid."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    weights = [numpy_helper.from_array(np.full((64, 32, 4), 27, dtype=np.uint8), "b"), numpy_helper.from_array(np.ones((64, 32), dtype=np.float32), "scales")]
+    node = helper.make_node("MatMulNBits", ["x", "b", "scales"], ["y"], domain="com.microsoft", K=512, N=64, bits=2, block_size=16)
+    graph = helper.make_graph([node], "graph", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 512])], [onnx.ValueInfoProto(name="y")], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=10)
+    onnx.save(model, tmp_path / "model.onnx")
+    done = subprocess.run([optc, "opt", tmp_path / "model.onnx", "-o", tmp_path / "out.onnx"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "instead of the model's own 17" in done.stderr, done.stderr
+    written = onnx.load(tmp_path / "out.onnx")
+    onnx.checker.check_model(written, full_check=True)
+    assert [o.version for o in written.opset_import if not o.domain] == [25]
