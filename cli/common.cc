@@ -162,9 +162,14 @@ void add_compile_options(Verb &verb, CommonOptions &o) {
       ->type_name("FORM")
       ->group(kCompiling);
   verb.add_option("--precision", o.precision,
-                  "how f32 tensors are stored: f32 (default), f16 or bf16; arithmetic stays f32")
+                  "how f32 tensors are stored: f32 (default), f16 or bf16; arithmetic stays f32, and so do tensors "
+                  "whose rounding changes an output by more than 1 % of its range on sample inputs")
       ->one_of({"f32", "f16", "bf16"})
       ->type_name("TYPE")
+      ->group(kCompiling);
+  verb.add_option("--calibrate", o.samples,
+                  "a folder of inputs (as --inputs) on which the cost of --precision is measured; else random ones")
+      ->type_name("DIR")
       ->group(kCompiling);
   verb.add_option("-O", o.level, "0: no rewrites, no fusion; 1..3: all (default 2)")
       ->between(0, 3)
@@ -208,6 +213,7 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
   options.targets = o.targets;
   options.name = o.name;
   options.f32 = o.f32;
+  options.samples = o.samples;
   options.precision = o.precision == "f16"    ? ElementType::kFloat16
                       : o.precision == "bf16" ? ElementType::kBFloat16
                                               : ElementType::kFloat32;

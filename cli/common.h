@@ -26,6 +26,7 @@ struct CommonOptions {
   std::string engine = "bundle";
   std::string f32 = "3xtf32";
   std::string precision = "f32";
+  std::string samples;
   std::string format = "text";
   std::string color = "auto";
   uint64_t seed = 0;

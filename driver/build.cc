@@ -43,6 +43,14 @@ Result<std::string> cache_key(const std::string &path, const CompileOptions &opt
   }
   key += "\n" + stamp(install_prefix() + "/bin/optc");
   for (const std::string &target : options.targets) key += " target=" + target;
+  if (!options.samples.empty()) {
+    std::error_code error;
+    std::vector<std::string> stamps;
+    for (const auto &entry : std::filesystem::directory_iterator(options.samples, error))
+      stamps.push_back(stamp(entry.path().string()));
+    std::sort(stamps.begin(), stamps.end());
+    for (const std::string &s : stamps) key += "\nsample " + s;
+  }
   for (const std::string &rule : options.disabled) key += " without=" + rule;
   for (const DimPin &pin : options.import.dims) key += fmt::format(" {}={}..{}", pin.name, pin.min, pin.max);
   for (const auto &[name, dims] : options.import.shapes) {

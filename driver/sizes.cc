@@ -87,7 +87,7 @@ bool SizeChooser::holds(const Condition &condition, const Assignment &sizes) con
   const auto left = evaluate(condition.left, values), right = evaluate(condition.right, values);
   if (!left || !right) return false;  // a divisor that is not positive
   if (condition.at_least) return *left >= *right;
-  return *left == *right || (condition.or_one && *right == 1);
+  return *left == *right || (condition.or_one && (*left == 1 || *right == 1));
 }
 
 // Descent over the number of conditions that do not hold: one symbol at a time, or several to the same value.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "driver/step.h"
+#include "driver/storage_cost.h"
 #include "emit/report/report.h"
 #include "lowering/lower.h"
 #include "optimizer/optimize.h"
@@ -50,15 +51,48 @@ Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Lis
   return result;
 }
 
+namespace {
+
+// The tensors that must stay f32 for the outputs to stay what they are, measured on sample inputs.
+Result<KeptTensors> costly_tensors(const Graph &graph, const LoweringOptions &lowering, const std::string &samples,
+                                   Listener &listener, Diagnostics &diagnostics) {
+  const bool gpu = lowering.target == LoweringOptions::Target::kGpu;
+  Step step(listener, fmt::format("{}{}", to_string(lowering.precision), gpu ? " gpu" : ""));
+  LoweringOptions wide = lowering;
+  wide.precision = ElementType::kFloat32;
+  LoweringReport report;
+  OPTC_ASSIGN(const Program plain, lower(graph, wide, report, diagnostics));
+  const LowerNarrow narrow = [&](const KeptTensors &kept, PrecisionReport &made) -> Result<Program> {
+    LoweringOptions tried = lowering;
+    tried.keep_f32 = kept;
+    LoweringReport said;
+    Diagnostics quiet;  // what it says is said again when the choice is made
+    Result<Program> program = lower(graph, tried, said, quiet);
+    made = std::move(said.precision);
+    return program;
+  };
+  StorageCost cost = measure_storage(graph, samples, plain, narrow);
+  if (!samples.empty() && !cost.unmeasured.empty())
+    return diagnostics.error(ErrorKind::kUsage, "--calibrate " + samples + ": " + cost.unmeasured, {},
+                             "a folder of inputs has input_0.pb or input_0.npy, ..., or NAME.npy");
+  step.end(describe(cost));
+  return std::move(cost.kept);
+}
+
+}  // namespace
+
 Result<Program> lower_model(const Graph &graph, const CompileOptions &options, Listener &listener,
                             Diagnostics &diagnostics, bool gpu,
                             std::vector<std::pair<std::string, std::string>> *kept) {
-  Step step(listener, gpu ? "lower gpu" : "lower");
   LoweringOptions lowering;
   lowering.target = gpu ? LoweringOptions::Target::kGpu : LoweringOptions::Target::kCpu;
   lowering.fuse = options.level > 0;
   lowering.channels_last = options.level > 0;
   lowering.precision = options.precision;
+  if (options.precision != ElementType::kFloat32) {
+    OPTC_ASSIGN(lowering.keep_f32, costly_tensors(graph, lowering, options.samples, listener, diagnostics));
+  }
+  Step step(listener, gpu ? "lower gpu" : "lower");
   LoweringReport report;
   OPTC_ASSIGN(Program program, lower(graph, lowering, report, diagnostics));
   std::string facts = fmt::format("{} kernel{} (from {})", program.order.size(), program.order.size() == 1 ? "" : "s",

@@ -36,9 +36,10 @@ struct CompileOptions {
   std::string name;                               // of the bundle; empty: the model's stem as a C identifier
   std::string f32 = "3xtf32";                     // f32 products on a GPU: "3xtf32", "tf32", "ieee"
   ElementType precision = ElementType::kFloat32;  // storage of f32 tensors: kFloat32, kFloat16 or kBFloat16
-  bool force = false;                             // replace files in the bundle's folder that were changed by others
-  bool embed_weights = false;                     // in the library, instead of a file beside it
-  int64_t stop_after_rewrites = -1;               // for bisection: only so many rewrites are allowed; negative: all
+  std::string samples;         // folder of inputs on which the cost of `precision` is measured; empty: random ones
+  bool force = false;          // replace files in the bundle's folder that were changed by others
+  bool embed_weights = false;  // in the library, instead of a file beside it
+  int64_t stop_after_rewrites = -1;  // for bisection: only so many rewrites are allowed; negative: all
 };
 
 // Counts that describe a Graph to a reader.
@@ -67,6 +68,7 @@ Result<Graph> load_model(const std::string &path, const CompileOptions &options,
                          Diagnostics &diagnostics);
 Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Listener &listener,
                                  Diagnostics &diagnostics);
+// With 16-bit storage its cost is measured first (storage_cost.h) and said to the listener.
 // gpu: the Program for GPU targets. `kept`, when given, gets the names of the tensors that stay f32 with 16-bit
 // storage, and why.
 Result<Program> lower_model(const Graph &graph, const CompileOptions &options, Listener &listener,

@@ -26,10 +26,13 @@ struct LoweringOptions {
   bool channels_last = true;
   enum class Winograd : uint8_t { kAuto, kOff, kStrict } winograd = Winograd::kAuto;
   ElementType precision = ElementType::kFloat32;  // storage of f32 tensors: kFloat32, kFloat16 or kBFloat16
+  // Buffers that stay f32 because storing them in 16 bits costs too much, and why; by name.
+  std::vector<std::pair<std::string, std::string>> keep_f32;
 };
 
 struct PrecisionReport {
   int64_t temporaries = 0, constants = 0;                 // stored in 16 bits
+  std::vector<std::string> narrow;                        // their names, in the Program's order
   std::vector<std::pair<std::string, std::string>> kept;  // buffers that stayed f32, and why
 };
 

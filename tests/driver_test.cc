@@ -12,7 +12,9 @@
 #include "driver/inputs.h"
 #include "driver/places.h"
 #include "driver/process.h"
+#include "driver/storage_cost.h"
 #include "driver/tensor_file.h"
+#include "driver/toolchain.h"
 #include "ir/graph/text.h"
 #include "support/file.h"
 #include "support/staging.h"
@@ -263,6 +265,52 @@ TEST(Inputs, SuitWhatReadsThem) {
   EXPECT_EQ((*made)[4].tensor.as_int64(0), 1);  // no row is masked as a whole
   EXPECT_EQ((*made)[4].tensor.as_int64(100), 1);
   EXPECT_GT(extremes(5).second, 200);
+}
+
+struct Silent : Listener {
+  void begin(std::string_view) override {}
+  void progress(int64_t, int64_t) override {}
+  void end(std::string_view step, const std::string &facts, double) override {
+    if (step == "f16 gpu") cost = facts;
+  }
+  std::string cost;
+};
+
+// The second product is some hundred thousands: no rule sees it, the samples do.
+TEST(StorageCost, WhatOverflowsF16OnSamplesStaysF32) {
+  const Graph graph = parsed(R"(graph "g" (x: f32[N,64]) -> (y) {
+    const w: f32[64,64] = splat 40
+    const v: f32[64,8] = splat 0.001
+    a: f32[N,64] = MatMul(x, w)
+    b: f32[N,64] = Relu(a)
+    c: f32[N,64] = MatMul(b, w)
+    d: f32[N,64] = Relu(c)
+    y: f32[N,8] = MatMul(d, v)
+  })");
+  CompileOptions options;
+  options.precision = ElementType::kFloat16;
+  Silent listener;
+  Diagnostics diagnostics;
+  KeptTensors kept;
+  const auto program = lower_model(graph, options, listener, diagnostics, true, &kept);
+  ASSERT_TRUE(program.ok());
+  const auto found = std::find_if(kept.begin(), kept.end(), [](const auto &k) { return k.first == "d"; });
+  ASSERT_NE(found, kept.end());
+  EXPECT_NE(found->second.find("NaN or infinity"), std::string::npos) << found->second;
+  EXPECT_NE(listener.cost.find("f32 for their cost: d"), std::string::npos) << listener.cost;
+  // The first product is far from it: not everything was given up.
+  const auto narrow = [&](const std::string &name) {
+    return std::any_of(program->buffers.begin(), program->buffers.end(),
+                       [&](const Buffer &b) { return b.name == name && b.element() == ElementType::kFloat16; });
+  };
+  EXPECT_TRUE(narrow("b"));
+  const auto outputs = evaluate(*program, {floats({1, 64}, std::vector<float>(64, 1.0f))}, {}, diagnostics);
+  ASSERT_TRUE(outputs.ok());
+  EXPECT_TRUE(std::isfinite((*outputs)[0].tensor.as_double(0)));
+
+  options.samples = scratch("absent");
+  EXPECT_FALSE(lower_model(graph, options, listener, diagnostics, true).ok());
+  EXPECT_EQ(diagnostics.all().back().kind, ErrorKind::kUsage);
 }
 
 TEST(Compare, SlackIsWhatTheToleranceGainsAndHidesNoNaN) {

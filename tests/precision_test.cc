@@ -209,5 +209,64 @@ TEST(PrecisionRange, BoundsByHowAValueIsMade) {
   EXPECT_FALSE(fits_half({0, 1, true}));      // whole numbers
 }
 
+TEST(PrecisionRange, Bf16HoldsNoLowestF32) {
+  EXPECT_TRUE(fits_bfloat16({1, 1, false}));
+  EXPECT_TRUE(fits_bfloat16({0, kLargestBFloat16, false}));
+  EXPECT_FALSE(fits_bfloat16({0, 3.4028235e38, false}));
+  EXPECT_FALSE(fits_bfloat16({0, 1, true}));
+}
+
+// exp of a difference has no bound; exp of x - max(x) over the same row has.
+TEST(Precision, OnlyADifferenceFromItsOwnMaximumBoundsAnExponential) {
+  for (const auto target : {LoweringOptions::Target::kGpu, LoweringOptions::Target::kCpu}) {
+    const Narrowed r = narrowed(R"(graph "exp" (x: f32[N,32], c: f32[N,32]) -> (y, z) {
+    const w: f32[32,32] = hash "a"
+    const v: f32[32,32] = hash "b"
+    const one: i64[1] = [1]
+    m: f32[N,32] = MatMul(x, w)
+    d: f32[N,32] = Sub(m, c)
+    e: f32[N,32] = Exp(d)
+    y: f32[N,32] = MatMul(e, v)
+    s: f32[N,32] = Softmax(m) {axis = -1}
+    z: f32[N,32] = MatMul(s, v)
+  })",
+                                target);
+    EXPECT_FALSE(r.narrow("e")) << r.text;
+  }
+  // The maximum of another row, of another tensor and of a part bound nothing.
+  const Narrowed r = narrowed(R"(graph "rows" (x: f32[32,32], c: f32[32,32]) -> (y) {
+    const w: f32[32,32] = hash "a"
+    const axes: i64[1] = [0]
+    top: f32[1,32] = ReduceMax(c, axes) {keepdims = 1}
+    d: f32[32,32] = Sub(x, top)
+    e: f32[32,32] = Exp(d)
+    y: f32[32,32] = MatMul(e, w)
+  })");
+  EXPECT_FALSE(r.narrow("e")) << r.text;
+}
+
+TEST(Precision, RowsOfASoftmaxAreStoredInSixteenBits) {
+  const Narrowed r = narrowed(R"(graph "softmax" (x: f32[N,16]) -> (y) {
+    const w: f32[16,32] = hash "a"
+    const v: f32[32,8] = hash "b"
+    a: f32[N,32] = MatMul(x, w)
+    s: f32[N,32] = Softmax(a) {axis = -1}
+    y: f32[N,8] = MatMul(s, v)
+  })");
+  EXPECT_TRUE(r.narrow("s")) << r.text;
+}
+
+TEST(Precision, WhatCostsTooMuchStaysF32ByName) {
+  LoweringOptions options;
+  options.target = LoweringOptions::Target::kGpu;
+  options.precision = ElementType::kFloat16;
+  options.keep_f32 = {{"r", "it costs too much"}};
+  Narrowed r{lower_text(kMlp, options)};
+  EXPECT_EQ(r.type_of("r"), ElementType::kFloat32);
+  EXPECT_EQ(r.why("r"), "it costs too much");
+  EXPECT_TRUE(std::find(r.report.precision.narrow.begin(), r.report.precision.narrow.end(), "w1") !=
+              r.report.precision.narrow.end());
+}
+
 }  // namespace
 }  // namespace optc

@@ -35,6 +35,9 @@ class Storage {
   void run() {
     for (size_t i = 0; i < p_.buffers.size(); ++i) by_kind(BufferId(i));
     for (BufferId b : p_.outputs) keep(b, "the caller's memory");
+    for (const auto &[name, why] : options_.keep_f32)
+      for (size_t i = 0; i < p_.buffers.size(); ++i)
+        if (p_.buffers[i].name == name) keep(BufferId(i), why);
     each_kernel([&](const Kernel &kernel) { by_kernel(kernel); });
     constants();
     ranges();
@@ -160,6 +163,8 @@ class Storage {
         keep(id, "values beyond f16's range");
       } else if (narrow_ == ElementType::kFloat16 && sizes_[i] > 0 && sizes_[i] < kTiny) {
         keep(id, "values below f16's normal range");
+      } else if (narrow_ == ElementType::kBFloat16 && sizes_[i] > kLargestBFloat16) {
+        keep(id, "values beyond bf16's range");
       }
     }
   }
@@ -174,7 +179,9 @@ class Storage {
         if (!narrow(id) || fits(magnitude)) {
           if (narrow(id)) continue;
         } else {
-          keep(id, magnitude.counts ? "whole numbers as floats" : "values that may leave f16's range");
+          keep(id, magnitude.counts                   ? "whole numbers as floats"
+                   : narrow_ == ElementType::kFloat16 ? "values that may leave f16's range"
+                                                      : "values at the end of f32's range");
         }
         for (size_t i = 0; i < groups_.size(); ++i)
           if (groups_[i] == groups_[id.index]) analysis.set(BufferId(i), magnitude);
@@ -183,7 +190,7 @@ class Storage {
   }
   bool fits(const Magnitude &m) const {
     if (narrow_ == ElementType::kFloat16) return fits_half(m);
-    return !m.counts;  // bf16 has the range of f32
+    return fits_bfloat16(m);
   }
 
   void by_contraction(const Kernel &kernel) {
@@ -226,6 +233,7 @@ class Storage {
         continue;
       }
       converted_.insert(id.index);
+      report_.narrow.push_back(b.name);
       ++(b.kind == BufferKind::kConstant ? report_.constants : report_.temporaries);
     }
     for (size_t k = 0; k < p_.kernels.size(); ++k)

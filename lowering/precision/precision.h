@@ -8,6 +8,7 @@
 //   * its values may leave f16's range or grid by construction (range.h): fills of -3.4e38, sums of squares, positions
 //   as floats;
 //   * it is a constant beyond f16's range or all in its subnormals, or a small one that no contraction multiplies;
+//   * measured on samples it costs too much (LoweringOptions::keep_f32);
 //   * on a CPU, a contraction multiplies it: those strategies read f32 panels;
 //   * a contraction multiplies it with one that stays f32 for its values.
 // On a GPU, the caller's f32 operand beside a 16-bit one is rounded as it is read, so that the product runs on 16-bit

@@ -27,6 +27,12 @@ bool fits_half(const Magnitude &m) {
   return !m.counts && m.scale * std::pow(kOrdinary, std::max(0.0, m.degree)) <= kLargestHalf;
 }
 
+bool fits_bfloat16(const Magnitude &m) {
+  // Far beyond f32's range nothing is known, and f32 itself would overflow.
+  constexpr double kBeyondF32 = 1e40;
+  return !m.counts && (m.scale <= kLargestBFloat16 || m.scale > kBeyondF32);
+}
+
 double largest_magnitude(const Constant &constant) {
   const float *data = constant.as<float>();
   float top = 0;
@@ -41,9 +47,11 @@ std::unordered_map<uint32_t, Magnitude> RangeAnalysis::stores(const Kernel &kern
   std::unordered_map<uint32_t, Magnitude> out;
   const LoopNest *nest = kernel.nest();
   if (!nest) return out;
+  nest_ = nest;
   locals_.assign(nest->locals.size(), Magnitude{});
   const bool attention = nest->contraction && nest->contraction->kind == ContractionKind::kAttention;
   for (size_t i = 0; i < nest->stages.size(); ++i) {
+    stage_ = i;
     known_.clear();  // a scalar that reads a local means another value in each stage
     for (const StageOutput &o : nest->stages[i].outputs) {
       Magnitude m = scalar(o.value);
@@ -70,6 +78,46 @@ std::unordered_map<uint32_t, Magnitude> RangeAnalysis::stores(const Kernel &kern
     }
   }
   return out;
+}
+
+bool RangeAnalysis::same(ScalarId a, ScalarId b, const DimSubstitution &loops) const {
+  const Scalar &x = program_.scalars.at(a), &y = program_.scalars.at(b);
+  if (x.op != y.op || x.type != y.type || x.flag != y.flag || x.bits != y.bits || x.buffer != y.buffer ||
+      x.local != y.local || x.index.size() != y.index.size() || x.index_value != substitute(y.index_value, loops))
+    return false;
+  for (size_t i = 0; i < x.index.size(); ++i)
+    if (x.index[i] != substitute(y.index[i], loops)) return false;
+  for (int i = 0; i < arity(x.op); ++i)
+    if (!same(x.args[i], y.args[i], loops)) return false;
+  return true;
+}
+
+bool RangeAnalysis::shifted_by_its_maximum(const Scalar &difference) const {
+  if (difference.op != ScalarOp::kSub) return false;
+  const Scalar &subtracted = program_.scalars.at(difference.args[1]);
+  if (subtracted.op != ScalarOp::kLocal) return false;
+  const StageOutput *maximum = nullptr;
+  const Stage *stage = nullptr;
+  for (size_t i = 0; i < nest_->stages.size(); ++i)
+    for (const StageOutput &o : nest_->stages[i].outputs) {
+      if (o.buffer.valid() || o.local != subtracted.local) continue;
+      if (maximum || o.combine != Combine::kMax || o.condition.valid() || i >= stage_) return false;
+      maximum = &o;
+      stage = &nest_->stages[i];
+    }
+  const std::vector<Loop> &here = nest_->stages[stage_].loops;
+  if (!maximum || stage->loops.size() != here.size()) return false;
+  for (size_t i = 0; i < here.size(); ++i)
+    if (stage->loops[i].extent != here[i].extent) return false;
+  const DimSubstitution loops = [&](const DimSymbol &symbol) -> std::optional<Dim> {
+    for (size_t i = 0; i < here.size(); ++i)
+      if (stage->loops[i].index == &symbol) return program_.dims->symbol_value(here[i].index);
+    return std::nullopt;
+  };
+  if (maximum->index.size() != subtracted.index.size()) return false;
+  for (size_t i = 0; i < maximum->index.size(); ++i)
+    if (subtracted.index[i] != substitute(maximum->index[i], loops)) return false;
+  return same(difference.args[0], maximum->value, loops);
 }
 
 Magnitude RangeAnalysis::scalar(ScalarId id) {
@@ -116,7 +164,7 @@ Magnitude RangeAnalysis::compute(const Scalar &s) {
     case ScalarOp::kExp:
     case ScalarOp::kExpm1: {
       // exp(x - max x) is at most 1; others grow as they like.
-      if (op_of(0).op == ScalarOp::kSub) return bounded(1);
+      if (shifted_by_its_maximum(op_of(0))) return bounded(1);
       const Magnitude m = arg(0);
       return m.degree <= 0 && m.scale <= 11 ? bounded(std::exp(m.scale)) : bounded(kUnbounded);
     }

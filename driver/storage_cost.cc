@@ -1,0 +1,203 @@
+#include "driver/storage_cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "driver/compare.h"
+#include "driver/places.h"
+
+namespace optc {
+namespace {
+
+constexpr int kMostEvaluations = 56;
+constexpr uint64_t kSeed = 20;
+
+struct Sample {
+  std::vector<RuntimeValue> inputs, outputs;  // outputs in f32
+};
+
+Result<std::vector<RuntimeValue>> run(const Program &program, const std::vector<RuntimeValue> &inputs,
+                                      Diagnostics &diagnostics) {
+  EvaluateOptions options;
+  options.seed = kSeed;
+  options.max_bytes = memory_bytes();
+  return evaluate(program, inputs, options, diagnostics);
+}
+
+// Of floats the difference over the range, of exact types the part of the elements that differ.
+double cost_of(const Comparison &c, const RuntimeValue &expected) {
+  const bool exact = expected.kind == RuntimeValue::Kind::kTensor && !is_float(expected.tensor.type()) &&
+                     !is_complex(expected.tensor.type());
+  if (exact && c.count > 0) return static_cast<double>(c.differing) / static_cast<double>(c.count);
+  if (!c.problem.empty()) return std::numeric_limits<double>::infinity();
+  return c.max_difference == 0 ? 0 : c.max_difference / std::max(c.range, 1e-30);
+}
+
+// Rows along the last axis, and those whose largest element is at another place.
+void count_rows(const RuntimeValue &actual, const RuntimeValue &expected, StorageCost &cost) {
+  if (expected.kind != RuntimeValue::Kind::kTensor || actual.kind != RuntimeValue::Kind::kTensor) return;
+  const Constant &a = actual.tensor, &e = expected.tensor;
+  if (!is_float(e.type()) || e.rank() == 0 || e.dims().back() < 2 || a.dims() != e.dims()) return;
+  const int64_t width = e.dims().back();
+  for (int64_t row = 0; row < e.count(); row += width) {
+    int64_t best_a = row, best_e = row;
+    for (int64_t i = row; i < row + width; ++i) {
+      if (a.as_double(i) > a.as_double(best_a)) best_a = i;
+      if (e.as_double(i) > e.as_double(best_e)) best_e = i;
+    }
+    ++cost.rows;
+    cost.moved += best_a != best_e;
+  }
+}
+
+class Search {
+ public:
+  Search(const Program &plain, const LowerNarrow &lower, const std::vector<Sample> &samples)
+      : plain_(plain), lower_(lower), samples_(samples) {}
+
+  // All tensors that can be narrow are, but for `kept`.
+  StorageCost cost(const KeptTensors &kept, std::vector<std::string> *names = nullptr) {
+    StorageCost cost;
+    ++evaluations_;
+    PrecisionReport report;
+    const Result<Program> program = lower_(kept, report);
+    if (names) *names = report.narrow;
+    for (const Sample &sample : samples_) {
+      Diagnostics quiet;
+      const auto outputs = program.ok() ? run(*program, sample.inputs, quiet) : program.failure();
+      if (!outputs) {  // an index that a rounding moved, say
+        cost.difference = std::numeric_limits<double>::infinity();
+        cost.output = quiet.all().empty() ? "" : quiet.all().front().message;
+        return cost;
+      }
+      for (size_t i = 0; i < outputs->size(); ++i) {
+        const Comparison c = compare((*outputs)[i], sample.outputs[i], {});
+        const double by = cost_of(c, sample.outputs[i]);
+        if (by > cost.difference || cost.output.empty()) {
+          cost.difference = by;
+          cost.output = i < plain_.output_names.size() ? plain_.output_names[i] : "";
+        }
+        count_rows((*outputs)[i], sample.outputs[i], cost);
+      }
+    }
+    return cost;
+  }
+
+  // Names to keep f32 so that the rest is within the bound; `all` costs `known`. What a tensor costs depends on the
+  // others (an operand of a product stays f32 with the other one), so they become narrow one after the other: halving
+  // finds the first with which the cost leaves the bound, that one stays f32, and so on.
+  KeptTensors find(const std::vector<std::string> &names, double known) {
+    KeptTensors kept;
+    size_t good = 0;  // so many of them may be narrow, but for `kept`
+    double at_good = 0;
+    while (known > kStorageBound) {
+      size_t bad = names.size();
+      double at_bad = known;
+      while (bad - good > 1 && evaluations_ < kMostEvaluations) {
+        const size_t middle = good + (bad - good) / 2;
+        const double by = cost(without_tail(kept, names, middle)).difference;
+        (by > kStorageBound ? bad : good) = middle;
+        (by > kStorageBound ? at_bad : at_good) = by;
+      }
+      for (size_t i = good; i < bad; ++i) kept.emplace_back(names[i], reason(at_good, at_bad, bad - good));
+      good = bad;
+      if (good == names.size()) break;
+      if (evaluations_ >= kMostEvaluations) {
+        for (; good < names.size(); ++good)
+          kept.emplace_back(names[good], "the tensors before it already change an output by as much as is allowed");
+        break;
+      }
+      known = cost(kept).difference;
+    }
+    return kept;
+  }
+
+ private:
+  // All from `narrow` on stay f32.
+  static KeptTensors without_tail(KeptTensors kept, const std::vector<std::string> &names, size_t narrow) {
+    for (size_t i = narrow; i < names.size(); ++i) kept.emplace_back(names[i], "not measured yet");
+    return kept;
+  }
+  static std::string reason(double without, double with, size_t tensors) {
+    const auto amount = [](double by) {
+      return std::isinf(by) ? std::string("to NaN or infinity") : fmt::format("by {:.1e} of its range", by);
+    };
+    return fmt::format("in 16 bits{} it changes an output {} on the samples, without it {}",
+                       tensors == 1 ? "" : fmt::format(" with {} others", tensors - 1), amount(with), amount(without));
+  }
+
+  const Program &plain_;
+  const LowerNarrow &lower_;
+  const std::vector<Sample> &samples_;
+  int evaluations_ = 0;
+};
+
+}  // namespace
+
+std::string describe(const StorageCost &cost) {
+  if (!cost.unmeasured.empty()) return "not measured: " + cost.unmeasured;
+  std::string text = std::isinf(cost.difference) ? fmt::format("makes NaN or infinity in '{}'", cost.output)
+                     : cost.difference == 0
+                         ? "changes no output"
+                         : fmt::format("changes outputs by up to {:.1e} of their range", cost.difference);
+  if (cost.rows > 0)
+    text += fmt::format(", the largest element of {} of {} row{}", cost.moved, cost.rows, cost.rows == 1 ? "" : "s");
+  text += " (" + cost.samples + ")";
+  for (size_t i = 0; i < cost.kept.size() && i < 3; ++i)
+    text += (i == 0 ? "; f32 for their cost: " : ", ") + cost.kept[i].first;
+  if (cost.kept.size() > 3) text += fmt::format(" and {} more", cost.kept.size() - 3);
+  if (cost.difference > kStorageBound) text += fmt::format("; beyond {:.0e}", kStorageBound);
+  return text;
+}
+
+StorageCost measure_storage(const Graph &graph, const std::string &samples_folder, const Program &plain,
+                            const LowerNarrow &lower) {
+  InputSource source;
+  source.folder = samples_folder;
+  source.seed = kSeed;
+  InputSets sets(graph, source);
+  std::vector<Sample> samples;
+  std::string described = samples_folder.empty() ? "random inputs" : samples_folder;
+  for (int set = 0; set < (samples_folder.empty() ? 2 : 1); ++set) {
+    Sample sample;
+    Diagnostics said;
+    const auto once = [&](const InputSet &tried, Diagnostics &diagnostics) -> Status {
+      OPTC_ASSIGN(sample.outputs, run(plain, tried.values, diagnostics));
+      return {};
+    };
+    Result<InputSet> drawn = sets.fitting(graph, set, once, said);
+    if (!drawn) {
+      StorageCost nothing;
+      for (const Diagnostic &d : said.all())
+        if (d.severity == Severity::kError) nothing.unmeasured = d.message;
+      if (nothing.unmeasured.empty()) nothing.unmeasured = "the samples could not be run";
+      return nothing;
+    }
+    sample.inputs = std::move(drawn->values);
+    if (!drawn->sizes.empty()) described += (set == 0 ? ", " : "; ") + describe(drawn->sizes);
+    samples.push_back(std::move(sample));
+  }
+
+  Search search(plain, lower, samples);
+  std::vector<std::string> names;
+  KeptTensors kept;
+  StorageCost cost = search.cost(kept, &names);
+  if (cost.difference > kStorageBound && !names.empty()) {
+    // Weights first: of a product's operands the computed one is to blame.
+    const auto is_constant = [&](const std::string &name) {
+      return std::any_of(plain.buffers.begin(), plain.buffers.end(),
+                         [&](const Buffer &b) { return b.kind == BufferKind::kConstant && b.name == name; });
+    };
+    std::stable_partition(names.begin(), names.end(), is_constant);
+    kept = search.find(names, cost.difference);
+    cost = search.cost(kept);
+  }
+  cost.samples = described;
+  cost.kept = std::move(kept);
+  return cost;
+}
+
+}  // namespace optc
