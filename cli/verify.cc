@@ -1,7 +1,9 @@
 // optc verify MODEL: does the compiled model compute what ONNX Runtime (or another reference) computes?
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -9,6 +11,7 @@
 #include "driver/compare.h"
 #include "driver/oracle.h"
 #include "driver/places.h"
+#include "driver/quantized.h"
 #include "driver/run.h"
 #include "driver/sensitivity.h"
 #include "driver/tensor_file.h"
@@ -170,6 +173,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   std::string reference, sizes;
   nlohmann::ordered_json size_list = nlohmann::ordered_json::array();
   std::vector<RuntimeValue> bad_inputs, bad_expected;
+  std::optional<CrossedSteps> steps;
   for (int set = 0; set < sets; ++set) {
     std::vector<RuntimeValue> expected;
     const auto ask = [&](const InputSet &tried, Diagnostics &said) -> Status {
@@ -202,6 +206,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
         bad_expected = expected;
       }
     }
+    if (set == 0 && o.against == "ort" && is_quantized(model)) steps = crossed_steps(model, inputs, options, *listener);
     if (set == 0 && prepared.inputs.made()) {
       Diagnostics quiet;  // values that do not suit say nothing
       if (const auto other = prepared.inputs.other_values(model, drawn, quiet); other.ok()) {
@@ -230,14 +235,23 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
     if (o.format == "text")
       print(fmt::format("{} {}   {}\n", c.comparison.ok ? "ok  " : "FAIL", c.output, result_of(c)));
   }
+  const bool all_say_little =
+      std::all_of(checked.begin(), checked.end(), [](const Checked &c) { return !c.little_said.empty(); });
+  if (o.format == "text" && steps) print("     " + describe(*steps) + "\n");
+  if (o.format == "text" && all_say_little && !o.quiet)
+    print("     no output depends on these inputs: --inputs DIR or --input NAME=@FILE gives ones that suit\n");
   if (o.format == "json") {
+    nlohmann::ordered_json quantized;
+    if (steps && steps->uncompared.empty())
+      quantized = {{"values", steps->values}, {"crossed", steps->crossed}, {"by_more", steps->by_more}};
     print(nlohmann::ordered_json{{"schema_version", 1},
                                  {"ok", ok},
                                  {"against", reference},
                                  {"seed", o.seed},
                                  {"input_sets", sets},
                                  {"sizes", size_list},
-                                 {"outputs", list}}
+                                 {"outputs", list},
+                                 {"quantized", quantized}}
               .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
           "\n");
   } else if (!o.quiet) {

@@ -1,0 +1,130 @@
+"""verify, run and bench on models whose inputs cannot be anything: sizes, values and what an agreement is worth."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+INT64, FLOAT = TensorProto.INT64, TensorProto.FLOAT
+
+
+def run(optc, *arguments, code=0):
+    done = subprocess.run([optc, *map(str, arguments)], capture_output=True, text=True, env={**os.environ, "OPTC_PYTHON": sys.executable})
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def verify(optc, path, *arguments, code=0):
+    return json.loads(run(optc, "verify", path, "--engine=evaluate", "--format=json", *arguments, code=code).stdout)
+
+
+def value(name, kind, shape):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def saved(path, nodes, inputs, outputs, constants=()):
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(np.asarray(v), k) for k, v in dict(constants).items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=9)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def test_sizes_come_from_what_operators_state(optc, tmp_path):
+    # Halved three times, doubled three times, added to itself: sizes are multiples of 8; pieces of 24 samples.
+    nodes = []
+    for i in range(3):
+        nodes.append(helper.make_node("Conv", [f"d{i}" if i else "x", "w"], [f"d{i + 1}"], strides=[2, 2], pads=[1, 1, 1, 1]))
+    for i in range(3):
+        nodes.append(helper.make_node("ConvTranspose", [f"u{i}" if i else "d3", "v"], [f"u{i + 1}"], strides=[2, 2]))
+    nodes.append(helper.make_node("Add", ["x", "u3"], ["y"]))
+    nodes.append(helper.make_node("Reshape", ["t", "pieces"], ["z"]))
+    path = saved(tmp_path / "unet.onnx", nodes, [value("x", FLOAT, ["N", 2, "H", "W"]), value("t", FLOAT, ["T"])],
+                 [value("y", FLOAT, ["o0", 2, "o2", "o3"]), value("z", FLOAT, ["o4", 24])],
+                 {"w": random(2, 2, 3, 3) / 4, "v": random(2, 2, 2, 2) / 2, "pieces": np.array([-1, 24])})
+    sizes = verify(optc, path)["sizes"]
+    assert len(sizes) == 2 and sizes[0] != sizes[1]
+    for one in sizes:
+        assert one["H"] % 8 == 0 and one["W"] % 8 == 0 and one["T"] % 24 == 0
+    assert sizes[1]["H"] != sizes[1]["W"]
+    # A given size is kept, the others follow it; one that cannot fit is said at the node that it does not fit.
+    assert all(one["H"] == 40 for one in verify(optc, path, "--dim", "H=40")["sizes"])
+    assert "25 elements" in run(optc, "run", path, "--engine=evaluate", "--dim", "T=25", code=3).stderr
+
+
+def test_values_come_from_how_they_are_used(optc, tmp_path):
+    # Token ids below the rows of their table, row numbers of an input of any length, a rate that is compared, labels.
+    nodes = [helper.make_node("Gather", ["table", "ids"], ["e"]),
+             helper.make_node("Gather", ["rows", "edges"], ["r"], axis=0),
+             helper.make_node("Equal", ["rate", "high"], ["same"]),
+             helper.make_node("Where", ["same", "one", "two"], ["k"]),
+             helper.make_node("Mul", ["e", "k"], ["y"]),
+             helper.make_node("LabelEncoder", ["words"], ["labels"], domain="ai.onnx.ml", keys_strings=["cat", "dog", "été"],
+                              values_int64s=[1, 2, 3], default_int64=-1)]
+    path = saved(tmp_path / "used.onnx", nodes,
+                 [value("ids", INT64, ["N", "S"]), value("rows", FLOAT, ["Q", 3]), value("edges", INT64, [2, "E"]), value("rate", INT64, []),
+                  value("words", TensorProto.STRING, ["L"])],
+                 [value("y", FLOAT, ["o0", "o1", 4]), value("r", FLOAT, [2, "o2", 3]), value("labels", INT64, ["o3"])],
+                 {"table": random(11, 4), "high": np.array(16000), "one": np.float32(1), "two": np.float32(2)})
+    facts = verify(optc, path)
+    assert facts["ok"] and all(not one["says_little"] for one in facts["outputs"])
+    run(optc, "run", path, "--engine=evaluate", "--dim", "L=30", "--outputs", tmp_path / "out")
+    labels = TensorProto.FromString((tmp_path / "out" / "output_2.pb").read_bytes())
+    assert set(numpy_helper.to_array(labels)) == {1, 2, 3}
+
+
+def test_what_no_inputs_suit_is_said_once_with_a_hint(optc, tmp_path):
+    path = saved(tmp_path / "shape.onnx", [helper.make_node("Reshape", ["x", "s"], ["y"])],
+                 [value("x", FLOAT, [7, 11]), value("s", INT64, [2])], [value("y", FLOAT, ["A", "B"])])
+    error = run(optc, "verify", path, "--engine=evaluate", code=2).stderr
+    assert error.count("error[") == 1 and "Traceback" not in error
+    assert "made at random" in error and "--inputs" in error
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    np.save(inputs / "x.npy", random(7, 11))
+    np.save(inputs / "s.npy", np.array([11, 7]))
+    assert verify(optc, path, "--inputs", inputs)["ok"]
+
+
+def test_an_output_that_depends_on_no_input_is_said(optc, tmp_path):
+    nodes = [helper.make_node("Mul", ["x", "tiny"], ["t"]), helper.make_node("Add", ["t", "one"], ["y"]), helper.make_node("Sqrt", ["minus"], ["z"]),
+             helper.make_node("Mul", ["x", "z"], ["nan"]), helper.make_node("Relu", ["x"], ["good"])]
+    path = saved(tmp_path / "constant.onnx", nodes, [value("x", FLOAT, [3, 5])],
+                 [value("y", FLOAT, [3, 5]), value("nan", FLOAT, [3, 5]), value("good", FLOAT, [3, 5])],
+                 {"tiny": np.float32(1e-7), "one": np.float32(1), "minus": np.float32(-1)})
+    y, nan, good = verify(optc, path)["outputs"]
+    assert "other inputs" in y["says_little"] and "NaN" in nan["says_little"] and good["says_little"] == ""
+    assert "says little" in run(optc, "verify", path, "--engine=evaluate").stdout
+
+
+def test_quantized_models_count_the_values_that_crossed_a_step(optc, tmp_path):
+    nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]), helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+             helper.make_node("MatMul", ["d", "w"], ["m"]), helper.make_node("QuantizeLinear", ["m", "scale", "zero"], ["p"]),
+             helper.make_node("DequantizeLinear", ["p", "scale", "zero"], ["y"])]
+    path = saved(tmp_path / "quantized.onnx", nodes, [value("x", FLOAT, ["N", 16])], [value("y", FLOAT, ["N", 16])],
+                 {"scale": np.float32(0.05), "zero": np.uint8(128), "w": random(16, 16) / 4})
+    assert verify(optc, path, "--dim", "N=4")["quantized"] == {"values": 128, "crossed": 0, "by_more": 0}
+    assert "0 of 128 quantized values" in run(optc, "verify", path, "--engine=evaluate", "--dim", "N=4").stdout
+
+
+@pytest.mark.parametrize("precision", ["f16", "bf16"])
+def test_precision_says_what_it_costs(optc, tmp_path, precision):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Softmax", ["a"], ["s"]), helper.make_node("MatMul", ["s", "v"], ["y"])]
+    path = saved(tmp_path / "net.onnx", nodes, [value("x", FLOAT, ["N", 16])], [value("y", FLOAT, ["N", 8])],
+                 {"w": random(16, 32), "v": random(32, 8)})
+    text = run(optc, "run", path, "--engine=evaluate", "--precision", precision).stderr
+    assert precision in text and "random inputs, N=1; N=2" in text
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    np.save(samples / "x.npy", random(3, 16))
+    assert str(samples) in run(optc, "run", path, "--engine=evaluate", "--precision", precision, "--calibrate", samples).stderr
+    run(optc, "run", path, "--engine=evaluate", "--precision", precision, "--calibrate", tmp_path / "absent", code=2)
