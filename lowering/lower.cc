@@ -25,8 +25,9 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   if (options.fuse) {
     // Epilogues first: a bias that went into the transpose behind it could not join the product any more. Each round
     // can open the way for the next; every merge removes a kernel, so this ends.
+    Uses uses(program);
     for (;;) {
-      const int64_t merged = fuse_epilogues(program, options), inlined = inline_producers(program, options);
+      const int64_t merged = fuse_epilogues(program, uses, options), inlined = inline_producers(program, uses, options);
       report.inlined += inlined;
       report.epilogues += merged;
       if (inlined + merged == 0) break;

@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/program/uses.h"
+
 namespace optc {
 
 std::string_view to_string(Combine combine) {
@@ -93,7 +95,8 @@ void control_buffers(const ControlFlow &c, std::vector<BufferId> &reads_out, std
   for (BufferId b : c.body_inputs) add_unique(writes_out, b);
 }
 
-void collect(const Program &program, const Kernel &kernel, std::vector<BufferId> &in, std::vector<BufferId> &out) {
+void collect(const Program &program, const Kernel &kernel, bool bodies, std::vector<BufferId> &in,
+             std::vector<BufferId> &out) {
   if (const LoopNest *nest = kernel.nest()) {
     nest_reads(program, *nest, in);
     for (const Stage &stage : nest->stages)
@@ -103,8 +106,9 @@ void collect(const Program &program, const Kernel &kernel, std::vector<BufferId>
     for (BufferId b : call->outputs) add_unique(out, b);
   } else if (const ControlFlow *control = kernel.control()) {
     control_buffers(*control, in, out);
-    for (const auto &body : control->bodies)
-      for (KernelId k : body) collect(program, program.kernel(k), in, out);
+    if (bodies)
+      for (const auto &body : control->bodies)
+        for (KernelId k : body) collect(program, program.kernel(k), true, in, out);
   }
   for (BufferId b : kernel.strategy.packed) add_unique(in, b);
   for (BufferId b : kernel.strategy.scratch) {
@@ -201,14 +205,18 @@ class Substituter {
 
 std::vector<BufferId> reads(const Program &program, const Kernel &kernel) {
   std::vector<BufferId> in, out;
-  collect(program, kernel, in, out);
+  collect(program, kernel, true, in, out);
   return in;
 }
 
 std::vector<BufferId> writes(const Program &program, const Kernel &kernel) {
   std::vector<BufferId> in, out;
-  collect(program, kernel, in, out);
+  collect(program, kernel, true, in, out);
   return out;
+}
+
+void own_operands(const Program &program, const Kernel &kernel, std::vector<BufferId> &in, std::vector<BufferId> &out) {
+  collect(program, kernel, false, in, out);
 }
 
 void collect_loads(const Program &program, ScalarId root, std::vector<ScalarId> &out) {

@@ -32,7 +32,8 @@ using LocalId = Id<LocalTag>;
   /* leaves */                                                                                                        \
   X(kConstant, 0, "const")                                                                                            \
   X(kIndex, 0, "index")                                                                                               \
-  X(kLoad, 0, "load") X(kLocal, 0, "local") /* unary */                                                               \
+  X(kLoad, 0, "load")                                                                                                 \
+  X(kLocal, 0, "local") /* unary */                                                                                   \
       X(kNeg, 1, "neg") X(kAbs, 1, "abs") X(kSign, 1, "sign") X(kFloor, 1, "floor") X(kCeil, 1, "ceil")               \
           X(kRound, 1, "round") X(kTrunc, 1, "trunc") X(kSqrt, 1, "sqrt") X(kExp, 1, "exp") X(kExpm1, 1, "expm1")     \
               X(kLog, 1, "log") X(kLog1p, 1, "log1p") X(kSin, 1, "sin") X(kCos, 1, "cos") X(kTan, 1, "tan")           \

@@ -12,11 +12,7 @@ namespace {
 class Placer {
  public:
   explicit Placer(Program &program) : p_(program), uses_(program), root_(program.buffers.size()) {
-    for (size_t i = 0; i < root_.size(); ++i) {
-      BufferId b(i);
-      while (p_.buffer(b).alias.valid()) b = p_.buffer(b).alias;
-      root_[i] = b;
-    }
+    for (size_t i = 0; i < root_.size(); ++i) root_[i] = uses_.root(BufferId(i));
   }
 
   void run() {
@@ -86,13 +82,13 @@ class Placer {
         continue;
       const StageOutput &out = last.outputs[0];
       Buffer &result = p_.buffer(out.buffer);
-      if (result.kind != BufferKind::kTemporary || result.alias.valid() ||
-          uses_.writers[out.buffer.index].size() != 1 || first_[out.buffer.index] != step)
+      if (result.kind != BufferKind::kTemporary || result.alias.valid() || uses_.writers(out.buffer).size() != 1 ||
+          first_[out.buffer.index] != step)
         continue;
       for (BufferId operand : reads(p_, kernel)) {
         const BufferId root = root_[operand.index];
         const Buffer &source = p_.buffer(operand), &place = p_.buffer(root);
-        if (place.kind != BufferKind::kTemporary || uses_.is_model_output(operand) || uses_.is_model_output(root) ||
+        if (place.kind != BufferKind::kTemporary || uses_.is_result(operand) || uses_.is_result(root) ||
             last_[root.index] != step || source.element() != result.element() || !whole(operand) ||
             !(bytes_of(place) == bytes_of(result)))
           continue;

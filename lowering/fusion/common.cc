@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ir/program/cover.h"
 #include "lowering/fusion/fusion.h"
 
 namespace optc {
@@ -10,38 +11,6 @@ bool is_map(const Kernel &kernel) {
   if (!nest || nest->sequential || nest->stages.size() != 1 || !nest->locals.empty() || nest->contraction) return false;
   for (const StageOutput &o : nest->stages[0].outputs)
     if (!o.buffer.valid() || o.combine != Combine::kStore || o.condition.valid() || o.initial.valid()) return false;
-  return true;
-}
-
-Uses::Uses(const Program &program)
-    : readers(program.buffers.size()),
-      writers(program.buffers.size()),
-      output(program.buffers.size(), false),
-      aliased(program.buffers.size(), false) {
-  // Control flow first: what its bodies touch counts as read by it, so that nothing outside fuses across its border.
-  for (size_t i = 0; i < program.kernels.size(); ++i) {
-    const Kernel &kernel = program.kernels[i];
-    if (!kernel.alive) continue;
-    const KernelId id(i);
-    for (BufferId b : reads(program, kernel)) readers[b.index].push_back(id);
-    for (BufferId b : writes(program, kernel)) writers[b.index].push_back(id);
-    if (const ControlFlow *control = kernel.control()) {
-      for (const auto &list : control->results)
-        for (BufferId b : list)
-          if (b.valid()) output[b.index] = true;
-      for (BufferId b : control->body_inputs)
-        if (b.valid()) output[b.index] = true;
-    }
-  }
-  for (BufferId b : program.outputs) output[b.index] = true;
-  for (const Buffer &b : program.buffers)
-    if (b.alias.valid()) aliased[b.alias.index] = true;
-}
-
-bool reads_stable_values(const Program &program, const Kernel &kernel, const Uses &uses) {
-  for (BufferId b : reads(program, kernel))
-    for (BufferId root = b; root.valid(); root = program.buffer(root).alias)
-      if (!uses.is_stable(root)) return false;
   return true;
 }
 
@@ -63,6 +32,21 @@ std::vector<Loop> all_loops(const LoopNest &nest, const Stage &stage) {
   std::vector<Loop> loops = nest.loops;
   loops.insert(loops.end(), stage.loops.begin(), stage.loops.end());
   return loops;
+}
+
+std::vector<ScalarId> loads_of(const Program &program, const Stage &stage) {
+  std::vector<ScalarId> loads;
+  for (const StageOutput &o : stage.outputs) {
+    for (ScalarId id : {o.value, o.initial, o.condition})
+      if (id.valid()) collect_loads(program, id, loads);
+    for (Dim d : o.index) {
+      std::vector<const DimSymbol *> symbols;
+      collect_symbols(d, symbols);
+      for (const DimSymbol *symbol : symbols)
+        if (symbol->kind == SymbolKind::kScalar) collect_loads(program, ScalarId(size_t{symbol->scalar}), loads);
+    }
+  }
+  return loads;
 }
 
 bool has_quotient(Dim d) {
@@ -88,64 +72,21 @@ void substitute_nest(Program &program, LoopNest &nest, const ScalarSubstitution 
   }
 }
 
-namespace {
-
-struct Digit {
-  const DimSymbol *symbol;
-  Dim coefficient, extent;
-};
-
-// index entry = sum of digits of a mixed radix that covers [0, dim) exactly once: digits from the most significant on.
-std::optional<std::vector<Digit>> mixed_radix(Dim entry, Dim dim, const std::vector<Loop> &loops) {
-  std::vector<Digit> digits;
-  Dim rest = entry;
-  for (const Loop &l : loops) {
-    const auto part = affine_in(rest, l.index);
-    if (!part) return std::nullopt;
-    if (part->coefficient.is(0)) continue;
-    digits.push_back({l.index, part->coefficient, l.extent});
-    rest = part->rest;
-  }
-  if (!rest.is(0)) return std::nullopt;
-  // Order so that each digit's weight is the span of those behind it.
-  std::vector<Digit> ordered;
-  Dim weight = 1;
-  while (ordered.size() < digits.size()) {
-    bool found = false;
-    for (const Digit &d : digits) {
-      if (std::any_of(ordered.begin(), ordered.end(), [&](const Digit &o) { return o.symbol == d.symbol; })) continue;
-      if (d.coefficient == weight) {
-        ordered.push_back(d);
-        weight = weight * d.extent;
-        found = true;
-        break;
-      }
-    }
-    if (!found) return std::nullopt;
-  }
-  if (!(weight == dim)) return std::nullopt;
-  std::reverse(ordered.begin(), ordered.end());
-  return ordered;
-}
-
-}  // namespace
-
 std::optional<DimSubstitution> invert_store(const std::vector<Loop> &loops, const std::vector<Dim> &store_index,
                                             const std::vector<Dim> &index, const Shape &shape) {
   std::unordered_map<const DimSymbol *, Dim> value;
   for (size_t k = 0; k < store_index.size(); ++k) {
-    const auto digits = mixed_radix(store_index[k], shape[k], loops);
-    if (!digits) return std::nullopt;
-    Dim weight = shape[k];
-    for (size_t i = 0; i < digits->size(); ++i) {
-      const Digit &d = (*digits)[i];
-      if (value.count(d.symbol)) return std::nullopt;  // a diagonal
+    const auto radix = mixed_radix(store_index[k], loops);
+    if (!radix || !radix->begin.is(0) || !(radix->length == shape[k])) return std::nullopt;
+    for (size_t i = 0; i < radix->digits.size(); ++i) {
+      const Digit &d = radix->digits[i];
+      const auto whole = [&](const Loop &l) { return l.index == d.symbol && l.extent == d.high && d.low.is(1); };
+      if (std::none_of(loops.begin(), loops.end(), whole) || value.count(d.symbol)) return std::nullopt;
       Dim v = index[k];
-      if (i + 1 < digits->size()) v = floor_div(v, d.coefficient);
-      if (i > 0) v = mod(v, d.extent);
+      if (i + 1 < radix->digits.size()) v = floor_div(v, d.weight);
+      if (i > 0) v = mod(v, d.high);
       value.emplace(d.symbol, v);
     }
-    (void)weight;
   }
   for (const Loop &l : loops)
     if (!value.count(l.index)) return std::nullopt;  // stored several times
@@ -156,44 +97,35 @@ std::optional<DimSubstitution> invert_store(const std::vector<Loop> &loops, cons
 }
 
 void remove_dead_kernels(Program &program) {
-  for (bool changed = true; changed;) {
-    changed = false;
-    const Uses uses(program);
-    std::vector<bool> in_body(program.kernels.size(), false);
-    for (const Kernel &k : program.kernels)
-      if (const ControlFlow *control = k.control())
-        for (const auto &body : control->bodies)
-          for (KernelId id : body) in_body[id.index] = true;
-    std::vector<bool> live_alias(program.buffers.size(), false);
-    for (size_t i = 0; i < program.buffers.size(); ++i) {
-      const Buffer &b = program.buffers[i];
-      if (b.alias.valid() && (!uses.readers[i].empty() || uses.output[i]))
-        for (BufferId a = b.alias; a.valid(); a = program.buffer(a).alias) live_alias[a.index] = true;
-    }
-    for (size_t i = 0; i < program.kernels.size(); ++i) {
-      Kernel &kernel = program.kernels[i];
-      if (!kernel.alive || !kernel.nest()) continue;
-      bool needed = false;
-      for (BufferId b : writes(program, kernel)) {
-        // Written into a view: its root is what is read.
-        for (BufferId a = b; a.valid(); a = program.buffer(a).alias) {
-          needed |= uses.output[a.index] || live_alias[a.index];
-          for (KernelId r : uses.readers[a.index]) needed |= r != KernelId(i);
-        }
+  Uses uses(program);
+  // A kernel is needed when another one reads a byte of what it writes.
+  auto needed = [&](KernelId k) {
+    for (BufferId b : uses.writes(k))
+      for (BufferId name : uses.names(b)) {
+        if (uses.is_result(name)) return true;
+        for (KernelId r : uses.readers(name))
+          if (r != k) return true;
       }
-      if (needed) continue;
-      kernel.alive = false;
-      changed = true;
-    }
-    if (!changed) break;
-    auto drop = [&](std::vector<KernelId> &order) {
-      std::erase_if(order, [&](KernelId k) { return !program.kernel(k).alive; });
-    };
-    drop(program.order);
-    for (Kernel &k : program.kernels)
-      if (auto *control = std::get_if<ControlFlow>(&k.body))
-        for (auto &body : control->bodies) drop(body);
+    return false;
+  };
+  std::vector<KernelId> left;
+  for (size_t i = program.kernels.size(); i-- > 0;)
+    if (program.kernels[i].alive) left.push_back(KernelId(i));
+  while (!left.empty()) {
+    const KernelId k = left.back();
+    left.pop_back();
+    if (!program.kernel(k).alive || !program.kernel(k).nest() || needed(k)) continue;
+    // Without it, who wrote what it read may be needed by nobody.
+    for (BufferId b : uses.reads(k))
+      for (BufferId name : uses.names(b))
+        for (KernelId w : uses.writers(name))
+          if (w != k) left.push_back(w);
+    program.kernel(k).alive = false;
+    uses.remove(k);
   }
+  for_each_sequence(program, [&](std::vector<KernelId> &order) {
+    std::erase_if(order, [&](KernelId k) { return !program.kernel(k).alive; });
+  });
 }
 
 }  // namespace optc

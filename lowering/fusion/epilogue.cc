@@ -1,8 +1,9 @@
 #include <algorithm>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
+#include "lowering/fusion/legality.h"
 #include "ops/build.h"
 
 namespace optc {
@@ -10,7 +11,7 @@ namespace {
 
 class EpilogueFuser {
  public:
-  explicit EpilogueFuser(Program &program) : program_(program), uses_(program) {}
+  EpilogueFuser(Program &program, Uses &uses) : program_(program), uses_(uses) {}
 
   int64_t run() {
     for_each_sequence(program_, [this](std::vector<KernelId> &order) { sequence(order); });
@@ -19,40 +20,31 @@ class EpilogueFuser {
 
  private:
   void sequence(std::vector<KernelId> &order) {
-    std::unordered_set<uint32_t> members;
-    for (KernelId k : order) members.insert(k.index);
+    std::unordered_map<uint32_t, size_t> stands;  // where in `order`
+    for (size_t i = 0; i < order.size(); ++i) stands[order[i].index] = i;
     for (size_t at = 0; at < order.size(); ++at) {
       // Readers in order: when one was merged, its own reader is looked at later with the merged kernel as producer.
       const KernelId reader = order[at];
-      if (!program_.kernel(reader).alive || !is_map(program_.kernel(reader))) continue;
+      if (!reader.valid() || !is_map(program_.kernel(reader))) continue;
       // The latest producer first: the kernel runs at the reader's place, and the nearer one moves least.
       std::vector<KernelId> producers;
-      for (BufferId b : reads(program_, program_.kernel(reader))) {
-        for (BufferId root = b; root.valid(); root = program_.buffer(root).alias)
-          for (KernelId w : uses_.writers[root.index])
-            if (members.count(w.index) && program_.kernel(w).alive && w != reader &&
-                std::find(producers.begin(), producers.end(), w) == producers.end())
-              producers.push_back(w);
-      }
-      std::sort(producers.begin(), producers.end(), [&](KernelId a, KernelId b) {
-        return std::find(order.begin(), order.end(), a) > std::find(order.begin(), order.end(), b);
-      });
+      for (BufferId b : uses_.reads(reader))
+        for (KernelId w : uses_.writers(uses_.root(b)))
+          if (w != reader && uses_.same_sequence(w, reader) &&
+              std::find(producers.begin(), producers.end(), w) == producers.end())
+            producers.push_back(w);
+      std::sort(producers.begin(), producers.end(), [&](KernelId a, KernelId b) { return uses_.before(b, a); });
       for (KernelId producer : producers) {
         if (!merge(producer, reader)) continue;
         // The merged kernel lives under the producer's id, at the reader's place.
-        program_.kernel(reader).alive = false;
+        order[stands.at(producer.index)] = KernelId();
         order[at] = producer;
-        for (size_t i = 0; i < at; ++i)
-          if (order[i] == producer) {
-            order.erase(order.begin() + static_cast<long>(i));
-            --at;
-            break;
-          }
+        stands[producer.index] = at;
         ++count_;
         break;
       }
     }
-    std::erase_if(order, [&](KernelId k) { return !program_.kernel(k).alive; });
+    std::erase_if(order, [](KernelId k) { return !k.valid(); });
   }
 
   static bool finishes(const LoopNest &nest) {
@@ -68,37 +60,31 @@ class EpilogueFuser {
   bool merge(KernelId producer_id, KernelId reader_id) {
     const Kernel &producer = program_.kernel(producer_id);
     const LoopNest *source = producer.nest();
-    if (!reads_stable_values(program_, producer, uses_)) return false;
     if (!source || !finishes(*source) || source->stages.back().outputs.size() != 1) return false;
-    const StageOutput result = source->stages.back().outputs[0];
+    const StageOutput &store = source->stages.back().outputs[0];
+    if (!defines_whole(program_, uses_, producer_id, source->stages.back(), store)) return false;
+    if (!may_run_at(uses_, producer_id, reader_id)) return false;
+    const StageOutput result = store;
     const BufferId buffer = result.buffer;
-    if (program_.buffer(buffer).kind != BufferKind::kTemporary || uses_.is_model_output(buffer)) return false;
-    // Its only reader, directly or through views, is this one.
-    std::vector<BufferId> names{buffer};
-    for (size_t i = 0; i < program_.buffers.size(); ++i)
-      for (BufferId a = program_.buffers[i].alias; a.valid(); a = program_.buffer(a).alias)
-        if (a == buffer) {
-          if (uses_.is_model_output(BufferId(i))) return false;
-          names.push_back(BufferId(i));
-        }
-    for (BufferId b : names)
-      for (KernelId r : uses_.readers[b.index])
-        if (r != reader_id && program_.kernel(r).alive) return false;
+    const auto is_result = [&](ScalarId load) { return uses_.root(program_.scalars.at(load).buffer) == buffer; };
 
     const LoopNest reader = *program_.kernel(reader_id).nest();
     const Stage &map = reader.stages[0];
     const std::vector<Loop> map_loops = all_loops(reader, map);
-    // Every load of the result has the same index.
-    std::vector<ScalarId> loads, relevant;
-    for (const StageOutput &o : map.outputs) collect_loads(program_, o.value, loads);
-    for (ScalarId l : loads)
-      if (std::find(names.begin(), names.end(), program_.scalars.at(l).buffer) != names.end()) relevant.push_back(l);
-    if (relevant.size() != 1) return false;
-    const Scalar load = program_.scalars.at(relevant[0]);
+    // Every load of the result has the same index, and none says where the reader stores.
+    std::vector<ScalarId> values;
+    for (const StageOutput &o : map.outputs) collect_loads(program_, o.value, values);
+    std::erase_if(values, [&](ScalarId l) { return !is_result(l); });
+    const std::vector<ScalarId> all = loads_of(program_, map);
+    if (values.size() != 1 || std::count_if(all.begin(), all.end(), is_result) != 1) return false;
+    const Scalar load = program_.scalars.at(values[0]);
     const Shape view_shape = program_.buffer(load.buffer).shape(), shape = program_.buffer(buffer).shape();
     std::vector<Dim> stored = result.index;
     if (load.buffer != buffer) {
-      if (!program_.buffer(load.buffer).alias_offset.is(0)) return false;
+      // A view of other elements than all of them, or of an order that is not the logical one, is no view of a value.
+      if (!uses_.offset(load.buffer).is(0) || !(element_count(view_shape) == element_count(shape)) ||
+          !row_major(program_.buffer(buffer)) || !row_major(program_.buffer(load.buffer)))
+        return false;
       stored = unflatten_index(flatten_index(result.index, shape), view_shape);
     }
     auto inverse = invert_store(map_loops, load.index, stored, view_shape);
@@ -145,17 +131,10 @@ class EpilogueFuser {
     trial.rules.insert(trial.rules.end(), reader_kernel.rules.begin(), reader_kernel.rules.end());
     if (!reader_kernel.note.empty()) trial.note += " + " + reader_kernel.note;
     program_.kernel(producer_id) = std::move(trial);
-    // Bookkeeping: readers and writers of what moved.
-    for (auto &list : uses_.readers) {
-      std::erase(list, producer_id);
-      std::erase(list, reader_id);
-    }
-    for (auto &list : uses_.writers) {
-      std::erase(list, producer_id);
-      std::erase(list, reader_id);
-    }
-    for (BufferId b : reads(program_, program_.kernel(producer_id))) uses_.readers[b.index].push_back(producer_id);
-    for (BufferId b : writes(program_, program_.kernel(producer_id))) uses_.writers[b.index].push_back(producer_id);
+    program_.kernel(reader_id).alive = false;
+    uses_.remove(reader_id);
+    uses_.update(producer_id);
+    uses_.move(producer_id, reader_id);
     return true;
   }
 
@@ -173,12 +152,14 @@ class EpilogueFuser {
   Dim symbol_dim(const DimSymbol *symbol) { return program_.dims->symbol_value(symbol); }
 
   Program &program_;
-  Uses uses_;
+  Uses &uses_;
   int64_t count_ = 0;
 };
 
 }  // namespace
 
-int64_t fuse_epilogues(Program &program, const LoweringOptions &) { return EpilogueFuser(program).run(); }
+int64_t fuse_epilogues(Program &program, Uses &uses, const LoweringOptions &) {
+  return EpilogueFuser(program, uses).run();
+}
 
 }  // namespace optc

@@ -12,16 +12,19 @@
 // fuse_epilogues: a map whose only link is the result of a contraction, reduction or row kernel runs on the accumulator
 // instead: bias, activation, residual. The fused kernel takes the place of the reader, where all its other inputs
 // exist.
+// Whether a fusion may be made is asked of legality.h.
 
 #include "ir/program/program.h"
+#include "ir/program/uses.h"
 #include "lowering/lower.h"
 
 namespace optc {
 
-void tidy(Program &program);                                                 // loops of extent 1, views
-int64_t inline_producers(Program &program, const LoweringOptions &options);  // number of producers that disappeared
-int64_t fuse_epilogues(Program &program, const LoweringOptions &options);    // number of maps merged
-void remove_dead_kernels(Program &program);                                  // whose results nobody reads
+void tidy(Program &program);  // loops of extent 1, views
+// Both keep `uses` true. They give the number of producers that disappeared and of maps merged.
+int64_t inline_producers(Program &program, Uses &uses, const LoweringOptions &options);
+int64_t fuse_epilogues(Program &program, Uses &uses, const LoweringOptions &options);
+void remove_dead_kernels(Program &program);  // whose results nobody reads
 
 // --- shared by the two
 // --------------------------------------------------------------------------------------------------------
@@ -29,18 +32,6 @@ void remove_dead_kernels(Program &program);                                  // 
 // A kernel whose iterations each store expressions of loads: one stage, no locals, no combination, no condition, not
 // sequential.
 bool is_map(const Kernel &kernel);
-// Who reads and writes each buffer over the whole Program (bodies of control flow included).
-struct Uses {
-  explicit Uses(const Program &program);
-  std::vector<std::vector<KernelId>> readers, writers;
-  bool is_model_output(BufferId id) const { return output[id.index]; }
-  std::vector<bool> output;   // Program::outputs and results of control flow: must exist in memory
-  std::vector<bool> aliased;  // another buffer is a view of it
-  // Its value is the same at every later place of the sequence: nobody scatters into it once more.
-  bool is_stable(BufferId id) const { return writers[id.index].size() <= 1; }
-};
-// Whether all that a kernel reads is stable, so that the kernel may run at a later place.
-bool reads_stable_values(const Program &program, const Kernel &kernel, const Uses &uses);
 // The scalar result of a map for output `o` at `index` of its buffer; nullopt when the store's index cannot be
 // inverted.
 std::optional<DimSubstitution> invert_store(const std::vector<Loop> &loops, const std::vector<Dim> &store_index,
@@ -49,6 +40,9 @@ std::optional<DimSubstitution> invert_store(const std::vector<Loop> &loops, cons
 // given.
 void for_each_sequence(Program &program, const std::function<void(std::vector<KernelId> &)> &f);
 std::vector<Loop> all_loops(const LoopNest &nest, const Stage &stage);
+// Every load of a stage: of its values, starts and conditions, and behind the indices of its stores.
+std::vector<ScalarId> loads_of(const Program &program, const Stage &stage);
+inline bool row_major(const Buffer &buffer) { return buffer.order.empty() && buffer.padded.empty(); }
 bool has_quotient(Dim d);  // a division or remainder survives in it
 // Replaces every scalar and index of a nest (contraction remark included).
 void substitute_nest(Program &program, LoopNest &nest, const ScalarSubstitution &substitution);

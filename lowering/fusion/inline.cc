@@ -3,6 +3,7 @@
 
 #include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
+#include "lowering/fusion/legality.h"
 #include "ops/build.h"
 
 namespace optc {
@@ -58,25 +59,17 @@ bool reduces(const Stage &stage) {
   return false;
 }
 
-bool stage_loads(const Program &program, const Stage &stage, BufferId buffer) {
-  std::vector<ScalarId> loads;
-  for (const StageOutput &o : stage.outputs) {
-    collect_loads(program, o.value, loads);
-    if (o.initial.valid()) collect_loads(program, o.initial, loads);
-    if (o.condition.valid()) collect_loads(program, o.condition, loads);
-    for (Dim d : o.index) {
-      std::vector<const DimSymbol *> symbols;
-      collect_symbols(d, symbols);
-      for (const DimSymbol *symbol : symbols)
-        if (symbol->kind == SymbolKind::kScalar) collect_loads(program, ScalarId(size_t{symbol->scalar}), loads);
-    }
-  }
-  return std::any_of(loads.begin(), loads.end(), [&](ScalarId l) { return program.scalars.at(l).buffer == buffer; });
+bool stage_loads(const Program &program, const Stage &stage, const std::vector<BufferId> &buffers) {
+  const std::vector<ScalarId> loads = loads_of(program, stage);
+  return std::any_of(loads.begin(), loads.end(), [&](ScalarId l) {
+    return std::find(buffers.begin(), buffers.end(), program.scalars.at(l).buffer) != buffers.end();
+  });
 }
 
 class Inliner {
  public:
-  Inliner(Program &program, const LoweringOptions &options) : program_(program), options_(options), uses_(program) {}
+  Inliner(Program &program, Uses &uses, const LoweringOptions &options)
+      : program_(program), options_(options), uses_(uses) {}
 
   int64_t run() {
     for_each_sequence(program_, [this](std::vector<KernelId> &order) { sequence(order); });
@@ -85,24 +78,18 @@ class Inliner {
 
  private:
   void sequence(std::vector<KernelId> &order) {
-    std::unordered_set<uint32_t> members;
-    for (KernelId k : order) members.insert(k.index);
-    for (size_t at = 0; at < order.size(); ++at) {
-      const KernelId p = order[at];
-      if (!program_.kernel(p).alive || !is_map(program_.kernel(p))) continue;
-      if (inline_kernel(p, order, at, members)) {
+    for (KernelId p : order)
+      if (is_map(program_.kernel(p)) && inline_kernel(p)) {
         program_.kernel(p).alive = false;
+        uses_.remove(p);
         ++count_;
       }
-    }
     std::erase_if(order, [&](KernelId k) { return !program_.kernel(k).alive; });
   }
 
   // All outputs of p into all their readers, or none of it.
-  bool inline_kernel(KernelId p, const std::vector<KernelId> &order, size_t at,
-                     const std::unordered_set<uint32_t> &members) {
-    if (!reads_stable_values(program_, program_.kernel(p), uses_) && !reads_finished_values(p, order, at)) return false;
-    const LoopNest nest = *program_.kernel(p).nest();
+  bool inline_kernel(KernelId p) {
+    const LoopNest &nest = *program_.kernel(p).nest();
     const Stage &stage = nest.stages[0];
     const std::vector<Loop> loops = all_loops(nest, stage);
     struct Change {
@@ -116,10 +103,7 @@ class Inliner {
       return *program_.kernel(k).nest();
     };
     for (const StageOutput &o : stage.outputs) {
-      const Buffer &buffer = program_.buffer(o.buffer);
-      if (buffer.kind != BufferKind::kTemporary || uses_.is_model_output(o.buffer) || buffer.alias.valid() ||
-          uses_.writers[o.buffer.index].size() != 1)
-        return false;
+      if (!defines_whole(program_, uses_, p, stage, o)) return false;
       // The result under all its names: views of it are read as it.
       std::vector<BufferId> names;
       std::vector<KernelId> readers;
@@ -134,7 +118,7 @@ class Inliner {
       // A map behind a contraction belongs into its epilogue; if it were inlined into a second contraction's side or a
       // multi-use place, the sum would have to be stored unfinished. Views are read through either way.
       for (KernelId r : readers) {
-        if (!members.count(r.index) || !program_.kernel(r).nest()) return false;
+        if (!program_.kernel(r).nest() || !reads_same_values_at(uses_, p, r)) return false;
         LoopNest changed = current(r);
         if (changed.sequential && body.gathers) return false;
         if (!substitute_reader(r, changed, o, names, loops, body, view, no_traffic)) return false;
@@ -155,67 +139,34 @@ class Inliner {
       std::sort(reader.origin.begin(), reader.origin.end());
       reader.origin.erase(std::unique(reader.origin.begin(), reader.origin.end()), reader.origin.end());
       reader.rules.insert(reader.rules.end(), producer.rules.begin(), producer.rules.end());
-      update_readers(c.reader);
-    }
-    for (auto &list : uses_.readers) std::erase(list, p);
-    return true;
-  }
-
-  // Whether all writers of what p reads, p being at order[at], stand before it: a concatenation's parts, say. Its value
-  // is the same at every later place then.
-  bool reads_finished_values(KernelId p, const std::vector<KernelId> &order, size_t at) const {
-    auto root_of = [&](BufferId b) {
-      while (program_.buffer(b).alias.valid()) b = program_.buffer(b).alias;
-      return b;
-    };
-    for (BufferId b : reads(program_, program_.kernel(p))) {
-      const BufferId root = root_of(b);
-      for (size_t i = 0; i < program_.buffers.size(); ++i) {
-        if (uses_.writers[i].empty() || root_of(BufferId(i)) != root) continue;
-        for (KernelId w : uses_.writers[i])
-          if (std::find(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(at), w) ==
-              order.begin() + static_cast<std::ptrdiff_t>(at))
-            return false;
-      }
+      uses_.update(c.reader);
     }
     return true;
   }
 
   // Whole views of `buffer`, itself first, and everybody who reads one of them. False when a view must exist by itself.
   bool names_of(BufferId buffer, std::vector<BufferId> &names, std::vector<KernelId> &readers) const {
-    names.push_back(buffer);
-    for (size_t i = 0; i < names.size(); ++i) {
-      for (size_t b = 0; b < program_.buffers.size() && uses_.aliased[names[i].index]; ++b) {
-        const Buffer &view = program_.buffers[b];
-        if (view.alias != names[i]) continue;
-        const BufferId id(b);
-        if (uses_.is_model_output(id)) return false;
-        if (uses_.readers[b].empty() && !uses_.aliased[b]) continue;
-        if (!view.alias_offset.is(0) || !view.order.empty() || !uses_.writers[b].empty()) return false;
-        names.push_back(id);
-      }
-    }
-    for (BufferId n : names)
-      for (KernelId r : uses_.readers[n.index])
+    for (BufferId name : uses_.names(buffer)) {
+      if (uses_.readers(name).empty()) continue;
+      if (name != buffer &&
+          (!uses_.offset(name).is(0) || !row_major(program_.buffer(name)) || !row_major(program_.buffer(buffer))))
+        return false;
+      names.push_back(name);
+      for (KernelId r : uses_.readers(name))
         if (std::find(readers.begin(), readers.end(), r) == readers.end()) readers.push_back(r);
+    }
     return true;
   }
 
   // Loads whose address needs a division: a view that is better stored.
   int quotient_loads(const LoopNest &nest, const std::vector<BufferId> &except) const {
-    std::vector<ScalarId> loads;
-    for (const Stage &stage : nest.stages)
-      for (const StageOutput &out : stage.outputs) {
-        collect_loads(program_, out.value, loads);
-        if (out.initial.valid()) collect_loads(program_, out.initial, loads);
-        if (out.condition.valid()) collect_loads(program_, out.condition, loads);
-      }
     int count = 0;
-    for (ScalarId id : loads) {
-      const Scalar &load = program_.scalars.at(id);
-      if (std::find(except.begin(), except.end(), load.buffer) != except.end()) continue;
-      count += has_quotient(linear_offset(program_.buffer(load.buffer), load.index));
-    }
+    for (const Stage &stage : nest.stages)
+      for (ScalarId id : loads_of(program_, stage)) {
+        const Scalar &load = program_.scalars.at(id);
+        if (std::find(except.begin(), except.end(), load.buffer) != except.end()) continue;
+        count += has_quotient(linear_offset(program_.buffer(load.buffer), load.index));
+      }
     return count;
   }
 
@@ -225,8 +176,7 @@ class Inliner {
     const int quotients_before = quotient_loads(nest, names);
     int stages_that_load = 0;
     for (const Stage &stage : nest.stages) {
-      if (std::none_of(names.begin(), names.end(), [&](BufferId b) { return stage_loads(program_, stage, b); }))
-        continue;
+      if (!stage_loads(program_, stage, names)) continue;
       ++stages_that_load;
       if (body.gathers && reduces(stage)) return false;
       if (view || no_traffic) continue;
@@ -270,8 +220,7 @@ class Inliner {
     if (options_.target != LoweringOptions::Target::kGpu || nest.contraction || nest.sequential) return false;
     if (body.transcendental > 0 || body.operations > 6 || body.loads > 3 || body.gathers) return false;
     for (const Stage &stage : nest.stages) {
-      if (std::none_of(names.begin(), names.end(), [&](BufferId b) { return stage_loads(program_, stage, b); }))
-        continue;
+      if (!stage_loads(program_, stage, names)) continue;
       if (stage.loops.size() != 1 || !stage.loops[0].extent.is_constant() ||
           stage.loops[0].extent.value() > kLongestRow)
         return false;
@@ -296,19 +245,16 @@ class Inliner {
     return affine(now.query) && affine(now.key) && affine(now.value) && affine(now.mask);
   }
 
-  void update_readers(KernelId k) {
-    for (auto &list : uses_.readers) std::erase(list, k);
-    for (BufferId b : reads(program_, program_.kernel(k))) uses_.readers[b.index].push_back(k);
-  }
-
   Program &program_;
   const LoweringOptions &options_;
-  Uses uses_;
+  Uses &uses_;
   int64_t count_ = 0;
 };
 
 }  // namespace
 
-int64_t inline_producers(Program &program, const LoweringOptions &options) { return Inliner(program, options).run(); }
+int64_t inline_producers(Program &program, Uses &uses, const LoweringOptions &options) {
+  return Inliner(program, uses, options).run();
+}
 
 }  // namespace optc

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "lowering/fusion/fusion.h"
+#include "lowering/fusion/legality.h"
 #include "ops/build.h"
 
 namespace optc {
@@ -9,16 +10,14 @@ namespace {
 // Attention writes [batch, sequence, head, dim]: the merge of heads that follows it is then a view.
 void order_attention_results(Program &program) {
   const Uses uses(program);
-  for (const Kernel &kernel : program.kernels) {
-    const LoopNest *nest = kernel.nest();
-    if (!kernel.alive || !nest || !nest->contraction || nest->contraction->kind != ContractionKind::kAttention)
+  for (size_t i = 0; i < program.kernels.size(); ++i) {
+    const LoopNest *nest = program.kernels[i].nest();
+    if (!program.kernels[i].alive || !nest || !nest->contraction ||
+        nest->contraction->kind != ContractionKind::kAttention)
       continue;
-    for (BufferId b : writes(program, kernel)) {
-      Buffer &buffer = program.buffer(b);
-      if (buffer.kind == BufferKind::kTemporary && buffer.shape().size() == 4 && !buffer.alias.valid() &&
-          !uses.aliased[b.index] && !uses.is_model_output(b))
-        buffer.order = {0, 2, 1, 3};
-    }
+    for (BufferId b : uses.writes(KernelId(i)))
+      if (program.buffer(b).shape().size() == 4 && may_be_reordered(program, uses, b))
+        program.buffer(b).order = {0, 2, 1, 3};
   }
 }
 
@@ -49,16 +48,21 @@ void drop_unit_loops(Program &program, LoopNest &nest) {
 void tidy(Program &program) {
   order_attention_results(program);
   // A load from a view becomes a load from what it views, where the index stays simple. Where it does not (a merge of
-  // dims that a quotient would have to split), the view itself is read: it costs nothing either.
+  // dims that a quotient would have to split), the view itself is read: it costs nothing either. A convolution reads
+  // its operands in their own form.
+  std::vector<Scalar> operands;
   ScalarSubstitution through;
   through.on_load = [&](const Scalar &load) -> ScalarId {
+    const bool operand = std::any_of(operands.begin(), operands.end(), [&](const Scalar &o) {
+      return o.op == ScalarOp::kLoad && o.buffer == load.buffer && o.index == load.index;
+    });
     BufferId buffer = load.buffer;
     std::vector<Dim> index = load.index;
     bool moved = false;
     while (program.buffer(buffer).alias.valid()) {
       const Buffer &view = program.buffer(buffer);
       const Buffer &root = program.buffer(view.alias);
-      if (!view.alias_offset.is(0) || !root.type.is_tensor()) break;
+      if (!view.alias_offset.is(0) || !root.type.is_tensor() || (operand && root.shape() != view.shape())) break;
       std::vector<Dim> at = unflatten_index(flatten_index(index, view.shape()), root.shape());
       if (std::any_of(at.begin(), at.end(), has_quotient)) break;
       buffer = view.alias;
@@ -73,6 +77,10 @@ void tidy(Program &program) {
     if (!nest) continue;
     LoopNest copy = *nest;
     drop_unit_loops(program, copy);
+    operands.clear();
+    if (copy.contraction && copy.contraction->kind == ContractionKind::kConvolution)
+      for (ScalarId factor : {copy.contraction->lhs, copy.contraction->rhs})
+        operands.push_back(program.scalars.at(factor));
     substitute_nest(program, copy, through);
     program.kernels[i].body = std::move(copy);
   }

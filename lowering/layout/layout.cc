@@ -5,6 +5,7 @@
 
 #include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
+#include "lowering/fusion/legality.h"
 
 namespace optc {
 namespace {
@@ -77,14 +78,7 @@ class Layout {
   }
 
   bool seed(BufferId id) {
-    const Buffer &b = p_.buffer(id);
-    if (wanted_[id.index] || b.kind != BufferKind::kTemporary || !b.type.is_tensor() || b.alias.valid() ||
-        uses_.aliased[id.index] || uses_.is_model_output(id) || b.shape().size() < 3)
-      return false;
-    // Library calls and control flow see row-major tensors only.
-    for (const auto *list : {&uses_.readers[id.index], &uses_.writers[id.index]})
-      for (KernelId k : *list)
-        if (!p_.kernel(k).nest()) return false;
+    if (wanted_[id.index] || !may_be_reordered(p_, uses_, id) || p_.buffer(id).shape().size() < 3) return false;
     wanted_[id.index] = true;
     return true;
   }
@@ -161,8 +155,8 @@ class Layout {
       if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))) c = '_';
     if (kernel.name[0] >= '0' && kernel.name[0] <= '9') kernel.name.insert(0, "k_");
     kernel.note = p_.buffer(to).order.empty() ? "to row-major" : "to channels last";
-    if (from.index < uses_.writers.size())
-      for (KernelId k : uses_.writers[from.index]) kernel.origin = p_.kernel(k).origin;
+    if (from.index < wanted_.size())
+      for (KernelId k : uses_.writers(from)) kernel.origin = p_.kernel(k).origin;
     LoopNest nest;
     const Shape shape = p_.buffer(to).shape();
     std::vector<Dim> index(shape.size(), Dim(0));

@@ -1,0 +1,193 @@
+#include "ir/program/cover.h"
+
+#include <algorithm>
+
+namespace optc {
+namespace {
+
+// An atom as a part of a loop counter; nullopt when it is no such part, or one that is not independent of the rest.
+std::optional<Digit> part_of_counter(const DimAtom &atom, const std::vector<Loop> &loops) {
+  switch (atom.kind) {
+    case AtomKind::kSymbol:
+      for (const Loop &l : loops)
+        if (l.index == atom.symbol) return Digit{l.index, 1, l.extent, 1};
+      return std::nullopt;
+    case AtomKind::kFloorDiv:
+    case AtomKind::kMod: {
+      if (!atom.a.node() || atom.a.node()->constant != 0 || atom.a.node()->terms.size() != 1) return std::nullopt;
+      const DimTerm &term = atom.a.node()->terms[0];
+      if (term.coefficient != 1 || term.atoms.size() != 1) return std::nullopt;
+      const auto inner = part_of_counter(*term.atoms[0], loops);
+      if (!inner) return std::nullopt;
+      const Dim middle = inner->low * atom.b;
+      if (!exact_div(inner->high, middle)) return std::nullopt;  // the upper part would not be a whole number of turns
+      if (atom.kind == AtomKind::kFloorDiv) return Digit{inner->symbol, middle, inner->high, 1};
+      return Digit{inner->symbol, inner->low, middle, 1};
+    }
+    case AtomKind::kMin:
+    case AtomKind::kMax:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool mentions_loops(Dim d) {
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(d, symbols);
+  return std::any_of(symbols.begin(), symbols.end(),
+                     [](const DimSymbol *s) { return s->kind == SymbolKind::kLoop || s->kind == SymbolKind::kScalar; });
+}
+
+// Parts of one counter that overlap do not vary independently.
+bool independent(const std::vector<Digit> &digits) {
+  for (size_t i = 0; i < digits.size(); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      const Digit &a = digits[i], &b = digits[j];
+      if (a.symbol != b.symbol) continue;
+      if (!exact_div(a.low, b.high) && !exact_div(b.low, a.high)) return false;
+    }
+  return true;
+}
+
+// Of a length that is not negative for any sizes: whether it is positive for some. A polynomial over plain sizes that
+// is not the zero polynomial is.
+bool positive_somewhere(Dim length) {
+  if (proved_at_least(length, 1)) return true;
+  if (!length.node() || lower_bound(length) < 0) return false;
+  for (const DimTerm &t : length.node()->terms)
+    for (const DimAtom *a : t.atoms)
+      if (a->kind != AtomKind::kSymbol) return false;
+  return true;
+}
+
+// Whether every element of `wanted`, from dimension `axis` on, is in one of the boxes, all of which hold it before.
+Cover covers_from(size_t axis, std::vector<const Box *> boxes, const Box &wanted) {
+  if (axis == wanted.size()) return boxes.empty() ? Cover::kNo : Cover::kYes;
+  Dim at = wanted[axis].begin;
+  const Dim end = at + wanted[axis].length;
+  while (!proved_at_least(at, end)) {
+    // The boxes that hold the slice at `at`, and how far the shortest of them goes on.
+    std::vector<const Box *> here;
+    Dim step = end - at;
+    bool unknown = false;
+    for (const Box *r : boxes) {
+      const Span &s = (*r)[axis];
+      const Dim behind = s.begin + s.length - at;
+      if (proved_at_least(0, s.length) || proved_at_least(0, behind)) continue;  // empty, or before
+      if (proved_at_least(at, s.begin)) {
+        here.push_back(r);
+        if (proved_at_least(step, behind))
+          step = behind;
+        else if (!proved_at_least(behind, step))
+          unknown = true;
+      } else if (!proved_at_least(s.begin, at)) {
+        unknown = true;
+      } else if (proved_at_least(step, s.begin - at)) {
+        step = s.begin - at;
+      } else if (!proved_at_least(s.begin - at, step)) {
+        unknown = true;
+      }
+    }
+    if (unknown) return Cover::kUnknown;
+    if (here.empty()) return positive_somewhere(step) ? Cover::kNo : Cover::kUnknown;
+    if (const Cover c = covers_from(axis + 1, here, wanted); c != Cover::kYes) {
+      // An element is missing only where there is a slice.
+      return c == Cover::kNo && !positive_somewhere(step) ? Cover::kUnknown : c;
+    }
+    at = at + step;
+  }
+  return Cover::kYes;
+}
+
+}  // namespace
+
+Dim Digit::extent() const { return exact_div(high, low).value_or(Dim(kDimOverflow)); }
+
+std::optional<Radix> mixed_radix(Dim index, const std::vector<Loop> &loops) {
+  Radix radix;
+  if (index.is_constant()) {
+    radix.begin = index;
+    radix.length = 1;
+    return radix;
+  }
+  DimTable *table = index.node()->table;
+  std::vector<Digit> digits;
+  Dim rest = index.node()->constant;
+  for (const DimTerm &term : index.node()->terms) {
+    std::optional<Digit> digit;
+    std::vector<const DimAtom *> others;
+    for (const DimAtom *atom : term.atoms) {
+      if (!mentions_loops(table->of_atom(atom))) {
+        others.push_back(atom);
+        continue;
+      }
+      if (digit) return std::nullopt;  // a product of counters
+      digit = part_of_counter(*atom, loops);
+      if (!digit) return std::nullopt;
+    }
+    Dim factor = term.coefficient;
+    for (const DimAtom *atom : others) factor = factor * table->of_atom(atom);
+    if (!digit) {
+      rest = rest + factor;
+      continue;
+    }
+    const auto same = std::find_if(digits.begin(), digits.end(), [&](const Digit &d) {
+      return d.symbol == digit->symbol && d.low == digit->low && d.high == digit->high;
+    });
+    if (same != digits.end()) {
+      same->weight = same->weight + factor;
+    } else {
+      digit->weight = factor;
+      digits.push_back(*digit);
+    }
+  }
+  std::erase_if(digits, [](const Digit &d) { return d.extent().is(1); });
+  if (!independent(digits)) return std::nullopt;
+  Dim weight = 1;
+  while (!digits.empty()) {
+    const auto next = std::find_if(digits.begin(), digits.end(), [&](const Digit &d) { return d.weight == weight; });
+    if (next == digits.end()) return std::nullopt;
+    weight = weight * next->extent();
+    radix.digits.insert(radix.digits.begin(), *next);
+    digits.erase(next);
+  }
+  radix.begin = rest;
+  radix.length = weight;
+  return radix;
+}
+
+Box whole_box(const Shape &shape) {
+  Box box;
+  for (Dim d : shape) box.push_back({0, d});
+  return box;
+}
+
+std::optional<Box> box_of(const std::vector<Loop> &loops, const std::vector<Dim> &index) {
+  Box box;
+  std::vector<Digit> all;
+  for (Dim d : index) {
+    const auto radix = mixed_radix(d, loops);
+    if (!radix) return std::nullopt;
+    box.push_back({radix->begin, radix->length});
+    all.insert(all.end(), radix->digits.begin(), radix->digits.end());
+  }
+  if (!independent(all)) return std::nullopt;
+  // A loop without iterations leaves out everything, also where the index does not name it.
+  for (const Loop &l : loops)
+    if (!proved_at_least(l.extent, 1) &&
+        std::none_of(all.begin(), all.end(), [&](const Digit &d) { return d.symbol == l.index; }))
+      return std::nullopt;
+  return box;
+}
+
+Cover covers(const std::vector<Box> &boxes, const Box &wanted) {
+  for (const Box &r : boxes)
+    if (r.size() != wanted.size()) return Cover::kUnknown;
+  for (const Span &s : wanted)
+    if (s.length.is(0)) return Cover::kYes;
+  std::vector<const Box *> all;
+  for (const Box &r : boxes) all.push_back(&r);
+  return covers_from(0, std::move(all), wanted);
+}
+
+}  // namespace optc
