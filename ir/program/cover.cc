@@ -99,6 +99,22 @@ Cover covers_from(size_t axis, std::vector<const Box *> boxes, const Box &wanted
   return Cover::kYes;
 }
 
+// The common case, without a search: slices along one axis, in order, each from where the one before ends.
+bool tiles_in_order(const std::vector<Box> &boxes, const Box &wanted) {
+  auto same = [](const Span &a, const Span &b) { return a.begin == b.begin && a.length == b.length; };
+  if (boxes.empty()) return false;
+  size_t axis = 0;
+  while (axis < wanted.size() && same(boxes[0][axis], wanted[axis])) ++axis;
+  if (axis == wanted.size()) return true;
+  Dim at = wanted[axis].begin;
+  for (const Box &b : boxes) {
+    for (size_t k = 0; k < wanted.size(); ++k)
+      if (k == axis ? !(b[k].begin == at) : !same(b[k], wanted[k])) return false;
+    at = at + b[axis].length;
+  }
+  return at == wanted[axis].begin + wanted[axis].length;
+}
+
 }  // namespace
 
 Dim Digit::extent() const { return exact_div(high, low).value_or(Dim(kDimOverflow)); }
@@ -185,6 +201,7 @@ Cover covers(const std::vector<Box> &boxes, const Box &wanted) {
     if (r.size() != wanted.size()) return Cover::kUnknown;
   for (const Span &s : wanted)
     if (s.length.is(0)) return Cover::kYes;
+  if (tiles_in_order(boxes, wanted)) return Cover::kYes;
   std::vector<const Box *> all;
   for (const Box &r : boxes) all.push_back(&r);
   return covers_from(0, std::move(all), wanted);

@@ -1,17 +1,21 @@
 // Invariants of a Program:
-//  P1  every id in kernels, stages and scalars is in range; tensors have a known shape.
-//  P2  an index has one entry per logical dimension of its buffer or local.
-//  P3  symbols of kind kLoop in an index or condition belong to a loop around it (shared, or of the same stage).
-//  P4  a stage output has exactly one target, and its value's type is the target's element type (kStore) or a type that
-//  combines. P5  a buffer is written before it is read, in execution order; constants and inputs are never written. P6
-//  a load's scalar type is its buffer's element type; a local's likewise. P7  locals are written by an earlier stage
-//  (or an earlier output of a loop-free stage) than the one that reads them. P8  `order` is a permutation and `padded`
-//  has one entry a dimension, where they are given. P9  kernels in `order` and in bodies are alive and appear once.
+//  P1   every id in kernels, stages and scalars is in range; tensors have a known shape.
+//  P2   an index has one entry per logical dimension of its buffer or local.
+//  P3   symbols of kind kLoop in an index or condition belong to a loop around it (shared, or of the same stage).
+//  P4   a stage output has exactly one target, and its value's type is the target's element type (kStore) or a type
+//       that combines.
+//  P5   a buffer is written before it is read, in execution order; constants and inputs are never written.
+//  P6   a load's scalar type is its buffer's element type; a local's likewise.
+//  P7   locals are written by an earlier stage (or an earlier output of a loop-free stage) than the one that reads
+//  them. P8   `order` is a permutation and `padded` has one entry a dimension, where they are given. P9   kernels in
+//  `order` and in bodies are alive and appear once. P10  every element of a temporary or output that is read was
+//  written before (assignment.h).
 #include <algorithm>
 #include <set>
 #include <string>
 #include <unordered_set>
 
+#include "ir/program/assignment.h"
 #include "ir/program/program.h"
 
 namespace optc {
@@ -40,6 +44,7 @@ class Verifier {
     sequence(p_.order);
     for (BufferId o : p_.outputs)
       if (!is_written(o)) fail("P5", "output '" + p_.buffer(o).name + "' is never written");
+    if (!failed_) check_assignment(p_, [&](const std::string &what) { fail("P10", what); });
     if (failed_) return Failure{ErrorKind::kInternal};
     return {};
   }

@@ -1,0 +1,154 @@
+#include "ir/program/assignment.h"
+
+#include <unordered_set>
+
+#include "ir/program/cover.h"
+#include "ir/program/uses.h"
+
+namespace optc {
+namespace {
+
+class Assignment {
+ public:
+  Assignment(const Program &program, const std::function<void(const std::string &)> &fail)
+      : p_(program), uses_(program), fail_(fail), written_(program.buffers.size()) {}
+
+  void run() {
+    for (size_t i = 0; i < p_.buffers.size(); ++i) {
+      const BufferKind kind = p_.buffers[i].kind;
+      if (kind != BufferKind::kTemporary && kind != BufferKind::kOutput) written_[i].whole = true;
+    }
+    sequence(p_.order);
+    for (BufferId b : p_.outputs) read(b, nullptr, nullptr, "the caller");
+  }
+
+ private:
+  // What was written of a storage, in the index of its root.
+  struct Written {
+    bool whole = false;
+    bool unknown = false;  // and something of which the extent is not seen
+    std::vector<Box> boxes;
+  };
+
+  void sequence(const std::vector<KernelId> &order) {
+    for (KernelId k : order) kernel(k);
+  }
+
+  void kernel(KernelId k) {
+    const Kernel &kernel = p_.kernel(k);
+    const std::string who = "kernel " + kernel.name;
+    if (const LoopNest *nest = kernel.nest()) return loop_nest(*nest, who);
+    if (const ControlFlow *control = kernel.control()) {
+      for (BufferId b : {control->condition, control->trip_count})
+        if (b.valid()) read(b, nullptr, nullptr, who);
+      for (BufferId b : control->initial)
+        if (b.valid()) read(b, nullptr, nullptr, who);
+      for (BufferId b : {control->iteration, control->body_condition})
+        if (b.valid()) write(b, nullptr, nullptr);
+      for (BufferId b : control->body_inputs)
+        if (b.valid()) write(b, nullptr, nullptr);
+      for (size_t i = 0; i < control->bodies.size(); ++i) {
+        sequence(control->bodies[i]);
+        if (i < control->results.size())
+          for (BufferId b : control->results[i])
+            if (b.valid()) read(b, nullptr, nullptr, who + ", result of a body,");
+      }
+      for (BufferId b : control->outputs)
+        if (b.valid()) write(b, nullptr, nullptr);
+      return;
+    }
+    for (BufferId b : uses_.reads(k)) read(b, nullptr, nullptr, who);
+    for (BufferId b : uses_.writes(k)) write(b, nullptr, nullptr);
+  }
+
+  void loop_nest(const LoopNest &nest, const std::string &who) {
+    // Of what the kernel writes itself, it may read what an earlier stage or iteration wrote.
+    std::unordered_set<uint32_t> own;
+    for (const Stage &stage : nest.stages)
+      for (const StageOutput &o : stage.outputs)
+        if (o.buffer.valid() && o.combine == Combine::kStore) own.insert(uses_.root(o.buffer).index);
+    for (const Stage &stage : nest.stages) {
+      std::vector<Loop> loops = nest.loops;
+      loops.insert(loops.end(), stage.loops.begin(), stage.loops.end());
+      std::vector<ScalarId> loads;
+      for (const StageOutput &o : stage.outputs) {
+        for (ScalarId id : {o.value, o.initial, o.condition})
+          if (id.valid()) collect_loads(p_, id, loads);
+        if (o.buffer.valid() && o.combine != Combine::kStore && !own.count(uses_.root(o.buffer).index))
+          read(o.buffer, &loops, &o.index, who);
+      }
+      for (ScalarId id : loads) {
+        const Scalar &load = p_.scalars.at(id);
+        if (!own.count(uses_.root(load.buffer).index)) read(load.buffer, &loops, &load.index, who);
+      }
+    }
+    for (const Stage &stage : nest.stages) {
+      std::vector<Loop> loops = nest.loops;
+      loops.insert(loops.end(), stage.loops.begin(), stage.loops.end());
+      for (const StageOutput &o : stage.outputs) {
+        if (!o.buffer.valid() || o.combine != Combine::kStore) continue;
+        if (o.condition.valid())
+          written_[uses_.root(o.buffer).index].unknown = true;
+        else
+          write(o.buffer, &loops, &o.index);
+      }
+    }
+  }
+
+  // The elements of `b` at `index` over all `loops` (null: all of them) in the index of its root; nullopt: not seen.
+  std::optional<Box> box(BufferId b, const std::vector<Loop> *loops, const std::vector<Dim> *index) const {
+    const Buffer &buffer = p_.buffer(b), &root = p_.buffer(uses_.root(b));
+    if (!buffer.type.is_tensor() || !root.type.is_tensor()) return std::nullopt;
+    const Box all = whole_box(buffer.shape());
+    const std::optional<Box> part = loops ? box_of(*loops, *index) : std::optional<Box>(all);
+    if (!part || !uses_.offset(b).is(0)) return std::nullopt;
+    if (buffer.shape() == root.shape()) return part;
+    // Another shape: all of it is all of the root.
+    if (element_count(buffer.shape()) == element_count(root.shape()) && covers({*part}, all) == Cover::kYes)
+      return whole_box(root.shape());
+    return std::nullopt;
+  }
+
+  void write(BufferId b, const std::vector<Loop> *loops, const std::vector<Dim> *index) {
+    Written &written = written_[uses_.root(b).index];
+    if (written.whole) return;
+    if (!p_.buffer(b).type.is_tensor()) {
+      written.whole = true;
+      return;
+    }
+    auto part = box(b, loops, index);
+    if (!part)
+      written.unknown = true;
+    else
+      written.boxes.push_back(std::move(*part));
+  }
+
+  void read(BufferId b, const std::vector<Loop> *loops, const std::vector<Dim> *index, const std::string &who) {
+    Written &written = written_[uses_.root(b).index];
+    if (written.whole) return;
+    const Buffer &root = p_.buffer(uses_.root(b));
+    if (!root.type.is_tensor()) return;
+    if (covers(written.boxes, whole_box(root.shape())) == Cover::kYes) {
+      written.whole = true;
+      written.boxes.clear();
+      return;
+    }
+    if (written.unknown) return;
+    const auto part = box(b, loops, index);
+    if (part && covers(written.boxes, *part) == Cover::kNo)
+      fail_(who + " reads elements of '" + p_.buffer(b).name + "' that nobody wrote");
+  }
+
+  const Program &p_;
+  const Uses uses_;
+  const std::function<void(const std::string &)> &fail_;
+  std::vector<Written> written_;
+};
+
+}  // namespace
+
+void check_assignment(const Program &program, const std::function<void(const std::string &)> &fail) {
+  Assignment(program, fail).run();
+}
+
+}  // namespace optc
