@@ -162,5 +162,86 @@ TEST(Lowering, F32WeightsOfProductsOnAGpuHaveTheSummedDimInnermost) {
   }
 }
 
+// A tensor that several kernels write part by part is no value of any of them: its reader stays behind all of them.
+TEST(Lowering, PartsOfATensorFromSeveralKernelsAreKept) {
+  check(R"(graph "dense" (x: f32[N,4,5,5]) -> (y) {
+    const w: f32[3,4,3,3] = hash "a"
+    const s: f32[7,1,1] = hash "b"
+    c = Conv(x, w) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1]}
+    k = Concat(x, c) {axis = 1}
+    m = Mul(k, s)
+    y = Relu(m)
+  })",
+        {{1, 1}, {2, 1}});
+  check(R"(graph "rows" (x: f32[4,S]) -> (y) {
+    const i: i64[2,1] = [3, 1]
+    const w: f32[2,2] = hash "b"
+    const a: i64[1] = [0]
+    const b: i64[1] = [2]
+    h = Slice(x, a, b, a)
+    t = Softmax(h) {axis = 0}
+    d = ScatterND(x, i, t) {reduction = "none"}
+    y = Relu(d)
+  })");
+}
+
+// What reads a tensor behind all its writers may still fuse: a product over a concatenation takes its epilogue.
+TEST(Lowering, AProductOverAConcatenationTakesItsEpilogue) {
+  const Lowered r = check(R"(graph "head" (x: f32[N,4], z: f32[N,3]) -> (y) {
+    const w: f32[7,6] = hash "a"
+    const b: f32[6] = hash "b"
+    k = Concat(x, z) {axis = 1}
+    p = MatMul(k, w)
+    s = Add(p, b)
+    y = Relu(s)
+  })");
+  EXPECT_EQ(r.report.kernels_after, 3) << r.text;  // the two parts and the product
+}
+
+// A convolution takes its sizes from the dims of what it reads: that must be the operand in its own shape.
+TEST(Lowering, AConvolutionOverAViewReadsTheViewsShape) {
+  const Lowered r = check(R"(graph "audio" (x: f32[N,6,5,1]) -> (y) {
+    const w: f32[4,1,3,3] = hash "a"
+    const shape: i64[4] = [-1, 1, 6, 5]
+    v = Reshape(x, shape) {allowzero = 0}
+    y = Conv(v, w) {dilations = ints [1, 1], group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [1, 1]}
+  })",
+                          {{1, 1}, {2, 1}});
+  bool found = false;
+  for (KernelId k : r.program.order) {
+    const auto view = convolution_view(r.program, r.program.kernel(k));
+    if (!view) continue;
+    found = true;
+    EXPECT_TRUE(view->in_channels.is(1) && view->in_spatial[0].is(6) && view->in_spatial[1].is(5)) << r.text;
+  }
+  EXPECT_TRUE(found) << r.text;
+}
+
+// Library calls see row-major tensors: what one reads keeps its order.
+TEST(Lowering, WhatALibraryCallReadsIsNotReordered) {
+  const Lowered r = check(R"(graph "top" (q: f32[N,2,3,4], k: f32[N,2,5,4], v: f32[N,2,5,4]) -> (y) {
+    const one: i64[1] = [1]
+    a = optc.Attention(q, k, v) {scale = 0.5}
+    y, i = TopK(a, one) {axis = 1, largest = 1, sorted = 1}
+  })");
+  for (const Buffer &b : r.program.buffers) EXPECT_TRUE(b.order.empty()) << b.name << "\n" << r.text;
+}
+
+// P10: a part of a tensor that nobody wrote is a fault of the Program, told without running it.
+TEST(Lowering, TheVerifierMissesALostPartOfATensor) {
+  const Lowered r = check(R"(graph "parts" (x: f32[N,2], z: f32[N,3]) -> (y) {
+    t = Tanh(x)
+    k = Concat(t, z) {axis = 1}
+    y = Softmax(k) {axis = 1}
+  })");
+  Program lost = r.plain;
+  ASSERT_EQ(lost.order.size(), 4u) << print(lost);
+  lost.kernel(lost.order[2]).alive = false;  // the part of z
+  lost.order.erase(lost.order.begin() + 2);
+  Diagnostics diagnostics;
+  EXPECT_FALSE(verify(lost, diagnostics).ok());
+  EXPECT_NE(said(diagnostics).find("P10"), std::string::npos) << said(diagnostics);
+}
+
 }  // namespace
 }  // namespace optc
