@@ -235,7 +235,7 @@ Status Machine::check_constraints() {
       later.push_back(i);
       continue;
     }
-    if (*left == *right || (c.or_one && (*left == 1 || *right == 1))) continue;
+    if (*left == *right || (c.or_one && *right == 1)) continue;
     return diagnostics_.error(ErrorKind::kFault,
                               "dims do not match: " + c.left.str() + " is " + std::to_string(*left) + ", " +
                                   c.right.str() + " is " + std::to_string(*right),

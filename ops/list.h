@@ -10,6 +10,7 @@
   X(contrib_blocks)      \
   X(contrib_fused)       \
   X(contrib_grouped)     \
+  X(contrib_misc)        \
   X(contrib_norm)        \
   X(contrib_quantized)   \
   X(control)             \

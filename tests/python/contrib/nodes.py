@@ -209,11 +209,11 @@ def SimplifiedLayerNormalization(rng):
 
 @generator
 def LayerNormalization(rng):
-    """In a model of an opset that has no such operator yet."""
+    """In a model of an opset that has no such operator yet. The body that ONNX gives for it takes the difference of squares as variance."""
     shape = any_shape(rng)
     axis = int(rng.integers(-len(shape), len(shape)))
     return Node("LayerNormalization", [normal(rng, *shape), normal(rng, *shape[axis:]), maybe(rng, normal(rng, *shape[axis:]))], domain="", model_opset=14, axis=axis,
-                epsilon=1e-5, tolerance=2e-5)
+                epsilon=1e-5, tolerance=2e-3)
 
 
 @generator
