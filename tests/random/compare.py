@@ -74,7 +74,7 @@ class Judge:
 
     def disturb(self, array, single=False, unit=False):
         """With noise of some roundings: relative to each element, or to 1 with `unit`."""
-        if not is_float(array.dtype) or array.size == 0:
+        if isinstance(array, list) or not is_float(array.dtype) or array.size == 0:
             return array
         epsilon = EPSILON[F32 if single and array.dtype == F64 else array.dtype]
         if self.storage and array.dtype == F32:
@@ -85,8 +85,8 @@ class Judge:
             return np.where(np.isfinite(a), a + noise, a).astype(array.dtype)
 
     def sample(self):
-        g, values = self.graph, dict(self.graph.v)
-        for n in values:
+        g, values = self.graph, self.graph.v | self.graph.sequences
+        for n in g.v:
             if g.kind[n] != "node" and self.storage:
                 values[n] = self.disturb(values[n])
         for node, reads in g.nodes:

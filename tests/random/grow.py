@@ -14,6 +14,7 @@ import pointwise  # noqa: F401
 import quantized  # noqa: F401
 import rare  # noqa: F401
 import rows  # noqa: F401
+import sequences  # noqa: F401
 import views  # noqa: F401
 from graph import RandomGraph
 from oracle import Reject

@@ -13,7 +13,14 @@ from values import NUMPY, ONNX, value_info
 
 onnxruntime.set_default_logger_severity(4)
 KEPT_SESSIONS = 2000
-NO_KERNEL = ("NOT_IMPLEMENTED", "Could not find an implementation", "Type Error", "under development", "No corresponding Numpy type")
+NO_KERNEL = (
+    "NOT_IMPLEMENTED",
+    "Could not find an implementation",
+    "Type Error",
+    "under development",
+    "No corresponding Numpy type",
+    "data type is not supported",
+)
 
 
 class Reject(Exception):
@@ -30,7 +37,7 @@ def session(model):
 
 
 def run_session(s, feeds):
-    outputs = s.run(None, {name: array if array.ndim else array.copy() for name, array in feeds.items()})
+    outputs = s.run(None, {name: a if isinstance(a, list) or a.ndim else a.copy() for name, a in feeds.items()})
     return [np.asarray(o) if not isinstance(o, list) else o for o in outputs]
 
 
@@ -38,7 +45,11 @@ def run_reference(model, feeds):
     return [np.asarray(x) if not isinstance(x, list) else x for x in ReferenceEvaluator(model).run(None, feeds)]
 
 
-SESSION_TYPES = {np.dtype(c) for c in ("f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")}
+SESSION_TYPES = {np.dtype(c) for c in ("f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?", object)}
+
+
+def has_session_type(value):
+    return all(a.dtype in SESSION_TYPES for a in (value if isinstance(value, list) else [value]))
 
 
 class Oracle:
@@ -53,9 +64,9 @@ class Oracle:
         """(values of the named outputs, "ort" or "reference"). `feeds` holds all that the node reads, captures included."""
         outputs = [o for o in node.output if o]
         subgraphs = any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute)
-        if all(a.dtype in SESSION_TYPES for a in feeds.values()) and not self.makes_unknown_type(node):
+        if all(has_session_type(a) for a in feeds.values()) and not self.makes_unknown_type(node):
             try:
-                if subgraphs:
+                if subgraphs or any(isinstance(a, list) for a in feeds.values()):
                     return run_session(session(self.model([node], feeds, outputs, opset, ir_version)), feeds), "ort"
                 return self.run_kept(node, feeds, opset, ir_version), "ort"
             except Reject:
@@ -115,7 +126,7 @@ class Oracle:
         """{name: value} of a model's outputs: by ONNX Runtime as a whole, else node by node."""
         names = [o.name for o in model.graph.output]
         opset = next(i.version for i in model.opset_import if i.domain in ("", "ai.onnx"))
-        if all(a.dtype in SESSION_TYPES for a in feeds.values()):
+        if all(has_session_type(a) for a in feeds.values()):
             try:
                 return dict(zip(names, run_session(session(model), feeds)))
             except Exception as error:

@@ -9,7 +9,7 @@ F16, F32, F64 = np.dtype("f2"), np.dtype("f4"), np.dtype("f8")
 BF16 = np.dtype(ml_dtypes.bfloat16)
 I8, I16, I32, I64 = (np.dtype(c) for c in ("i1", "i2", "i4", "i8"))
 U8, U16, U32, U64 = (np.dtype(c) for c in ("u1", "u2", "u4", "u8"))
-BOOL = np.dtype("?")
+BOOL, STRING = np.dtype("?"), np.dtype(object)
 FLOATS = [F32, F64, F16, BF16]
 INTS = [I8, I16, I32, I64, U8, U16, U32, U64]
 # Types without arithmetic of their own: they are stored, moved and cast.
@@ -27,7 +27,7 @@ NUMPY = {
     TensorProto.FLOAT: F32, TensorProto.DOUBLE: F64, TensorProto.FLOAT16: F16, TensorProto.BFLOAT16: BF16,
     TensorProto.INT8: I8, TensorProto.INT16: I16, TensorProto.INT32: I32, TensorProto.INT64: I64,
     TensorProto.UINT8: U8, TensorProto.UINT16: U16, TensorProto.UINT32: U32, TensorProto.UINT64: U64,
-    TensorProto.BOOL: BOOL, **NARROW,
+    TensorProto.BOOL: BOOL, TensorProto.STRING: STRING, **NARROW,
 }  # fmt: skip
 ONNX = {v: k for k, v in NUMPY.items()}
 EPSILON = {F64: 2.0**-53, F32: 2.0**-24, F16: 2.0**-11, BF16: 2.0**-8}  # half the distance of 1 and the next number
@@ -46,6 +46,8 @@ def as_f64(array):
 
 
 def value_info(name, array, dims=None):
+    if isinstance(array, list):
+        return helper.make_tensor_sequence_value_info(name, ONNX[array[0].dtype] if array else TensorProto.FLOAT, None)
     return helper.make_tensor_value_info(name, ONNX[array.dtype], list(array.shape) if dims is None else dims)
 
 

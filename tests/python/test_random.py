@@ -1,0 +1,124 @@
+"""Random graphs against ONNX Runtime (tests/random): two minutes of them with a fresh seed, the graphs that once failed, and that the
+harness itself finds what is wrong."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HARNESS = ROOT / "tests" / "random"
+KEPT = ROOT / "testdata" / "random"
+SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def harness(optc):
+    """The modules of tests/random."""
+    if not (optc.parent / "optc_random").exists():
+        pytest.fail(f"{optc.parent / 'optc_random'} is not there: run ./dev build")
+    sys.path.insert(0, str(HARNESS))
+    import compare
+    import grow
+    import minimize
+    import oracle
+    import runner
+
+    class Harness:
+        pass
+
+    Harness.compare, Harness.grow, Harness.minimize, Harness.oracle, Harness.runner = compare, grow, minimize, oracle, runner
+    return Harness
+
+
+def run(optc, out, *arguments):
+    command = [sys.executable, str(HARNESS / "run.py"), "--binaries", str(optc.parent), "--out", str(out), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    return json.loads((out / "summary.json").read_text())
+
+
+def test_two_minutes_of_random_graphs(optc, harness, tmp_path):
+    """Fails too where a cell of cells.json (strategy, operands, epilogue) was never reached. The seed stands in the output."""
+    summary = run(optc, tmp_path, "--seconds", str(SECONDS), "--ways", "unfused,eval,gpu,opt", "--cells", str(HARNESS / "cells.json"))
+    print(f"seeds {summary['seeds']}, {summary['counts']}")
+    assert not [text for text in summary["not faults"] if text.startswith("generator")], summary["not faults"]
+
+
+@pytest.mark.tier2
+@pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])
+def test_random_graphs_as_bundles(optc, harness, tmp_path, isa):
+    run(optc, tmp_path, "--count", "64", "--seconds", "1200", "--ways", f"bundle-{isa}", "--chunk", "32")
+
+
+def test_graphs_that_once_failed(optc, harness, tmp_path):
+    """testdata/random: each was cut down from a failing graph."""
+    runner = harness.runner.Runner(optc.parent, tmp_path)
+    folders = sorted(p for p in KEPT.iterdir() if p.is_dir())
+    assert folders
+    wrong = []
+    for folder in folders:
+        case = harness.runner.load_case(folder)
+        for (_, way), answer in runner.run([case], ["unfused", "eval", "gpu", "opt"]).items():
+            if answer.failure or answer.unsupported:
+                wrong.append(f"{folder.name} {way}: {answer.failure or answer.unsupported}")
+    runner.close()
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_wrong_value_is_not_excused(harness):
+    """One element of an output is moved by a hundredth of its size, or lost: the judge must say so for nearly every graph."""
+    oracle, found, total = harness.oracle.Oracle(), 0, 0
+    for seed in range(60):
+        graph = harness.grow.grow(seed, oracle)
+        if graph.special:  # values of 1e10 and infinities: a hundredth can be lost in them
+            continue
+        judge = harness.compare.Judge(graph)
+        for name in graph.outputs() if graph.nodes else []:
+            want = graph.v[name]
+            if want.dtype != np.float32 or want.size == 0:
+                continue
+            largest = int(np.argmax(np.abs(want).reshape(-1)))
+            if not np.abs(want).reshape(-1)[largest] > 1e-3 or not np.isfinite(want).all():
+                continue
+            got = want.copy()
+            got.reshape(-1)[largest] *= np.float32(seed % 2 * 0.99)
+            total += 1
+            found += harness.compare.difference(want, got) is not None and judge.excuse(name, want, got) is None
+    assert total > 50
+    assert found >= 0.97 * total, f"{found} of {total}"
+
+
+def test_the_minimizer_leaves_what_fails(harness):
+    """Against a runner for which every graph with a Softmax of more than one row is wrong."""
+    runner = harness.runner
+
+    class Broken:
+        def run(self, cases, ways):
+            answers = {}
+            for i, case in enumerate(cases):
+                bad = any(n.op_type == "Softmax" and case.graph.v[n.output[0]].size > 1 for n in case.model.graph.node)
+                answers[i, ways[0]] = runner.Answer(runner.Failure(ways[0], "wrong", "") if bad else None)
+            return answers
+
+    oracle, cut = harness.oracle.Oracle(), 0
+    for seed in range(200):
+        graph = harness.grow.grow(seed, oracle)
+        if not graph.operators["Softmax"]:
+            continue
+        outputs = graph.outputs()
+        case = runner.Case(graph, *graph.build(graph.nodes, outputs))
+        if Broken().run([case], ["eval"])[0, "eval"].failure is None:
+            continue
+        left, _ = harness.minimize.Minimizer(Broken(), 60).run(graph, case, runner.Failure("eval", "wrong", ""))
+        nodes = [n.op_type for n in left.model.graph.node if n.op_type != "Constant"]
+        assert nodes == ["Softmax"], f"seed {seed}: {nodes}"
+        onnx.checker.check_model(left.model)
+        cut += 1
+        if cut == 5:
+            return
+    assert cut
