@@ -4,7 +4,7 @@ A result close to the oracle's is right: `difference`, by element type, relative
 away is judged by the graph itself: `Judge` evaluates it again with every intermediate disturbed by about as much as rounding does
 (and, where an operator sums or normalizes, with its operands disturbed too). Where the right value itself moves as far as the result
 is away, the problem is ill-conditioned there and the result no fault; such cases are counted by class:
-  rounding   float elements whose value rests on digits that are lost
+  condition  float elements whose value rests on digits that are lost
   step       elements behind a rounding, a comparison, an index: another side of a step
 """
 
@@ -84,7 +84,22 @@ class Judge:
             noise = self.random.uniform(-NOISE, NOISE, array.shape) * epsilon * (1 if unit else np.abs(a))
             return np.where(np.isfinite(a), a + noise, a).astype(array.dtype)
 
-    def sample(self):
+    def try_sample(self, collapse=False):
+        try:
+            return self.sample(collapse)
+        except Reject:  # an index that moved beyond its dim, a size that nothing fits
+            return None
+
+    def spread(self, name):
+        """How far the samples lie from the right value, by element."""
+        a = as_f64(self.graph.v[name])
+        with np.errstate(all="ignore"):
+            return np.fmax.reduce(
+                [np.abs(as_f64(s[name]) - a) for s in self.samples if s and s[name].shape == a.shape] or [np.zeros(a.shape)]
+            )
+
+    def sample(self, collapse):
+        """All values once more, disturbed; with `collapse`, a value that may as well be zero is."""
         g, values = self.graph, self.graph.v | self.graph.sequences
         for n in g.v:
             if g.kind[n] != "node" and self.storage:
@@ -95,16 +110,16 @@ class Judge:
             for name, array in zip((o for o in node.output if o), results):
                 if node.op_type not in MOVES or self.storage:
                     array = self.disturb(array, name in g.single, node.op_type in UNITS)
+                if collapse and not isinstance(array, list) and is_float(array.dtype) and array.shape == g.v[name].shape:
+                    array = np.where(np.abs(as_f64(g.v[name])) <= SLACK * self.spread(name), 0, array).astype(array.dtype)
                 values[name] = array
         return values
 
     def excuse(self, name, want, got, known_to=None):
         """The class of a difference that is not a fault, or None."""
-        while len(self.samples) < SAMPLES:
-            try:
-                self.samples.append(self.sample())
-            except Reject:  # an index that moved beyond its dim, a size that nothing fits
-                self.samples.append(None)
+        if not self.samples:
+            self.samples = [self.try_sample() for _ in range(SAMPLES)]
+            self.samples.append(self.try_sample(collapse=True))
         seen = [s[name] if s else None for s in self.samples]
         if any(s is None or s.shape != want.shape for s in seen):
             return "step"
@@ -126,7 +141,7 @@ class Judge:
             finite = a[np.isfinite(a)]
             relative, of_range = CLOSE[coarser(want.dtype, known_to)]
             near = np.abs(b - a) <= SLACK * furthest + relative * np.abs(a) + of_range * (np.abs(finite).max() if finite.size else 0)
-        return "rounding" if not (bad & ~(near | other_kind)).any() else None
+        return "condition" if not (bad & ~(near | other_kind)).any() else None
 
 
 def other_oracle(case, name, got):

@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 from compare import SUMS
 from oracle import Reject, captures
-from values import BOOL, F16, F32, F64, FLOAT8, FLOATS, I32, I64, INT4, INTS, ONNX, as_f64, is_float, is_int, value_info
+from values import BF16, BOOL, F16, F32, F64, FLOAT8, FLOATS, I32, I64, INT4, INTS, ONNX, as_f64, is_float, is_int, value_info
 
 MOST_ELEMENTS = 30000  # of a value
 OPSETS = [11, 12, 13, 14, 15, 16, 17, 17, 18, 18, 19, 20, 21, 21, 22, 23, 23, 24, 25]
@@ -28,11 +28,12 @@ UNDEFINED_ON_NAN = {
     "TopK",
     "Unique",
 }
+CHANNEL_PARAMETERS = {"BatchNormalization", "InstanceNormalization", "GroupNormalization"}
 NEEDS_FINITE = {
     "DynamicQuantizeLinear", "NonMaxSuppression", "Resize", "GridSample", "RoiAlign", "AffineGrid", "Col2Im", "DeformConv", "Einsum", "DFT", "STFT",
 }  # fmt: skip
 # Operators whose constants (1/6, sqrt(1/2)) the oracle has in single precision.
-SINGLE_CONSTANTS = {"HardSwish", "HardSigmoid", "Gelu", "Selu", "Elu", "Celu", "LeakyRelu", "ThresholdedRelu", "Swish", "Gemm"}
+SINGLE_CONSTANTS = {"HardSwish", "HardSigmoid", "Gelu", "Selu", "Elu", "Celu", "LeakyRelu", "ThresholdedRelu", "Swish", "Gemm", "Shrink"}
 SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 0.0, -0.0, 1e-40, 1e10, -1e10]
 
 
@@ -43,10 +44,32 @@ def broadcasts(a, b, most=20000):
         return False
 
 
+def is_finite(value):
+    return all(not is_float(a.dtype) or np.isfinite(as_f64(a)).all() for a in (value if isinstance(value, list) else [value]))
+
+
+def refuse_undefined(node, feeds):
+    """Raises Reject where ONNX does not say what this node gives, though some runtime gives something."""
+    op, attributes = node.op_type, {a.name: helper.get_attribute_value(a) for a in node.attribute if a.type != a.GRAPH}
+    arrays = [feeds[i] for i in node.input if i]
+    if op in UNDEFINED_ON_NAN and any(is_float(a.dtype) and np.isnan(as_f64(a)).any() for a in arrays):
+        raise Reject
+    # Probabilities and sums that vanish in 16 bits and not in 32 meet infinities otherwise.
+    needs_finite = op in NEEDS_FINITE or op in SUMS and any(a.dtype in (F16, BF16) for a in arrays if not isinstance(a, list))
+    if needs_finite and not all(map(is_finite, arrays)):
+        raise Reject
+    if op in WINDOWS and not window_fits(arrays[0].shape, attributes):
+        raise Reject
+    if op == "PRelu" and (arrays[1].ndim > arrays[0].ndim or np.broadcast_shapes(arrays[0].shape, arrays[1].shape) != arrays[0].shape):
+        raise Reject
+    if op in CHANNEL_PARAMETERS and any(a.shape != (arrays[0].shape[1],) for a in arrays[1:]):
+        raise Reject
+
+
 def window_fits(dims, attributes):
     """Whether a window lies inside the padded input at least once; else it is an error in some runtimes and a result in others."""
     kernel = attributes.get("kernel_shape")
-    if kernel is None or attributes.get("auto_pad", "NOTSET").startswith("SAME"):
+    if kernel is None or attributes.get("auto_pad", b"NOTSET").startswith(b"SAME"):
         return True
     rank = len(kernel)
     pads, dilations = attributes.get("pads") or [0] * 2 * rank, attributes.get("dilations") or [1] * rank
@@ -208,13 +231,11 @@ class RandomGraph:
         n = helper.make_node(op, inputs, outputs, name=f"{op}_{self.made}", **{k: v for k, v in attributes.items() if v is not None})
         named = [o for o in outputs if o]
         need = list(dict.fromkeys(captures(n)))
-        if op in UNDEFINED_ON_NAN and any(is_float(self.v[i].dtype) and np.isnan(as_f64(self.v[i])).any() for i in need):
-            raise Reject
-        if op in NEEDS_FINITE and not all(np.isfinite(as_f64(self.v[i])).all() for i in need):
-            raise Reject
-        values, who = self.oracle.run(n, {i: self.value(i) for i in need}, self.opset, self.ir_version)
+        feeds = {i: self.value(i) for i in need}
+        refuse_undefined(n, feeds)
+        values, who = self.oracle.run(n, feeds, self.opset, self.ir_version)
         # The reference evaluator pads some windows and weights with zeros, which an infinity or NaN meets.
-        if who == "reference" and op in SUMS and not all(np.isfinite(as_f64(self.v[i])).all() for i in need):
+        if who == "reference" and op in SUMS and not all(is_finite(a) for a in feeds.values()):
             raise Reject
         for o, a in zip(named, values):
             if isinstance(a, list):
@@ -222,7 +243,7 @@ class RandomGraph:
         arrays = {o: a for o, a in zip(named, values) if o not in self.sequences}
         if any(not isinstance(a, np.ndarray) or a.dtype not in ONNX or a.size > MOST_ELEMENTS or a.ndim > 6 for a in arrays.values()):
             raise Reject
-        if op in WINDOWS and (any(0 in a.shape for a in arrays.values()) or not window_fits(self.v[inputs[0]].shape, attributes)):
+        if op in WINDOWS and any(0 in a.shape for a in arrays.values()):
             raise Reject
         for o, a in arrays.items():
             self.v[o], self.kind[o], self.who[o] = a, "node", who
@@ -278,7 +299,9 @@ class RandomGraph:
         g.v, g.kind, g.nodes, g.declared = dict(self.v) | leaves, dict(self.kind), nodes, dict(self.declared)
         g.sequences = dict(self.sequences)
         for node, reads in nodes:
-            values, _ = g.oracle.run(node, {n: g.value(n) for n in reads}, g.opset, g.ir_version)
+            feeds = {n: g.value(n) for n in reads}
+            refuse_undefined(node, feeds)
+            values, _ = g.oracle.run(node, feeds, g.opset, g.ir_version)
             for name, value in zip((o for o in node.output if o), values):
                 if name in g.sequences:
                     g.sequences[name] = value

@@ -6,7 +6,7 @@ from onnx import TensorProto
 from graph import broadcasts
 from oracle import Reject
 from registry import op
-from values import BF16, BOOL, FLOATS, INTS, NUMPY, ONNX, as_f64, is_float, is_int
+from values import BOOL, FLOATS, INTS, NUMPY, ONNX, as_f64, is_float, is_int
 
 UNARY = (
     "Abs Neg Exp Log Sqrt Sigmoid Tanh Relu Elu Selu Softplus Softsign HardSigmoid HardSwish Erf Floor Ceil Round Sign "
@@ -54,10 +54,6 @@ def binary(g):
         if is_int(d) and (g.v[y] == 0).any():
             raise Reject
     if o == "Pow" and is_int(d):
-        raise Reject
-    if o == "PRelu" and (not broadcasts(g.v[x].shape, g.v[y].shape) or np.broadcast_shapes(g.v[x].shape, g.v[y].shape) != g.v[x].shape):
-        raise Reject
-    if o == "PRelu" and g.v[y].ndim > g.v[x].ndim:
         raise Reject
     if g.r.random() < 0.3 and o != "PRelu":
         x, y = y, x
@@ -122,8 +118,10 @@ def predicates(g):
 
 @op(2)
 def where(g):
-    x = g.pick(None, pred=lambda a: a.dtype != BF16 or True)
+    x = g.pick()
     y = g.partner(x)
+    if not broadcasts(g.v[x].shape, g.v[y].shape):
+        raise Reject
     a = np.broadcast_shapes(g.v[x].shape, g.v[y].shape)
     s = [1 if g.r.random() < 0.3 else d for d in a][g.r.randrange(len(a) + 1) :]
     c = g.pick([BOOL], pred=lambda b: broadcasts(a, b.shape)) if g.r.random() < 0.5 else g.leaf(BOOL, s)

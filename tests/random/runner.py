@@ -211,7 +211,7 @@ class Runner:
             raise WrongModel(f"checker: {error}"[:300]) from None
         if [o.name for o in model.graph.output] != names or [i.name for i in model.graph.input] != [i.name for i in case.model.graph.input]:
             raise WrongModel("other inputs or outputs than the model")
-        return self.oracle.run_model(model, case.inputs)
+        return self.oracle.run_model(model, case.inputs, case.model)
 
 
 def beyond_f16(graph):

@@ -74,6 +74,8 @@ def strings(g):
     elif kind == "split":
         if g.opset < 20:
             raise Reject
+        if "" in g.v[x]:  # one empty part or none
+            raise Reject
         g.node("StringSplit", [x], nout=2, delimiter=r.choice([None, ","]), maxsplit=r.choice([None, 1]))
     elif kind == "match":
         if g.opset < 20:
