@@ -113,10 +113,8 @@ std::vector<std::string> coverage_cells(const Program &program) {
   for (const Kernel &kernel : program.kernels) {
     if (!kernel.alive) continue;
     const std::string name = strategy_of(kernel);
-    if (kernel.control()) {
-      cells.insert(name);
-      continue;
-    }
+    cells.insert(name);
+    if (kernel.control()) continue;
     const std::string epilogue = epilogue_form(program, kernel);
     for (BufferId b : reads(program, kernel)) cells.insert(name + "/" + operand_form(program, b) + "/" + epilogue);
     add_edges(program, kernel, cells);
