@@ -16,12 +16,11 @@ LARGE = ["bert_base.dynamo", "bert_base.script17", "convnext_tiny.dynamo", "effi
 
 @pytest.mark.parametrize("size", range(len(numerics.SIZES)))
 @pytest.mark.parametrize("name", [*SMALL, *(pytest.param(n, marks=pytest.mark.tier2) for n in LARGE)])
-def test_model_on_the_evaluator(evaluator, name, size):
+def test_model_on_the_evaluator(optc, name, size):
     if not (numerics.SHARED / "models").is_dir():
         pytest.skip(f"{numerics.SHARED / 'models'} is not there")
-    path = numerics.materialized(name)
-    inputs = numerics.inputs_of(path, size)
-    if inputs is None:
+    result = numerics.verified(optc, numerics.materialized(name), size)
+    if result is None:
         pytest.skip("no symbolic dim: one size says all")
-    got, _ = numerics.evaluated(evaluator, path, inputs)
-    assert numerics.compare(numerics.reference(path, inputs), got) <= 1e-4
+    agrees, worst, _ = result
+    assert agrees, f"max |difference| / max |expected| {worst}"
