@@ -93,7 +93,8 @@ Result<InputSet> InputSets::fitting(const Graph &graph, int number, const Run &r
   }
   for (size_t i = 0; i < first.all().size(); ++i) {
     Diagnostic d = first.all()[i];
-    if (made() && !tried.empty() && d.severity == Severity::kError && i + 1 == first.all().size()) {
+    const bool unsuited = failure.kind == ErrorKind::kUsage || failure.kind == ErrorKind::kFault;
+    if (made() && unsuited && !tried.empty() && d.severity == Severity::kError && i + 1 == first.all().size()) {
       d.notes.push_back(fmt::format("on inputs made at random{}", tried[0] == "other values" ? "" : ", " + tried[0]));
       for (size_t k = 1; k < tried.size(); ++k) d.notes.push_back("the same or another error with " + tried[k]);
       if (d.help.empty())

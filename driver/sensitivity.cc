@@ -8,6 +8,12 @@
 
 namespace optc {
 
+void Rounding::merge(const Rounding &other) {
+  by_optimizations = std::max(by_optimizations, other.by_optimizations);
+  by_last_bits = std::max(by_last_bits, other.by_last_bits);
+  elements = std::max(elements, other.elements);
+}
+
 Tolerance Rounding::widened(Tolerance tolerance) const {
   // ONNX Runtime's answers and ours are both that far from the exact ones.
   tolerance.slack = std::max(by_optimizations, 2 * by_last_bits);

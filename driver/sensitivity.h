@@ -16,6 +16,7 @@ struct Rounding {
   double by_optimizations = 0;         // the largest difference that its own optimizations make
   double by_last_bits = 0;             // the same for weights and inputs changed in their last bits
   int64_t elements = 0;                // that differ by more than the tolerance in any of those
+  void merge(const Rounding &other);   // the larger of each
   Tolerance widened(Tolerance) const;  // the tolerance with this slack
 };
 std::string describe(const Rounding &rounding);
