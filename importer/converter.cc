@@ -314,13 +314,16 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
     inputs.push_back(value);
   }
   // A function's absent argument may leave out what the operator needs.
-  if (node_source.schema)
-    for (size_t i = 0; i < inputs.size() && i < node_source.schema->inputs().size(); ++i)
-      if (!inputs[i].valid() && node_source.schema->inputs()[i].GetOption() == onnx::OpSchema::Single)
+  if (node_source.schema && !node_source.schema->inputs().empty()) {
+    const auto &formals = node_source.schema->inputs();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto &formal = formals[std::min(i, formals.size() - 1)];
+      if (!inputs[i].valid() && formal.GetOption() != onnx::OpSchema::Optional)
         return diagnostics_.error(ErrorKind::kInvalid,
-                                  "input " + std::to_string(i) + " (" + node_source.schema->inputs()[i].GetName() +
-                                      ") is required, but absent",
+                                  "input " + std::to_string(i) + " (" + formal.GetName() + ") is required, but absent",
                                   where);
+    }
+  }
   std::vector<std::pair<std::string, Type>> outputs;
   for (const auto &output : node.output())
     outputs.emplace_back(output.empty() ? "" : value_name(scope, output), Type());

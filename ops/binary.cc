@@ -132,9 +132,16 @@ Status build_variadic(BuildContext &c) {
   });
 }
 using DimFold = Dim (*)(Dim, Dim);
+// The operands of Sum, Max, Min and Mean: one at least, none absent.
+Status infer_variadic(InferContext &c) {
+  if (c.input_count() == 0) return c.invalid("at least one input is needed");
+  for (size_t i = 0; i < c.input_count(); ++i)
+    if (!c.has_input(i)) return c.invalid("input " + std::to_string(i) + " is absent");
+  return infer_broadcast(c, c.element(0));
+}
 template <DimFold f>
 Status infer_extreme(InferContext &c) {
-  OPTC_TRY(infer_broadcast(c, c.element(0)));
+  OPTC_TRY(infer_variadic(c));
   propagate(c, [](const std::vector<Dim> &x) -> std::optional<Dim> {
     Dim result = x[0];
     for (size_t i = 1; i < x.size(); ++i) result = f(result, x[i]);
@@ -183,7 +190,7 @@ const OpDef kOps[] = {
     {"Less", kForm, 13, infer_comparison<less>, build_binary<ScalarOp::kLt>, kSince7},
     {"LessOrEqual", kForm, 16, infer_comparison<less_or_equal>, build_binary<ScalarOp::kLe>},
     {"Max", kForm, 13, infer_extreme<largest>, build_variadic<ScalarOp::kMax>, kSince6},
-    {"Mean", kForm, 13, infer_extreme<total>, build_variadic<ScalarOp::kAdd, true>, kSince6},
+    {"Mean", kForm, 13, infer_variadic, build_variadic<ScalarOp::kAdd, true>, kSince6},
     {"Min", kForm, 13, infer_extreme<smallest>, build_variadic<ScalarOp::kMin>, kSince6},
     {"Mod", kForm, 28, infer_arithmetic<remainder>, build_pair<mod_of>},
     {"Mul", kForm, 14, infer_arithmetic<multiply>, build_binary<ScalarOp::kMul>, kSince7},

@@ -485,7 +485,10 @@ void ProgramBuilder::check_branch_constraints(NodeId id) {
 
 bool has_symbols(const Graph &graph, NodeId id) {
   auto symbolic = [&](ValueId v) {
-    return v.valid() && graph.value(v).type.has_shape() && !all_constant(*graph.value(v).type.shape);
+    if (!v.valid()) return false;
+    const Value &value = graph.value(v);
+    return (value.type.has_shape() && !all_constant(*value.type.shape)) ||
+           (value.elements && !all_constant(*value.elements));
   };
   const Node &node = graph.node(id);
   for (ValueId v : node.inputs)

@@ -91,6 +91,10 @@ Status infer_if(InferContext &c) {
   for (RegionId branch : branches)
     if (!branch.valid() || graph.region(branch).outputs.size() != c.output_count())
       return c.invalid("both branches must give " + std::to_string(c.output_count()) + " outputs");
+  if (c.has_shape(0)) {
+    OPTC_ASSIGN([[maybe_unused]] Dim one,
+                c.same(element_count(c.shape(0)), 1, "the number of elements of the condition"));
+  }
   if (auto taken = known_condition(c.elements(0), c.constant(0))) {
     const RegionId branch = branches[*taken ? 0 : 1];
     OPTC_TRY(c.infer_region(branch));

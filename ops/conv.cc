@@ -1,6 +1,7 @@
 // Conv, ConvInteger, QLinearConv, ConvTranspose.
 
 #include "ops/build.h"
+#include "ops/conditions.h"
 #include "ops/registry.h"
 #include "ops/util.h"
 
@@ -34,6 +35,10 @@ Result<Window> conv_window(InferContext &c, size_t x, size_t w) {
   std::string error;
   auto window = resolve_window(c.node(), spatial(c.shape(x)), kernel, false, error);
   if (!window) return c.invalid(error);
+  const bool same = c.node().string_or("auto_pad", "NOTSET").substr(0, 4) == "SAME";  // fits by its pads
+  for (size_t i = 0; !same && i < window->out.size(); ++i)
+    OPTC_TRY(at_most(c, (window->kernel[i] - 1) * window->dilations[i] + 1,
+                     c.shape(x)[i + 2] + window->pads_begin[i] + window->pads_end[i], "the extent of the window"));
   return window;
 }
 

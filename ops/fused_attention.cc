@@ -82,6 +82,8 @@ Status build(BuildContext &c) {
   e = nest.stage_loop("e", width);
   Expr y = nest.load_local(result, {e}) / sum;
   if (info.zero_masked_rows) y = select(apply(ScalarOp::kIsNan, sum), y.constant(0), y);
+  if (lower_bound(keys) < 1)  // the product of no probabilities and no values
+    y = select(apply(ScalarOp::kEq, nest.index(keys), nest.index(0)), y.constant(0), y);
   nest.store(c.output(0), {b, h, i, e}, y);
   nest.nest().contraction = info;
   nest.finish();

@@ -1,6 +1,7 @@
 // Gather, GatherElements, GatherND, ScatterElements, Scatter, ScatterND, TensorScatter, OneHot.
 
 #include "ops/build.h"
+#include "ops/conditions.h"
 #include "ops/registry.h"
 #include "ops/steps.h"
 #include "ops/util.h"
@@ -19,6 +20,13 @@ Status infer_gather(InferContext &c) {
   out.insert(out.end(), indices.begin(), indices.end());
   out.insert(out.end(), data.begin() + axis + 1, data.end());
   c.set_tensor(0, c.element(0), std::move(out));
+  if (const Constant *at = c.constant(1); at && data[static_cast<size_t>(axis)].is_constant()) {
+    const int64_t n = data[static_cast<size_t>(axis)].value();
+    for (int64_t k = 0; k < at->count(); ++k)
+      if (at->as_int64(k) < -n || at->as_int64(k) >= n)
+        return c.invalid("index " + std::to_string(at->as_int64(k)) + " is out of range for dimension " +
+                         std::to_string(axis) + " of " + std::to_string(n));
+  }
   const Dims *elements = c.elements(0);
   if (!elements || data.size() != 1 || indices.size() > 1) return {};
   auto at = static_ints(c.elements(1));
@@ -62,11 +70,21 @@ Status build_gather(BuildContext &c) {
   return {};
 }
 
+// Input 1 (indices) is no longer than input 0 on any axis but `axis`, where its elements say what is meant.
+Status indices_fit(InferContext &c, int64_t axis) {
+  const Shape data = c.shape(0), indices = c.shape(1);
+  for (size_t k = 0; k < data.size(); ++k)
+    if (static_cast<int64_t>(k) != axis)
+      OPTC_TRY(at_most(c, indices[k], data[k], "dimension " + std::to_string(k) + " of indices"));
+  return {};
+}
+
 Status infer_gather_elements(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   OPTC_TRY(c.require_shape(1));
   if (c.rank(0) != c.rank(1)) return c.invalid("data and indices must have one rank");
-  OPTC_TRY(c.axis(c.node().int_or("axis", 0), c.rank(0)));
+  OPTC_ASSIGN(const int64_t axis, c.axis(c.node().int_or("axis", 0), c.rank(0)));
+  OPTC_TRY(indices_fit(c, axis));
   c.set_tensor(0, c.element(0), c.shape(1));
   return {};
 }
@@ -151,7 +169,8 @@ Status infer_scatter_elements(InferContext &c) {
   for (size_t i = 0; i < 3; ++i) OPTC_TRY(c.require_shape(i));
   if (c.rank(0) != c.rank(1) || c.rank(1) != c.rank(2))
     return c.invalid("data, indices and updates must have one rank");
-  OPTC_TRY(c.axis(c.node().int_or("axis", 0), c.rank(0)));
+  OPTC_ASSIGN(const int64_t axis, c.axis(c.node().int_or("axis", 0), c.rank(0)));
+  OPTC_TRY(indices_fit(c, axis));
   for (size_t k = 0; k < c.shape(1).size(); ++k)
     OPTC_TRY(c.same(c.shape(1)[k], c.shape(2)[k], "a dimension of indices and updates"));
   c.set_tensor(0, c.element(0), c.shape(0));
@@ -225,6 +244,9 @@ Status infer_tensor_scatter(InferContext &c) {
   for (size_t k = 0; k < c.shape(0).size(); ++k)
     if (static_cast<int64_t>(k) != axis)
       OPTC_TRY(c.same(c.shape(0)[k], c.shape(1)[k], "a dimension of past_cache and update"));
+  if (c.node().string_or("mode", "linear") != "circular")
+    OPTC_TRY(at_most(c, c.shape(1)[static_cast<size_t>(axis)], c.shape(0)[static_cast<size_t>(axis)],
+                     "the length of the update"));
   c.set_tensor(0, c.element(0), c.shape(0));
   return {};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "ops/conditions.h"
 #include "ops/contract.h"
 #include "ops/pointwise.h"
 #include "ops/quantized.h"
@@ -88,14 +89,9 @@ Status infer_gemm(InferContext &c) {
   if (c.has_input(2) && c.has_shape(2)) {
     if (c.rank(2) > 2) return c.invalid("input C of Gemm has a rank above 2");
     // C is brought to the product's shape, never the product to C's.
-    const Shape &addend = c.shape(2);
-    for (size_t k = 0; k < addend.size(); ++k) {
-      const Dim have = addend[k], want = shape[k + 2 - addend.size()];
-      if (have == want || have.is(1)) continue;
-      if ((have.is_constant() && want.is_constant()) || (lower_bound(have) > 1 && want.is(1)))
-        return c.invalid("input C of Gemm does not broadcast to the product: " + have.str() + " against " + want.str());
-      c.constrain(want, have, true);
-    }
+    const Shape operand = c.shape(2);
+    for (size_t k = 0; k < operand.size(); ++k)
+      OPTC_TRY(broadcasts_to(c, operand[k], shape[k + 2 - operand.size()], "a dimension of input C of Gemm"));
   }
   c.set_tensor(0, c.element(0), std::move(shape));
   return {};

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ops/build.h"
+#include "ops/conditions.h"
 #include "ops/registry.h"
 #include "ops/util.h"
 
@@ -29,6 +30,10 @@ Status infer_pool(InferContext &c) {
   std::string error;
   auto window = pool_window(c.node(), c.shape(0), error);
   if (!window) return c.invalid(error);
+  const bool same = c.node().string_or("auto_pad", "NOTSET").substr(0, 4) == "SAME";  // fits by its pads
+  for (size_t i = 0; !same && i < window->out.size(); ++i)
+    OPTC_TRY(at_most(c, (window->kernel[i] - 1) * window->dilations[i] + 1,
+                     c.shape(0)[i + 2] + window->pads_begin[i] + window->pads_end[i], "the extent of the window"));
   Shape out = {c.shape(0)[0], c.shape(0)[1]};
   out.insert(out.end(), window->out.begin(), window->out.end());
   c.set_tensor(0, c.element(0), out);

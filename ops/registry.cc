@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "ir/dim/saturation.h"
+#include "ops/conditions.h"
+#include "ops/elements.h"
 #include "ops/list.h"
 
 namespace optc {
@@ -44,9 +47,42 @@ int max_depth(Dim d) {
   return depth;
 }
 
+// Of two dims that are equal or one of which is 1, the size that they broadcast to. It is their larger one, but 0 where
+// one is 0 and the other 1.
+Dim broadcast_size(Dim d, Dim e) {
+  const Dim larger = max(d, e);
+  return lower_bound(d) >= 1 && lower_bound(e) >= 1 ? larger : min(larger, d * e);
+}
+
+// The one of two expressions that is the other one times something.
+std::optional<Dim> multiple_of(Dim d, Dim e) {
+  if (exact_div(d, e)) return d;
+  return exact_div(e, d) ? std::optional<Dim>(e) : std::nullopt;
+}
+
 const Type &no_type() {
   static const Type none;
   return none;
+}
+
+// Sizes that no tensor can have, and ranks that no model needs: a few bytes of a model can ask for either.
+Status check_bounds(const Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  for (ValueId v : graph.node(node).outputs) {
+    if (!v.valid() || !graph.value(v).type.has_shape()) continue;
+    const Shape &shape = *graph.value(v).type.shape;
+    if (shape.size() > static_cast<size_t>(kMaxRank))
+      return diagnostics.error(ErrorKind::kUnsupported,
+                               "the result has rank " + std::to_string(shape.size()) + "; at most " +
+                                   std::to_string(kMaxRank) + " is supported",
+                               graph.describe(node));
+    for (size_t k = 0; k < shape.size(); ++k)
+      if (is_saturated(shape[k]))
+        return diagnostics.error(ErrorKind::kUnsupported,
+                                 "dimension " + std::to_string(k) + " of '" + graph.value(v).name +
+                                     "' is too large, or an expression of too many parts",
+                                 graph.describe(node), "fix symbolic dimensions with --dim");
+  }
+  return {};
 }
 
 }  // namespace
@@ -98,6 +134,7 @@ Status infer_node(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vect
     for (ValueId v : graph.node(node).outputs) before.push_back(v.valid() ? graph.value(v).type : Type());
   InferContext context(graph, node, diagnostics, constraints);
   OPTC_TRY(op->infer(context));
+  OPTC_TRY(check_bounds(graph, node, diagnostics));
   for (size_t i = 0; i < before.size(); ++i) {
     const ValueId v = graph.node(node).outputs[i];
     if (!v.valid() || !before[i].has_shape()) continue;
@@ -114,22 +151,6 @@ Status infer_graph(Graph &graph, Diagnostics &diagnostics) {
 
 Status OpInference::infer(Graph &graph, NodeId node, Diagnostics &diagnostics) const {
   return infer_node(graph, node, diagnostics);
-}
-
-std::shared_ptr<const std::vector<Dim>> constant_elements(const Constant &constant) {
-  if (!constant.valid() || constant.rank() > 1 || constant.count() > kMaxElements) return nullptr;
-  if (!is_integer(constant.type()) && constant.type() != ElementType::kBool) return nullptr;
-  std::vector<Dim> dims;
-  for (int64_t i = 0; i < constant.count(); ++i) {
-    const int64_t v = constant.as_int64(i);
-    // A Dim saturates beyond these; such numbers are not sizes, except the "until the end" of Slice, which any huge
-    // number says.
-    dims.push_back(Dim(std::clamp(v, -kDimOverflow, kDimOverflow)));
-    if (v >= kDimOverflow || v <= -kDimOverflow) {
-      if (constant.type() == ElementType::kUInt64) return nullptr;
-    }
-  }
-  return std::make_shared<const std::vector<Dim>>(std::move(dims));
 }
 
 // --- InferContext --------------------------------------------------------------------------------------------
@@ -185,8 +206,18 @@ void InferContext::set_tensor(size_t output, ElementType element, Shape shape) {
 void InferContext::set_elements(size_t output, std::vector<Dim> elements) {
   const ValueId v = node().output(output);
   if (!v.valid() || elements.size() > static_cast<size_t>(kMaxElements)) return;
-  for (Dim d : elements)  // a saturated expression is not the value that the model computes
-    if (d.is_constant() && (d.value() >= kDimOverflow || d.value() <= -kDimOverflow)) return;
+  const ElementType type = graph_.value(v).type.element;
+  std::vector<TypedElement> typed;
+  for (Dim d : elements) {
+    const auto element = typed_element(type, d);
+    if (!element) return;
+    typed.push_back(*element);
+  }
+  for (size_t i = 0; i < typed.size(); ++i) {
+    elements[i] = typed[i].value;
+    if (typed[i].at_least) constrain(min(elements[i], *typed[i].at_least), *typed[i].at_least);
+    if (typed[i].at_most) constrain(max(elements[i], *typed[i].at_most), *typed[i].at_most);
+  }
   graph_.set_elements(v, std::make_shared<const std::vector<Dim>>(std::move(elements)));
 }
 
@@ -228,6 +259,26 @@ void InferContext::constrain(Dim left, Dim right, bool or_one) {
   if (constraints_) constraints_->push_back({left, right, or_one, graph_.describe(node_)});
 }
 
+Status at_most(InferContext &context, Dim left, Dim right, std::string_view what) {
+  if (proved_at_least(right, left)) return {};
+  if (proved_less(right, left))
+    return context.invalid(std::string(what) + " must be at most " + right.str() + ", but is " + left.str());
+  context.constrain(max(left, right), right);
+  return {};
+}
+
+Status broadcasts_to(InferContext &context, Dim operand, Dim result, std::string_view what) {
+  operand = settle(operand);
+  result = settle(result);
+  if (operand == result || operand.is(1)) return {};
+  const bool differ =
+      (operand.is_constant() && result.is_constant()) || proved_less(operand, result) || proved_less(result, operand);
+  if (differ && (operand.is(0) || lower_bound(operand) > 1))
+    return context.invalid(std::string(what) + " of " + operand.str() + " does not broadcast to " + result.str());
+  context.constrain(result, operand, true);
+  return {};
+}
+
 Result<Shape> InferContext::broadcast(const std::vector<Shape> &shapes) {
   size_t rank = 0;
   for (const Shape &s : shapes) rank = std::max(rank, s.size());
@@ -238,21 +289,6 @@ Result<Shape> InferContext::broadcast(const std::vector<Shape> &shapes) {
     for (const Shape &s : shapes) {
       if (k + s.size() < rank) continue;
       Dim e = settle(s[k + s.size() - rank]);
-      if (e == d || e.is(1)) continue;
-      // One is a multiple of the other by a symbol (B*S against S, after a Reshape that an exporter made for B = 1):
-      // both can only be right when that symbol is 1, but for the odd case where the smaller one is 1 itself, which is
-      // given up for it.
-      for (const auto &[whole, part] : {std::pair(e, d), std::pair(d, e)}) {
-        if (part.is_constant()) continue;
-        const auto factor = exact_div(whole, part);
-        const DimSymbol *symbol = factor ? single_symbol(*factor) : nullptr;
-        if (symbol && symbol->kind == SymbolKind::kModel && symbol->min <= 1 && symbol->max >= 1) {
-          dims().set_bounds(symbol, 1, 1);
-          e = settle(e);
-          d = settle(d);
-          break;
-        }
-      }
       if (e == d || e.is(1)) continue;
       if (d.is(1)) {
         d = e;
@@ -267,10 +303,15 @@ Result<Shape> InferContext::broadcast(const std::vector<Shape> &shapes) {
       } else if (e_not_one) {
         unsure.push_back(d);
         d = e;
+      } else if (const auto whole = multiple_of(d, e)) {
+        // B*S against S (after a Reshape that an exporter made for B = 1): both can only be right when they are equal
+        // or the smaller one is 1, and the larger one is the result either way.
+        unsure.push_back(d == *whole ? e : d);
+        d = *whole;
       } else if (std::max(max_depth(d), max_depth(e)) < kDeepestMax) {
         unsure.push_back(d);
         unsure.push_back(e);
-        d = max(d, e);
+        d = broadcast_size(d, e);
       } else {
         const bool keep = d.str().size() <= e.str().size();
         unsure.push_back(keep ? e : d);
@@ -288,7 +329,7 @@ Result<Dim> InferContext::same(Dim a, Dim b, std::string_view what) {
   if (a == b) return a;
   if ((a.is_constant() && b.is_constant()) || proved_less(a, b) || proved_less(b, a))
     return invalid(std::string(what) + " must be equal: " + a.str() + " against " + b.str());
-  constrain(a, b, false);
+  constrain(a, b);
   return b.is_constant() ? b : a;
 }
 

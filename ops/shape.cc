@@ -1,6 +1,7 @@
 // Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze: the bytes stay, the shape changes or becomes data.
 
 #include "ops/build.h"
+#include "ops/conditions.h"
 #include "ops/registry.h"
 #include "ops/steps.h"
 #include "ops/util.h"
@@ -51,6 +52,7 @@ Status infer_reshape(InferContext &c) {
     return {};
   }
   const bool allow_zero = c.node().int_or("allowzero", 0) != 0;
+  const Dim total = element_count(in);
   int inferred = -1;
   for (size_t k = 0; k < wanted->size(); ++k) {
     Dim d = (*wanted)[k];
@@ -64,11 +66,16 @@ Status infer_reshape(InferContext &c) {
       out.push_back(in[k]);
     } else if (d.is_constant() && d.value() < 0) {
       return c.invalid("the shape has the entry " + d.str());
+    } else if (allow_zero || lower_bound(d) > 0 || exact_div(total, d) || (k < in.size() && exact_div(in[k], d))) {
+      out.push_back(d);  // where it is 0, so is the number of elements, or what would be copied
+    } else if (k < in.size()) {
+      out.push_back(d + in[k] * max(Dim(1) - d, 0));  // in[k] where d is 0
     } else {
+      OPTC_TRY(at_most(c, 1, d, "an entry of the shape without a dimension to copy from"));
       out.push_back(d);
     }
   }
-  Dim total = element_count(in), rest = element_count(out);
+  Dim rest = element_count(out);
   if (inferred >= 0) {
     if (rest.is(0)) {
       if (!total.is(0) || allow_zero) return c.invalid("the -1 of a shape with no elements cannot be found");
@@ -195,6 +202,7 @@ Status axes_to_attribute(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   return input_to_attribute(graph, node, 1, "axes", diagnostics);
 }
 Status shape_to_input(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  graph.remove_attribute(node, "consumed_inputs");
   return attribute_to_input(graph, node, "shape", 1, diagnostics);
 }
 Status shape_to_attribute(Graph &graph, NodeId node, Diagnostics &diagnostics) {

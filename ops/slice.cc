@@ -1,6 +1,8 @@
 // Slice and Pad.
 
 #include "ops/build.h"
+#include "ops/conditions.h"
+#include "ops/elements.h"
 #include "ops/registry.h"
 #include "ops/steps.h"
 #include "ops/util.h"
@@ -83,13 +85,21 @@ std::optional<std::vector<int64_t>> slice_steps(Context &c, size_t count) {
   return steps;
 }
 
+// Starts or ends as expressions; numbers that say "to the end" saturate. Null when only the run knows them.
+template <typename Context>
+std::shared_ptr<const Dims> slice_bounds(Context &c, size_t input) {
+  if (const Dims *elements = c.elements(input)) return std::make_shared<const Dims>(*elements);
+  const Constant *constant = c.constant(input);
+  return constant ? constant_bounds(*constant) : nullptr;
+}
+
 Status infer_slice(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   if (!c.has_input(1) || !c.has_input(2)) return c.invalid("Slice needs starts and ends");
   const Shape in = c.shape(0);
   OPTC_ASSIGN(int64_t length, input_length(c, 1));
   const size_t count = static_cast<size_t>(length);
-  const Dims *starts = c.elements(1), *ends = c.elements(2);
+  const auto starts = slice_bounds(c, 1), ends = slice_bounds(c, 2);
   auto axes = slice_axes(c, c.rank(0), count);
   auto steps = slice_steps(c, count);
   if (axes) {
@@ -108,7 +118,7 @@ Status infer_slice(InferContext &c) {
       if (step == 0) return c.invalid("a step is 0");
   }
   if (ends && ends->size() != count) return c.invalid("starts and ends differ in length");
-  auto slices = resolve_slice(in, starts, ends, axes, steps);
+  auto slices = resolve_slice(in, starts.get(), ends.get(), axes, steps);
   Shape out;
   for (size_t k = 0; k < in.size(); ++k) {
     bool touched = !axes;
@@ -143,7 +153,8 @@ Status build_slice(BuildContext &c) {
   const Shape in = c.shape(0), out = c.output_shape(0);
   const size_t count = c.shape(1).empty() ? 1 : static_cast<size_t>(c.shape(1)[0].value());
   auto axes = slice_axes(c, static_cast<int64_t>(in.size()), count);
-  auto slices = resolve_slice(in, c.elements(1), c.elements(2), axes, slice_steps(c, count));
+  const auto starts = slice_bounds(c, 1), ends = slice_bounds(c, 2);
+  auto slices = resolve_slice(in, starts.get(), ends.get(), axes, slice_steps(c, count));
   if (slices)
     return c.index_map(c.input(0), c.output(0), [&](const Dims &i) {
       Dims from = i;
@@ -241,6 +252,14 @@ Status infer_pad(InferContext &c) {
                          in[k].str());
       if (out[k].is_constant() && out[k].value() < 0)
         return c.invalid("dimension " + std::to_string(k) + " becomes negative");
+      OPTC_TRY(at_most(c, 0, out[k], "a negative pad"));
+      if (mode == "reflect" && !(plan->begin[k].is(0) && plan->end[k].is(0)))
+        for (Dim pad : {plan->begin[k], plan->end[k]})
+          OPTC_TRY(at_most(c, pad, max(in[k] - 1, 0), "a pad of dimension " + std::to_string(k) + " by reflection"));
+      // Every element of the result is one of the operand's.
+      if ((mode == "edge" || mode == "wrap") && lower_bound(in[k]) < 1 &&
+          !(upper_bound(plan->begin[k]) <= 0 && upper_bound(plan->end[k]) <= 0))
+        OPTC_TRY(at_most(c, min(out[k], 1), in[k], "the result of a pad by " + mode));
     }
   }
   c.set_tensor(0, c.element(0), std::move(out));

@@ -91,9 +91,10 @@ Status flattened(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   OPTC_TRY(infer_node(graph, shape, diagnostics));
   graph.set_op(node, "Reshape");
   graph.remove_attribute(node, "axis");
-  // A dim of 0 would be taken from the matrix. (Said only where there is one: below opset 14 no Reshape can say it.)
-  const bool empty =
-      type.has_shape() && std::any_of(type.shape->begin(), type.shape->end(), [](Dim d) { return d.is(0); });
+  // A dim of 0 would be taken from the matrix. (Said only where there may be one: below opset 14 no Reshape can say
+  // it.)
+  const bool empty = !type.has_shape() ||
+                     std::any_of(type.shape->begin(), type.shape->end(), [](Dim d) { return lower_bound(d) <= 0; });
   graph.set_attribute(node, "allowzero", int64_t{empty});
   graph.set_input(node, 0, graph.node(inner).outputs[0]);
   graph.set_input(node, 1, graph.node(shape).outputs[0]);

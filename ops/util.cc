@@ -1,4 +1,5 @@
 #include "ops/util.h"
+#include "ops/conditions.h"
 
 namespace optc {
 
@@ -48,6 +49,10 @@ Result<int64_t> input_length(InferContext &context, size_t i) {
     return context.unsupported(
         "the rank of the result depends on the length of input " + std::to_string(i) + ", which only the run decides",
         "give that input a fixed length");
+  if (shape[0].value() > kMaxRank)
+    return context.unsupported("input " + std::to_string(i) + " has " + shape[0].str() +
+                               " elements, one for each dimension; at most " + std::to_string(kMaxRank) +
+                               " are supported");
   return shape[0].value();
 }
 

@@ -32,10 +32,11 @@ void check(const Case &c) {
   const OptcAttention &a = c.a;
   const auto q = random_floats(a.batch * a.queries * a.heads * a.d, 1),
              k = random_floats(a.batch * a.keys * a.kv_heads * a.d, 2);
-  const auto v = random_floats(a.batch * a.keys * a.kv_heads * a.dv, 3);
+  auto v = random_floats(a.batch * a.keys * a.kv_heads * a.dv, 3);
   // Masks [batch, 1, queries or 1, keys].
   const bool by_query = c.mask == kBias || c.mask == kAllowed, has_bias = c.mask == kBias || c.mask == kKeyBias,
              has_mask = c.mask != kNone;
+  if (by_query && !a.causal) v[0] = std::nanf("");  // of a key that one query does not see: 0 * NaN
   const int64_t rows = by_query ? a.queries : 1;
   const int64_t strides[4] = {rows * a.keys, 0, by_query ? a.keys : 0, 1};
   auto bias = random_floats(a.batch * rows * a.keys, 4);
@@ -71,8 +72,9 @@ void check(const Case &c) {
         for (int64_t x = 0; x < a.dv; ++x) {
           double sum = 0;
           for (int64_t j = 0; j < a.keys; ++j) sum += p[j] * v[((b * a.keys + j) * a.kv_heads + kv) * a.dv + x];
-          expected[((b * a.queries + i) * a.heads + h) * a.dv + x] =
-              total == 0 ? (a.zero_masked_rows ? 0 : NAN) : sum / total;
+          expected[((b * a.queries + i) * a.heads + h) * a.dv + x] = total != 0                          ? sum / total
+                                                                     : a.zero_masked_rows || a.keys == 0 ? sum
+                                                                                                         : NAN;
         }
       }
   for (const auto &f : OPTC_ISA_FUNCTIONS(run_attention)) {

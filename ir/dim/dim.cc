@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ir/dim/internal_numbers.h"
+#include "ir/dim/saturation.h"
 
 namespace optc {
 namespace {
@@ -201,47 +202,7 @@ Dim minimized(Dim d) {
   return d;
 }
 
-std::string atom_str(const DimAtom *atom) {
-  switch (atom->kind) {
-    case AtomKind::kSymbol:
-      return atom->symbol->name;
-    case AtomKind::kFloorDiv:
-      return "(" + atom->a.str() + ")/(" + atom->b.str() + ")";
-    case AtomKind::kMod:
-      return "(" + atom->a.str() + ")%(" + atom->b.str() + ")";
-    case AtomKind::kMin:
-      return "min(" + atom->a.str() + ", " + atom->b.str() + ")";
-    case AtomKind::kMax:
-      return "max(" + atom->a.str() + ", " + atom->b.str() + ")";
-  }
-  return {};
-}
-
 }  // namespace
-
-std::string Dim::str() const {
-  if (!node_) return std::to_string(value_);
-  std::string text;
-  for (const DimTerm &t : node_->terms) {
-    int64_t c = t.coefficient;
-    if (!text.empty()) {
-      text += c < 0 ? " - " : " + ";
-      c = c < 0 ? -c : c;
-    } else if (c == -1) {
-      text += "-";
-      c = 1;
-    }
-    if (c != 1) text += std::to_string(c) + "*";
-    for (size_t i = 0; i < t.atoms.size(); ++i) {
-      if (i) text += "*";
-      const bool quotient = t.atoms[i]->kind == AtomKind::kFloorDiv || t.atoms[i]->kind == AtomKind::kMod;
-      text += quotient ? "(" + atom_str(t.atoms[i]) + ")" : atom_str(t.atoms[i]);
-    }
-  }
-  if (node_->constant > 0) text += " + " + std::to_string(node_->constant);
-  if (node_->constant < 0) text += " - " + std::to_string(-node_->constant);
-  return text;
-}
 
 const DimAtom *DimTable::intern_symbol(DimSymbol *symbol) {
   DimAtom atom;
@@ -329,7 +290,9 @@ Dim DimTable::polynomial(int64_t constant, std::vector<DimTerm> terms) {
     node.terms = std::move(terms);
     nodes_.push_back(std::move(node));
     it = node_index_.emplace(std::move(key), &nodes_.back()).first;
+    if (dim_size(Dim(&nodes_.back(), 0)) > kMaxDimSize) nodes_.back().terms.clear();  // measured once, never given
   }
+  if (it->second->terms.empty()) return Dim(kDimOverflow);
   return Dim(it->second, 0);
 }
 
@@ -365,6 +328,7 @@ Dim operator*(Dim a, Dim b) {
   if (a.is(0) || b.is(0)) return Dim(0);
   if (a.is(1)) return b;
   if (b.is(1)) return a;
+  if (a.node() && b.node() && a.node()->terms.size() * b.node()->terms.size() > kMaxDimSize) return Dim(kDimOverflow);
   std::vector<DimTerm> terms;
   append_terms(terms, a, constant_of(b));
   append_terms(terms, b, constant_of(a));

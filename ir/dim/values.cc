@@ -3,8 +3,31 @@
 
 #include "ir/dim/dim.h"
 #include "ir/dim/internal_numbers.h"
+#include "ir/dim/saturation.h"
 
 namespace optc {
+
+uint64_t dim_size(Dim d) {
+  if (!d.node()) return 1;
+  uint64_t size = 0;
+  for (const DimTerm &t : d.node()->terms) {
+    ++size;
+    for (const DimAtom *a : t.atoms) size += a->kind == AtomKind::kSymbol ? 1 : 1 + dim_size(a->a) + dim_size(a->b);
+  }
+  return size;
+}
+
+bool is_saturated(Dim d) {
+  const auto beyond = [](int64_t v) { return v >= kDimOverflow || v <= -kDimOverflow; };
+  if (!d.node()) return beyond(d.value());
+  if (beyond(d.node()->constant)) return true;
+  for (const DimTerm &t : d.node()->terms) {
+    if (beyond(t.coefficient)) return true;
+    for (const DimAtom *a : t.atoms)
+      if (a->kind != AtomKind::kSymbol && (is_saturated(a->a) || is_saturated(a->b))) return true;
+  }
+  return false;
+}
 
 std::optional<int64_t> evaluate(Dim d, const DimValues &values) {
   if (d.is_constant()) return d.value();

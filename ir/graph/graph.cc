@@ -198,12 +198,6 @@ ValueId Graph::add_constant(std::string name, Constant constant, RegionId region
   value.type = Type::tensor(constant.type(), constant.shape());
   value.kind = ValueKind::kConstant;
   value.region = region;
-  const bool integers = is_integer(constant.type()) || constant.type() == ElementType::kBool;
-  if (integers && constant.rank() <= 1 && constant.count() <= 64) {
-    auto elements = std::make_shared<std::vector<Dim>>();
-    for (int64_t i = 0; i < constant.count(); ++i) elements->push_back(Dim(constant.as_int64(i)));
-    value.elements = std::move(elements);
-  }
   value.constant = std::move(constant);
   values_.push_back(std::move(value));
   return ValueId(values_.size() - 1);

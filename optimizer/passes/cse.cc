@@ -28,6 +28,8 @@ void put_attribute(std::string &key, const Attribute &a) {
   } else if (const auto *fs = std::get_if<std::vector<float>>(&a)) {
     put_text(key, std::string_view(reinterpret_cast<const char *>(fs->data()), fs->size() * sizeof(float)));
   } else if (const auto *ss = std::get_if<std::vector<std::string>>(&a)) {
+    const size_t count = ss->size();
+    put(key, &count, sizeof count);
     for (const std::string &one : *ss) put_text(key, one);
   } else if (const auto *c = std::get_if<Constant>(&a)) {
     put_text(key, c->hash());
@@ -40,6 +42,8 @@ std::string key_of(const Graph &graph, const Node &node) {
   std::string key = node.op;
   key += '\0';
   put(key, &node.region.index, sizeof node.region.index);
+  const size_t inputs = node.inputs.size();
+  put(key, &inputs, sizeof inputs);
   for (ValueId v : node.inputs) put(key, &v.index, sizeof v.index);
   for (const auto &[name, value] : node.attributes) {
     put_text(key, name);

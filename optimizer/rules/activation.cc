@@ -1,5 +1,6 @@
 // activation.*: chains that exporters write for one activation -> ONNX's operator of that name.
 #include <algorithm>
+#include <cmath>
 
 #include "optimizer/rules/chain.h"
 
@@ -112,9 +113,14 @@ Result<bool> swish(RuleContext &context, NodeId n) {
     std::vector<NodeId> nodes = product.nodes, more;
     nodes.push_back(sigmoid);
     const auto p = take_polynomial(context, context.input(sigmoid, 0), x, more);
-    if (!p || (*p)[0] != 0 || (*p)[2] != 0 || (*p)[3] != 0 || (*p)[1] == 0) return false;
+    if (!p || (*p)[0] != 0 || (*p)[2] != 0 || (*p)[3] != 0) return false;
+    const float alpha = static_cast<float>((*p)[1]);
+    if (!std::isnormal(alpha)) {  // 0 * inf would be NaN where x * sigmoid(x * huge) is 0
+      context.rewriter().missed("activation.swish", n, "alpha is out of the range of f32");
+      return false;
+    }
     append(nodes, more);
-    return replace(context, "activation.swish", nodes, "Swish", x, {{"alpha", static_cast<float>((*p)[1])}});
+    return replace(context, "activation.swish", nodes, "Swish", x, {{"alpha", alpha}});
   });
 }
 
@@ -187,7 +193,8 @@ constexpr Rule kRules[] = {
     {"activation.gelu_tanh", kReassociating, "Mul Div",
      "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) in any order -> Gelu(approximate = tanh)",
      "the numbers are those of Gelu, inner values used nowhere else", gelu_tanh},
-    {"activation.swish", kReassociating, "Mul", "x sigmoid(alpha x) -> Swish", "sigmoid used nowhere else", swish},
+    {"activation.swish", kReassociating, "Mul", "x sigmoid(alpha x) -> Swish",
+     "sigmoid used nowhere else, alpha a normal number of f32", swish},
     {"activation.mish", kReassociating, "Mul", "x tanh(softplus(x)) -> Mish", "inner values used nowhere else", mish},
     {"activation.hard_swish", kReassociating, "Mul Div",
      "x clip(x + 3, 0, 6) / 6, or x HardSigmoid(x, 1/6, 1/2) -> HardSwish",

@@ -94,7 +94,9 @@ Result<bool> scaled_mask(RuleContext &context, NodeId n) {
     }
   const ValueId q = strip_scale(context, context.input(product, 0), scale, nodes);
   const ValueId kt = strip_scale(context, context.input(product, 1), scale, nodes);
-  if (!rank4(context, q) || !rank4(context, kt) || !rank4(context, v) || !std::isfinite(scale)) return false;
+  if (!rank4(context, q) || !rank4(context, kt) || !rank4(context, v)) return false;
+  const float factor = static_cast<float>(scale);
+  if (!std::isfinite(factor) || (factor == 0 ? scale != 0 : !std::isnormal(factor))) return false;
   if (mask.valid() && context.type(mask).rank() > 4) return false;
   // Heads and batches must be one for one: a product that broadcasts keys is another thing.
   for (size_t d = 0; d < 2; ++d)
@@ -104,8 +106,8 @@ Result<bool> scaled_mask(RuleContext &context, NodeId n) {
   const NodeId k = change.create("Transpose", {kt}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
   std::vector<ValueId> inputs{q, change.output(k), v};
   if (mask.valid()) inputs.push_back(mask);
-  const NodeId made = change.create("optc.Attention", inputs,
-                                    {{"scale", static_cast<float>(scale)}, {"zero_masked_rows", int64_t{guarded}}});
+  const NodeId made =
+      change.create("optc.Attention", inputs, {{"scale", factor}, {"zero_masked_rows", int64_t{guarded}}});
   change.replace(context.output(n), change.output(made));
   // Scales of q and k are shared with nothing, or stay for their other readers.
   std::vector<NodeId> erased;

@@ -38,6 +38,26 @@ ChannelOf channel_of(const Node &node, const Constant &w) {
   return of;
 }
 
+// Whether channels scaled by these numbers still compute what the scaled result is. A scale of 0 would hide that inf *
+// 0 is NaN; weights that overflow, or all sink into denormals, lose what the unscaled product keeps; and where a scale
+// makes them huge, partial sums overflow that cancel before they are scaled.
+bool keeps_range(const Constant &w, const ChannelOf &of, const std::vector<double> &scale) {
+  constexpr double kHuge = 1e18, kSmallest = 0x1p-126;
+  std::vector<double> most(scale.size(), 0.0);  // the largest scaled weight of a channel
+  for (int64_t i = 0; i < w.count(); ++i) {
+    const double v = std::fabs(static_cast<double>(w.as<float>()[i]));
+    if (!std::isfinite(v)) return false;
+    const size_t channel = static_cast<size_t>(of(i));
+    most[channel] = std::max(most[channel], v * std::fabs(scale[channel]));
+  }
+  for (size_t c = 0; c < scale.size(); ++c) {
+    if (!std::isfinite(scale[c]) || scale[c] == 0) return false;
+    if (most[c] != 0 && most[c] < kSmallest) return false;
+    if (most[c] > kHuge && std::fabs(scale[c]) > 1) return false;
+  }
+  return true;
+}
+
 // Scale and shift per output channel into weight and bias of a Conv, ConvTranspose, Gemm or MatMul (which becomes a
 // Gemm); double inside, rounded once. The bias, when there is one, has an element a channel, or one for all.
 Result<bool> absorb(RuleContext &context, NodeId root, NodeId tail, std::string_view rule,
@@ -48,6 +68,10 @@ Result<bool> absorb(RuleContext &context, NodeId root, NodeId tail, std::string_
   const Constant *b = context.constant(node.input(2));
   const ChannelOf of = channel_of(node, w);
   const double beta = node.op == "Gemm" ? static_cast<double>(node.float_or("beta", 1.0f)) : 1.0;
+  if (!keeps_range(w, of, scale)) {
+    context.rewriter().missed(rule, tail, "scaled weights would leave the range of f32, or a scale is 0");
+    return false;
+  }
   std::vector<uint8_t> weight(w.size()), bias(static_cast<size_t>(of.channels) * 4);
   for (int64_t i = 0; i < w.count(); ++i) {
     const float v = static_cast<float>(static_cast<double>(w.as<float>()[i]) * scale[static_cast<size_t>(of(i))]);
@@ -56,6 +80,10 @@ Result<bool> absorb(RuleContext &context, NodeId root, NodeId tail, std::string_
   for (int64_t m = 0; m < of.channels; ++m) {
     const double old = b ? beta * static_cast<double>(b->as<float>()[b->count() == 1 ? 0 : m]) : 0.0;
     const float v = static_cast<float>(old * scale[static_cast<size_t>(m)] + shift[static_cast<size_t>(m)]);
+    if (!std::isfinite(v)) {
+      context.rewriter().missed(rule, tail, "the bias of a channel would not be finite");
+      return false;
+    }
     std::memcpy(bias.data() + 4 * m, &v, 4);
   }
   auto change = context.rewriter().begin(rule, RewriteKind::kFuse, tail);

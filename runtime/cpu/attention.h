@@ -5,8 +5,8 @@
 // are read as they lie, each element broadcast once, and the softmax runs down the rows without a horizontal reduction.
 // Up to 1024 keys the softmax is exact (maximum, then exponentials); beyond, blocks of 1024 keys are joined by
 // rescaling (online softmax, Milakov and Gimelshein 2018). One to four queries (decoding) go row by row. A query that
-// sees no key gives NaN, as a softmax of -inf alone does, or zeros where the plan says so. Exponentials are summed in
-// an order that depends on the shape alone.
+// sees no key gives NaN, as a softmax of -inf alone does, or zeros where the plan says so; without keys at all it gives
+// zeros. Exponentials are summed in an order that depends on the shape alone.
 #ifndef OPTC_CPU_ATTENTION_H
 #define OPTC_CPU_ATTENTION_H
 #include "runtime/cpu/attention_plan.h"
@@ -113,6 +113,17 @@ OPTC_INLINE void attention_mask_scores(const OptcAttention &a, const AttentionMa
   }
 }
 
+// The result of a query whose probabilities are all 0: values of inf and NaN still make NaN of it. Without keys it is
+// 0.
+static OPTC_KERNEL void attention_of_nothing(const OptcAttention &a, const float *values, int64_t row, float *out) {
+  for (int64_t i = 0; i < a.dv; i += OPTC_VW) {
+    const int n = int(optc_clamp(a.dv - i, 0, OPTC_VW));
+    vf acc = {};
+    for (int64_t j = 0; j < a.keys; ++j) acc = fma(vf{}, load_n(values + j * row + i, n), acc);
+    store_n(out + i, acc, n);
+  }
+}
+
 // One block of queries [q0, q1) of a head.
 static OPTC_KERNEL void attention_block(const OptcAttention &a, int64_t b, int64_t h, int64_t q0, int64_t q1,
                                         const AttentionRows &query, const AttentionRows &key,
@@ -184,8 +195,8 @@ static OPTC_KERNEL void attention_block(const OptcAttention &a, int64_t b, int64
   }
   float *op = out.p + b * out.batch + h * out.head + q0 * out.row;
   for (int64_t q = 0; q < n; ++q) {
-    if (a.zero_masked_rows && !(total[q] > 0)) {
-      memset(op + q * out.row, 0, sizeof(float) * a.dv);
+    if (a.keys == 0 || (a.zero_masked_rows && !(total[q] > 0))) {
+      attention_of_nothing(a, vp, value.row, op + q * out.row);
       continue;
     }
     const float inverse = 1 / total[q];  // 0 * inf is the NaN of a row without keys
@@ -239,8 +250,8 @@ static OPTC_KERNEL void attention_row(const OptcAttention &a, int64_t b, int64_t
   float total = reduce_sum(sums);
   for (; j < keys; ++j) total += scores[j] = exp(scores[j] - base[0]);
   float *op = out.p + b * out.batch + h * out.head + q * out.row;
-  if (a.zero_masked_rows && !(total > 0)) {
-    memset(op, 0, sizeof(float) * a.dv);
+  if (a.keys == 0 || (a.zero_masked_rows && !(total > 0))) {
+    attention_of_nothing(a, vp, value.row, op);
     return;
   }
   const vf inverse = splat(1 / total);

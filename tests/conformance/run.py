@@ -7,9 +7,9 @@
 On the evaluator, or with --bundles as emitted C++ (optc_conformance_bundles): compiled, built, many tests a library, and run. --part
 takes every Nth test by the hash of its name.
 
-Failures that are known stand in expected.json: {way: {test: reason}}; the ways of bundles are "bundle.static", .... A failure that is not there fails the run, and so does
-an entry there whose test passes. --bless writes the failures of this run into expected.json (of the ways that it ran; reasons
-that stand there already are kept).
+Failures that are known stand in expected.json: {way: {test: reason}}; the ways of bundles are "bundle.static", .... A failure that is
+not there fails the run, and so does one of another kind or at another node than the reason there says, and an entry there whose test
+passes. --bless writes the failures of this run into expected.json (of the ways that it ran; reasons that still hold are kept).
 """
 
 import argparse
@@ -19,6 +19,7 @@ import fnmatch
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -149,6 +150,27 @@ def run_share(binary, timeout, jobs, tests, folder, work):
     return results
 
 
+def kind_and_node(text):
+    """Of a failure, or of a reason in expected.json; what is said there in other words is of the kind "wrong". None: no node is named."""
+    kind = re.match(r"(unsupported|invalid|fault|internal|usage|build|crash|timeout): ", text)
+    node = re.search(r"\[node '([^']*)'", text)
+    return kind.group(1) if kind else "wrong", node and node.group(1)
+
+
+def is_known(failure, reason):
+    kind, node = kind_and_node(failure)
+    known_kind, known_node = kind_and_node(reason)
+    return kind == known_kind and known_node in (None, node)
+
+
+def reason_of(failure):
+    """What expected.json keeps of a failure: the beginning, and the node."""
+    node = re.search(r"\[node '[^']*'", failure)
+    if len(failure) <= 160 or not node or node.end() < 160:
+        return failure[:160]
+    return failure[:110] + "... " + node.group(0) + "]"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default="")
@@ -205,14 +227,14 @@ def main():
         for way in ways:
             before = expected.get(way, {})
             known = {n: r for n, r in before.items() if n not in counts[way]}
-            known.update({n: before.get(n, f[:160]) for n, f in failures[way].items()})
+            known.update({n: before[n] if n in before and is_known(f, before[n]) else reason_of(f) for n, f in failures[way].items()})
             expected[way] = dict(sorted(known.items()))
         path.write_text(json.dumps(expected, indent=1) + "\n")
 
     bad = 0
     for way in ways:
         known = expected.get(way, {})
-        surprises = {n: f for n, f in sorted(failures[way].items()) if n not in known}
+        surprises = {n: f for n, f in sorted(failures[way].items()) if n not in known or not is_known(f, known[n])}
         stale = sorted(n for n in counts[way] if n in known and n not in failures[way])
         bad += len(surprises) + len(stale)
         by_op = collections.Counter("+".join(tests[n]["ops"][:3]) for n in surprises)
@@ -225,7 +247,7 @@ def main():
             print(f"STALE {way} {n}: passes, but expected.json says it fails ({known[n][:80]})")
     for way in ways:
         passed = len(counts[way]) - len(failures[way])
-        known = sum(n in expected.get(way, {}) for n in failures[way])
+        known = sum(n in expected.get(way, {}) and is_known(f, expected[way][n]) for n, f in failures[way].items())
         print(f"{way:15} {passed} of {len(counts[way])} passed, {len(failures[way]) - known} failed, {known} failed as expected")
     if args.json:
         rows = {w: {"run": len(counts[w]), "passed": len(counts[w]) - len(failures[w]), "failures": failures[w]} for w in ways}

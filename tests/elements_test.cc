@@ -1,0 +1,211 @@
+// Elements of small integer tensors that inference knows: they are what the operators compute, in every type.
+#include "ops/elements.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "evaluate/evaluate.h"
+#include "ir/dim/saturation.h"
+#include "ir/graph/text.h"
+#include "ops/build.h"
+#include "ops/registry.h"
+
+namespace optc {
+namespace {
+
+using E = ElementType;
+constexpr E kIntegers[] = {E::kInt8, E::kUInt8, E::kInt16, E::kUInt16, E::kInt32, E::kUInt32, E::kInt64, E::kUInt64};
+
+Graph inferred(const std::string &text) {
+  Diagnostics diagnostics;
+  Result<Graph> graph = parse_graph(text, diagnostics);
+  EXPECT_TRUE(graph.ok()) << text << (diagnostics.all().empty() ? "" : format(diagnostics.all()[0]));
+  if (!graph.ok()) return Graph();
+  EXPECT_TRUE(infer_graph(*graph, diagnostics).ok()) << text << format(diagnostics.all()[0]);
+  return *std::move(graph);
+}
+
+Result<std::vector<RuntimeValue>> run(const Graph &graph, const std::vector<RuntimeValue> &inputs,
+                                      Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const Program program, build_program(graph, diagnostics));
+  return evaluate(program, inputs, {}, diagnostics);
+}
+
+RuntimeValue tensor(E type, std::vector<int64_t> dims, const std::vector<int64_t> &values) {
+  const size_t width = static_cast<size_t>(bit_width(type)) / 8;
+  std::vector<uint8_t> bytes(values.size() * width);
+  for (size_t i = 0; i < values.size(); ++i) std::memcpy(bytes.data() + i * width, &values[i], width);
+  return RuntimeValue::of(Constant::owned(type, std::move(dims), std::move(bytes)));
+}
+
+// The edges of a type and what lies between, as the bits that an int64 holds.
+std::vector<int64_t> edges(E type) {
+  const int width = bit_width(type);
+  std::vector<int64_t> values{0, 1, 2, 7, 100};
+  if (is_signed_integer(type)) {
+    const int64_t most = width == 64 ? INT64_MAX : (int64_t{1} << (width - 1)) - 1;
+    values.insert(values.end(), {most, most - 1, -most - 1, -most, -1, -7, most / 3});
+  } else {
+    const int64_t most = width == 64 ? -1 : (int64_t{1} << width) - 1;
+    values.insert(values.end(), {most, most - 1, width == 64 ? INT64_MAX : most / 2, most - 6});
+  }
+  return values;
+}
+
+std::string number(E type, int64_t value) {
+  return type == E::kUInt64 ? std::to_string(static_cast<uint64_t>(value)) : std::to_string(value);
+}
+
+// `call` of operands a and b: with both as constants, whose elements inference knows, and with both given at run time.
+// Returns how often inference knew the result.
+int compare(E type, const std::string &call, const std::string &more = "") {
+  int known = 0;
+  const std::string name(to_string(type));
+  for (const int64_t a : edges(type))
+    for (const int64_t b : edges(type)) {
+      if (b == 0 && (call.find("Div") == 0 || call.find("Mod") == 0)) continue;
+      const std::string operands = "const a: " + name + "[2] = [" + number(type, a) + ", " + number(type, b) +
+                                   "]\n  const b: " + name + "[1] = [" + number(type, b) + "]\n";
+      const std::string body = more + "  y: " + name + "[?] = " + call + "\n})";
+      const std::string head = "graph \"g\" (";
+      const Graph fixed =
+          inferred(head + ") -> (y) {\n  opset \"\" 21\n  " + operands + body.substr(0, body.size() - 1));
+      const Graph open = inferred(head + "a: " + name + "[2], b: " + name + "[1]) -> (y) {\n  opset \"\" 21\n" +
+                                  body.substr(0, body.size() - 1));
+      known += fixed.value(fixed.find_value("y")).elements != nullptr;
+      Diagnostics diagnostics;
+      const auto got = run(fixed, {}, diagnostics),
+                 want = run(open, {tensor(type, {2}, {a, b}), tensor(type, {1}, {b})}, diagnostics);
+      if (!got || !want) {
+        ADD_FAILURE() << call << " " << name << ": " << format(diagnostics.all()[0]);
+        return known;
+      }
+      EXPECT_TRUE((*got)[0].tensor.equals((*want)[0].tensor))
+          << call << " of " << name << " " << number(type, a) << " and " << number(type, b) << " is "
+          << (*got)[0].tensor.as_int64(0) << " and " << (*got)[0].tensor.as_int64(1) << ", not "
+          << (*want)[0].tensor.as_int64(0) << " and " << (*want)[0].tensor.as_int64(1);
+    }
+  return known;
+}
+
+TEST(Elements, ArithmeticWrapsAtTheType) {
+  for (const E type : kIntegers) {
+    for (const char *call : {"Add(a, b)", "Sub(a, b)", "Mul(a, b)", "Div(a, b)", "Mod(a, b) {fmod = 0}", "Min(a, b)",
+                             "Max(a, b)", "Neg(a)", "Abs(a)", "Clip(a, c)", "Sum(a, b, a)"}) {
+      if (is_unsigned_integer(type) && std::string(call) == "Neg(a)") continue;
+      const std::string scalar =
+          std::string(call) == "Clip(a, c)" ? "  const c: " + std::string(to_string(type)) + "[] = [5]\n" : "";
+      EXPECT_GT(compare(type, call, scalar), 0) << call << " of " << to_string(type) << " is never known";
+    }
+    compare(type, "ReduceProd(a)");
+    compare(type, "ReduceSum(a)");
+  }
+}
+
+TEST(Elements, ComparisonsAndCastsSeeTheWrappedValue) {
+  for (const E type : kIntegers) {
+    const std::string name(to_string(type));
+    for (const char *op : {"Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal"})
+      compare(type, "Cast(t) {to = " + std::to_string(static_cast<int>(type)) + "}",
+              "  s: " + name + "[?] = Add(a, b)\n  t: bool[?] = " + op + "(s, b)\n");
+    for (const E other : kIntegers) {
+      const std::string to = std::to_string(static_cast<int>(other)), back = std::to_string(static_cast<int>(type));
+      compare(type, "Cast(t) {to = " + back + "}",
+              "  t: " + std::string(to_string(other)) + "[?] = Cast(a) {to = " + to + "}\n");
+    }
+  }
+}
+
+TEST(Elements, ExpressionsAreKeptWhereSizesStayInTheType) {
+  const std::string head = R"(graph "g" (x: f32[N,S]) -> (y) {
+  opset "" 21
+  s: i64[?] = Shape(x)
+)";
+  const auto known = [&](const std::string &rest) {
+    const Graph graph = inferred(head + rest + "}");
+    return graph.value(graph.find_value("y")).elements != nullptr;
+  };
+  EXPECT_TRUE(known("  y: i32[?] = Cast(s) {to = 6}\n"));
+  EXPECT_FALSE(known("  y: i16[?] = Cast(s) {to = 5}\n"));
+  EXPECT_FALSE(known("  y: u8[?] = Cast(s) {to = 2}\n"));
+  EXPECT_FALSE(known("  const k: i64[1] = [4611686018427387000]\n  y: i64[?] = Mul(s, k)\n"));
+  EXPECT_FALSE(
+      known("  const k: i32[1] = [65536]\n  t: i32[?] = Cast(s) {to = 6}\n  u: i32[?] = Mul(t, k)\n  y: i32[?] = "
+            "Mul(u, k)\n"));
+}
+
+TEST(Elements, WhatLeavesTheTypeAtRunTimeIsAFault) {
+  const Graph graph = inferred(R"(graph "g" (x: f32[N]) -> (y) {
+  opset "" 21
+  const k: i32[1] = [100000000]
+  s: i64[?] = Shape(x)
+  t: i32[?] = Cast(s) {to = 6}
+  y: i32[?] = Mul(t, k)
+})");
+  Diagnostics diagnostics;
+  const auto good = run(graph, {tensor(E::kFloat32, {7}, std::vector<int64_t>(7, 0))}, diagnostics);
+  ASSERT_TRUE(good.ok());
+  EXPECT_EQ((*good)[0].tensor.as_int64(0), 700000000);
+  const auto wrong = run(graph, {tensor(E::kFloat32, {30}, std::vector<int64_t>(30, 0))}, diagnostics);
+  ASSERT_TRUE(wrong.ok() ? (*wrong)[0].tensor.as_int64(0) == static_cast<int32_t>(3000000000u)
+                         : wrong.failure().kind == ErrorKind::kFault);
+}
+
+TEST(Broadcast, OfADimThatIsZeroWhenItRuns) {
+  const Graph graph = inferred(R"(graph "g" (x: f32[A], y: f32[B]) -> (z) {
+  opset "" 21
+  z: f32[?] = Add(x, y)
+})");
+  for (const auto &[a, b, want] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
+           {0, 1, 0}, {1, 0, 0}, {0, 0, 0}, {1, 1, 1}, {3, 1, 3}, {1, 3, 3}, {3, 3, 3}, {0, 3, -1}, {2, 3, -1}}) {
+    Diagnostics diagnostics;
+    const auto z = run(graph,
+                       {tensor(E::kFloat32, {a}, std::vector<int64_t>(static_cast<size_t>(a), 0)),
+                        tensor(E::kFloat32, {b}, std::vector<int64_t>(static_cast<size_t>(b), 0))},
+                       diagnostics);
+    EXPECT_EQ(z.ok() ? (*z)[0].tensor.count() : -1, want) << a << " and " << b;
+    if (!z.ok()) {
+      EXPECT_EQ(z.failure().kind, ErrorKind::kFault);
+    }
+  }
+}
+
+TEST(Broadcast, OfAProductOfDimsAgainstOneOfThem) {
+  const Graph graph = inferred(R"(graph "g" (x: f32[B,S], y: f32[S]) -> (z) {
+  opset "" 21
+  const all: i64[1] = [-1]
+  f: f32[?] = Reshape(x, all)
+  z: f32[?] = Add(f, y)
+})");
+  for (const auto &[b, s, good] :
+       std::vector<std::tuple<int64_t, int64_t, bool>>{{1, 3, true}, {4, 1, true}, {1, 1, true}, {2, 3, false}}) {
+    Diagnostics diagnostics;
+    const auto z = run(graph,
+                       {tensor(E::kFloat32, {b, s}, std::vector<int64_t>(static_cast<size_t>(b * s), 0)),
+                        tensor(E::kFloat32, {s}, std::vector<int64_t>(static_cast<size_t>(s), 0))},
+                       diagnostics);
+    EXPECT_EQ(z.ok(), good) << b << " and " << s;
+    if (z.ok()) {
+      EXPECT_EQ((*z)[0].tensor.count(), b * s);
+    }
+  }
+}
+
+TEST(Bounds, ExpressionsThatGrowEndAsSaturated) {
+  DimTable table;
+  Dim sum = 0;
+  for (const char *name : {"a", "b", "c", "d", "e", "f", "g", "h"}) sum = sum + table.model_symbol(name);
+  Dim power = sum;
+  for (int i = 0; i < 8; ++i) power = power * power;
+  EXPECT_TRUE(is_saturated(power));
+  EXPECT_FALSE(is_saturated(sum * sum));
+  Dim nested = sum;  // shared parts: as text it doubles with each step
+  for (int i = 0; i < 64; ++i) nested = floor_div(nested + sum * nested, sum + 1) + min(nested, sum * 3);
+  EXPECT_TRUE(is_saturated(nested));
+}
+
+}  // namespace
+}  // namespace optc
