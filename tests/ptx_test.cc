@@ -224,5 +224,33 @@ TEST(PtxRows, SoftmaxWithScratchRowsAndManyRows) {
     }
 }
 
+// A block with a register of its own on one line, and a field put into a register: nothing is passed over in silence.
+TEST(PtxEmulator, BlocksOnOneLineAndBitFields) {
+  PtxEmulator emulator(R"(.visible .entry split(
+	.param .u64 split_param_0
+)
+{
+	.reg .b32 %r<4>;
+	.reg .b64 %rd<3>;
+	ld.param.u64 	%rd1, [split_param_0];
+	ld.global.u64 	%rd2, [%rd1];
+	{ .reg .b32 tmp; mov.b64 {tmp, %r1}, %rd2; }
+	cvt.u32.u64 	%r2, %rd2;
+	bfi.b32 	%r3, %r2, %r1, 8, 16;
+	st.global.u32 	[%rd1], %r1;
+	st.global.u32 	[%rd1+4], %r3;
+	ret;
+}
+)");
+  alignas(8) uint32_t memory[2] = {0x11223344, 0xAABBCCDD};
+  emulator.add_memory(memory, sizeof memory, true);
+  PtxEmulator::Launch launch;
+  launch.function = "split";
+  launch.arguments = {reinterpret_cast<uint64_t>(memory)};
+  emulator.run(launch);
+  EXPECT_EQ(memory[0], 0xAABBCCDDu);
+  EXPECT_EQ(memory[1], 0xAA3344DDu);
+}
+
 }  // namespace
 }  // namespace optc::testing

@@ -376,6 +376,13 @@ class PtxBlock {
       case PtxOp::kCvta:
         set(in(1));
         return;
+      case PtxOp::kBfi: {  // the low bits of one register into another, at a place
+        const uint64_t at = in(3) & 0xFF, length = in(4) & 0xFF, width = 8 * bytes;
+        const uint64_t ones = length >= 64 ? ~uint64_t{0} : (uint64_t{1} << length) - 1;
+        const uint64_t mask = at >= width ? 0 : low_bits(ones << at, bytes);
+        set((low_bits(in(2), bytes) & ~mask) | (at >= width ? 0 : in(1) << at & mask));
+        return;
+      }
       case PtxOp::kLdParam:
         set(low_bits(launch_.arguments.at(o[1].bits / 8), bytes));
         return;

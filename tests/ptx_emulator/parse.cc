@@ -90,7 +90,8 @@ class Parser {
   }
 
   void body(std::string s) {
-    if (s.rfind(".reg", 0) == 0 || s.rfind("{ .reg", 0) == 0) return;
+    if (s.rfind("{ .reg", 0) == 0) s = trim(s.substr(s.find(';') + 1));  // its block may end on the same line
+    if (s.empty() || s.rfind(".reg", 0) == 0) return;
     if (s.size() > 3 && s.compare(s.size() - 3, 3, "; }") == 0)
       s.resize(s.size() - 2);  // the end of a block with a register of its own
     if (s.rfind(".local", 0) == 0) {
@@ -211,13 +212,15 @@ class Parser {
       return;
     }
     static const std::map<std::string, PtxOp> kPlain = {
-        {"mov", PtxOp::kMov},   {"add", PtxOp::kAdd},          {"sub", PtxOp::kSub},   {"div", PtxOp::kDiv},
-        {"rem", PtxOp::kRem},   {"neg", PtxOp::kNeg},          {"abs", PtxOp::kAbs},   {"min", PtxOp::kMin},
-        {"max", PtxOp::kMax},   {"fma", PtxOp::kFma},          {"sqrt", PtxOp::kSqrt}, {"rcp", PtxOp::kRcp},
-        {"ex2", PtxOp::kEx2},   {"and", PtxOp::kAnd},          {"or", PtxOp::kOr},     {"xor", PtxOp::kXor},
-        {"not", PtxOp::kNot},   {"shl", PtxOp::kShl},          {"shr", PtxOp::kShr},   {"bfe", PtxOp::kBfe},
-        {"selp", PtxOp::kSelp}, {"cvta", PtxOp::kCvta},        {"ret", PtxOp::kRet},   {"bar", PtxOp::kBar},
-        {"prmt", PtxOp::kPrmt}, {"copysign", PtxOp::kCopysign}};
+        {"mov", PtxOp::kMov},   {"add", PtxOp::kAdd},   {"sub", PtxOp::kSub},
+        {"div", PtxOp::kDiv},   {"rem", PtxOp::kRem},   {"neg", PtxOp::kNeg},
+        {"abs", PtxOp::kAbs},   {"min", PtxOp::kMin},   {"max", PtxOp::kMax},
+        {"fma", PtxOp::kFma},   {"sqrt", PtxOp::kSqrt}, {"rcp", PtxOp::kRcp},
+        {"ex2", PtxOp::kEx2},   {"and", PtxOp::kAnd},   {"or", PtxOp::kOr},
+        {"xor", PtxOp::kXor},   {"not", PtxOp::kNot},   {"shl", PtxOp::kShl},
+        {"shr", PtxOp::kShr},   {"bfe", PtxOp::kBfe},   {"bfi", PtxOp::kBfi},
+        {"selp", PtxOp::kSelp}, {"cvta", PtxOp::kCvta}, {"ret", PtxOp::kRet},
+        {"bar", PtxOp::kBar},   {"prmt", PtxOp::kPrmt}, {"copysign", PtxOp::kCopysign}};
     if (auto it = kPlain.find(base); it != kPlain.end()) {
       i.op = it->second;
       if (i.type == PtxType::kNone && has("f16x2")) fail("packed type: " + statement);

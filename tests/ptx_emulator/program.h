@@ -42,6 +42,7 @@ enum class PtxOp : uint8_t {
   kShl,
   kShr,
   kBfe,
+  kBfi,
   kSetp,
   kSelp,
   kCvt,
