@@ -175,7 +175,7 @@ void add_compile_options(Verb &verb, CommonOptions &o) {
       ->between(0, 3)
       ->type_name("LEVEL")
       ->group(kCompiling);
-  verb.add_option("--disable-pass", o.disabled, "leave out a pass or a rule, by name (repeatable)")
+  verb.add_option("--disable-pass", o.disabled, "leave out a pass, a rule or a step of lowering, by name (repeatable)")
       ->type_name("NAME")
       ->group(kCompiling);
   verb.add_option("--name", o.name, "the bundle's name, a C identifier (default: the model's stem)")

@@ -76,7 +76,8 @@ void add_diff(CommandLine &line, int &code) {
   verb->add_option("B", o->other, "the model after; without it: A as optc optimizes it")->type_name("");
   verb->add_option("--html", o->html, "also write a page that opens offline")->type_name("FILE");
   verb->add_flag("--exit-code", o->exit_code, "exit with 1 when the models differ");
-  verb->add_option("--disable-pass", o->disabled, "leave out a pass or a rule, by name (repeatable)")
+  verb->add_option("--disable-pass", o->disabled,
+                   "leave out a pass, a rule or a step of lowering, by name (repeatable)")
       ->type_name("NAME");
   add_shape_options(*verb, *o);
   add_output_options(*verb, *o);

@@ -10,6 +10,7 @@
 #include "cli/common.h"
 #include "driver/places.h"
 #include "importer/provenance.h"
+#include "lowering/steps.h"
 #include "optimizer/optimize.h"
 #include "support/file.h"
 
@@ -128,6 +129,14 @@ int explain_rules(const std::string &what) {
     print(what.empty() ? fmt::format("{:<26} {:<14} {}\n", info.name, to_string(info.numerics), info.summary)
                        : fmt::format("{} (pass {}, {})\n  {}\n  when: {}\n", info.name, info.pass,
                                      to_string(info.numerics), info.summary, info.precondition));
+  }
+  for (const LoweringStepInfo &info : lowering_steps()) {
+    names.emplace_back(info.name);
+    if (!what.empty() && !names_step(what, info.name)) continue;
+    found = true;
+    print(what.empty()
+              ? fmt::format("{:<26} {:<14} {}\n", info.name, "lowering", info.summary)
+              : fmt::format("{} (a step of lowering)\n  {}\n  when: {}\n", info.name, info.summary, info.precondition));
   }
   if (found) return 0;
   const std::string near = nearest(what, names);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
+#include "driver/bisect.h"
 #include "emit/onnx/export.h"
 #include "emit/report/diff.h"
 #include "emit/report/report.h"
@@ -33,6 +34,22 @@ std::string nodes_text(const RuleSummary &r) {
   if (r.removed % r.count == 0 && r.created % r.count == 0)
     return fmt::format("{} → {}", r.removed / r.count, r.created / r.count);
   return fmt::format("{} → {} in all", r.removed, r.created);
+}
+
+// What lowering for the CPU makes of the result, by the names of its steps; nothing where it cannot be lowered.
+std::string steps_text(const Optimized &optimized, const CompileOptions &options, Listener &listener) {
+  LoweringReport report;
+  Diagnostics ignored;
+  if (!lower_reported(optimized.graph, options, listener, ignored, false, report)) return "";
+  std::map<std::string, std::pair<int64_t, std::string>> counts;
+  for (const LoweringStep &step : report.steps) {
+    auto &[count, first] = counts[step.name];
+    if (count++ == 0) first = step.where;
+  }
+  std::string text = fmt::format("lowered for the CPU: {} → {} kernels\n", report.kernels_before, report.kernels_after);
+  if (!counts.empty()) text += " count  step                      first at\n";
+  for (const auto &[name, what] : counts) text += fmt::format("{:>6}  {:<24}  {}\n", what.first, name, what.second);
+  return text;
 }
 
 std::string rules_text(const Optimized &optimized) {
@@ -119,6 +136,7 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
   for (const Row &row : rows) print(fmt::format("  {:<26} {:>5} → {}\n", row.op, row.before, row.after));
   if (o.report) {
     print(rules_text(optimized));
+    print(steps_text(optimized, options, *listener));
     const std::string text = diff_text(original, optimized.graph, changes, o.verbose ? 0 : 20);
     print("what became of the nodes, of " + text);
   }
@@ -147,7 +165,8 @@ void add_opt(CommandLine &line, int &code) {
                    "write a page that draws the model before and after, with the rules and the kernels; opens offline")
       ->type_name("FILE");
   verb->add_option("-O", o->level, "0: no rewrites; 1..3: all (default 2)")->between(0, 3)->type_name("LEVEL");
-  verb->add_option("--disable-pass", o->disabled, "leave out a pass or a rule, by name (repeatable)")
+  verb->add_option("--disable-pass", o->disabled,
+                   "leave out a pass, a rule or a step of lowering, by name (repeatable)")
       ->type_name("NAME");
   add_shape_options(*verb, *o);
   add_output_options(*verb, *o);

@@ -1,6 +1,7 @@
 // optc verify MODEL: does the compiled model compute what ONNX Runtime (or another reference) computes?
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
+#include "driver/bisect.h"
 #include "driver/compare.h"
 #include "driver/oracle.h"
 #include "driver/places.h"
@@ -95,43 +97,69 @@ Result<std::vector<RuntimeValue>> expected_outputs(const VerifyOptions &o, const
   return run_model(o.against, *other_model, inputs, Engine::kEvaluate, 1, o.seed, plain, listener, diagnostics);
 }
 
-// Compares with the first `count` rewrites only; true: the results agree.
+// Whether the results with the first `count` steps only are right.
 Result<bool> agrees(const VerifyOptions &o, const Graph &model, const std::vector<RuntimeValue> &inputs,
-                    const std::vector<RuntimeValue> &expected, CompileOptions options, int64_t count,
+                    const std::vector<RuntimeValue> &expected, CompileOptions options, int64_t count, Engine engine,
                     Listener &listener, Diagnostics &diagnostics) {
   options.stop_after_rewrites = count;
   OPTC_ASSIGN(const auto actual,
-              run_model(o.model, model, inputs, Engine::kEvaluate, 1, o.seed, options, listener, diagnostics));
+              run_model(o.model, model, inputs, engine, o.threads, o.seed, options, listener, diagnostics));
   for (size_t i = 0; i < expected.size(); ++i)
     if (!compare(actual[i], expected[i], {o.rtol, o.atol}).ok) return false;
   return true;
 }
 
-// Binary search for the first rewrite after which the evaluator's results are wrong.
+// Binary search for the first step, rewrite or step of lowering, with which the results are wrong: on the evaluator,
+// and where that agrees with all of them, on bundles.
 Status bisect(const VerifyOptions &o, const Graph &model, const std::vector<RuntimeValue> &inputs,
-              const std::vector<RuntimeValue> &expected, const CompileOptions &options, Listener &listener,
-              Diagnostics &diagnostics) {
-  OPTC_ASSIGN(const Optimized full, optimize_model(model.clone(), options, listener, diagnostics));
-  int64_t good = 0, bad = static_cast<int64_t>(full.records.size());
-  std::string line = fmt::format("bisecting {} rewrites:", bad);
-  OPTC_ASSIGN(const bool plain_ok, agrees(o, model, inputs, expected, options, 0, listener, diagnostics));
-  OPTC_ASSIGN(const bool full_ok, agrees(o, model, inputs, expected, options, bad, listener, diagnostics));
-  if (!plain_ok || full_ok) {
-    print(line + (plain_ok ? " the evaluator agrees after all of them: the fault lies in the emitted code\n"
-                           : " the evaluator differs without any rewrite: the fault lies in an operator\n"));
+              const std::vector<RuntimeValue> &expected, const CompileOptions &options, Engine engine,
+              Listener &listener, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const std::vector<CompileStep> steps, list_steps(model, options, listener, diagnostics));
+  const int64_t all = static_cast<int64_t>(steps.size());
+  const int64_t rewrites =
+      std::count_if(steps.begin(), steps.end(), [](const CompileStep &step) { return !step.lowering; });
+  print(fmt::format("bisecting {} rewrites and {} steps of lowering\n", rewrites, all - rewrites));
+  auto right = [&](Engine on, int64_t count) {
+    return agrees(o, model, inputs, expected, options, count, on, listener, diagnostics);
+  };
+  Engine on = Engine::kEvaluate;
+  OPTC_ASSIGN(const bool operators, right(on, 0));
+  if (!operators) {
+    print("the evaluator differs without any step: the fault lies in an operator\n");
     return {};
   }
-  while (bad - good > 1) {
-    const int64_t middle = good + (bad - good) / 2;
-    OPTC_ASSIGN(const bool ok, agrees(o, model, inputs, expected, options, middle, listener, diagnostics));
-    line += fmt::format(" {} {} ·", middle, ok ? "ok" : "bad");
-    (ok ? good : bad) = middle;
+  OPTC_ASSIGN(const bool evaluated, right(on, all));
+  if (evaluated) {
+    if (engine == Engine::kEvaluate) {
+      print("the evaluator agrees now: the difference does not come back\n");
+      return {};
+    }
+    on = engine;
+    OPTC_ASSIGN(const bool plain, right(on, 0));
+    if (!plain) {
+      print(
+          "the evaluator agrees after all of them, the bundle differs without any: the fault lies in the code of a "
+          "kernel\n");
+      return {};
+    }
+    OPTC_ASSIGN(const bool built, right(on, all));
+    if (built) {
+      print("the bundle agrees now: the difference does not come back\n");
+      return {};
+    }
   }
-  const RewriteRecord &culprit = full.records[bad - 1];
-  std::string node =
-      culprit.removed.empty() ? (culprit.created.empty() ? "" : culprit.created[0].name) : culprit.removed[0].name;
-  print(line + fmt::format("\nculprit: rewrite {}, rule {} at node '{}'; --disable-pass={} avoids it\n", bad,
-                           culprit.rule, node, culprit.rule));
+  std::string line;
+  OPTC_ASSIGN(const int64_t wrong, first_wrong_step(all, [&](int64_t count) -> Result<bool> {
+                Result<bool> ok = right(on, count);
+                if (ok.ok()) line += fmt::format(" {} {} ·", count, *ok ? "ok" : "bad");
+                return ok;
+              }));
+  const CompileStep &culprit = steps[static_cast<size_t>(wrong) - 1];
+  print(fmt::format("{}:{}\n", on == Engine::kEvaluate ? "on the evaluator" : "on bundles", line));
+  print(culprit.lowering ? fmt::format("culprit: step {}, {}, {}; --disable-pass={} avoids it\n", wrong, culprit.name,
+                                       culprit.where, culprit.name)
+                         : fmt::format("culprit: rewrite {}, rule {} at node '{}'; --disable-pass={} avoids it\n",
+                                       wrong, culprit.name, culprit.where, culprit.name));
   return {};
 }
 
@@ -277,12 +305,12 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
       if (!checked[i].comparison.ok)
         sensitivity = fmt::format("output '{}': {}", model.value(ids[i]).name, describe(rounding[i]));
   }
-  if (o.bisect) OPTC_TRY(bisect(o, model, bad_inputs, bad_expected, options, *listener, diagnostics));
+  if (o.bisect) OPTC_TRY(bisect(o, model, bad_inputs, bad_expected, options, engine, *listener, diagnostics));
   Diagnostic d;
   d.kind = ErrorKind::kMismatch;
   d.message = "outputs differ from " + reference;
   if (!sensitivity.empty()) d.notes.push_back(std::move(sensitivity));
-  if (!o.bisect) d.help = "--bisect-passes finds the rewrite that is to blame";
+  if (!o.bisect) d.help = "--bisect-passes finds the step that is to blame";
   return diagnostics.add(std::move(d));
 }
 
@@ -307,7 +335,9 @@ void add_verify(CommandLine &line, int &code) {
   verb->add_option("--sets", o->sets, "sets of random inputs, of alternating sizes (default 2)")
       ->between(1, 100)
       ->type_name("N");
-  verb->add_flag("--bisect-passes", o->bisect, "on a difference, find the first rewrite that makes it");
+  verb->add_flag("--bisect-passes", o->bisect,
+                 "on a difference, find the first step that makes it: a rewrite, or a fusion, layout, storage or "
+                 "strategy of lowering");
   add_run_options(*verb, *o);
   add_engine(*verb, *o);
   add_shape_options(*verb, *o);

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "driver/bisect.h"
 #include "driver/gpu.h"
 #include "driver/places.h"
 #include "driver/step.h"
@@ -39,11 +40,13 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   const Graph original = model.clone();
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, listener, diagnostics));
   std::vector<std::pair<std::string, std::string>> kept, gpu_kept;
-  OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, listener, diagnostics, false, &kept));
+  OPTC_ASSIGN(const Program program,
+              lower_model(optimized.graph, after_rewrites(options, optimized), listener, diagnostics, false, &kept));
 
   std::optional<BundleCuda> cuda;
   if (gpu) {
-    OPTC_ASSIGN(cuda, gpu_half(optimized.graph, facts.name, options, listener, diagnostics, &gpu_kept));
+    OPTC_ASSIGN(cuda, gpu_half(optimized.graph, facts.name, after_rewrites(options, optimized), listener, diagnostics,
+                               &gpu_kept));
   }
 
   Step step(listener, "emit");

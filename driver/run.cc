@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "driver/bisect.h"
 #include "driver/bundle.h"
 #include "driver/places.h"
 #include "driver/step.h"
@@ -64,7 +65,8 @@ Result<std::vector<RuntimeValue>> run_model(const std::string &path, const Graph
   OPTC_TRY(check_inputs(model, inputs, diagnostics));
   if (engine == Engine::kEvaluate) {
     OPTC_ASSIGN(const Optimized optimized, optimize_model(model.clone(), options, listener, diagnostics));
-    OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, listener, diagnostics));
+    OPTC_ASSIGN(const Program program,
+                lower_model(optimized.graph, after_rewrites(options, optimized), listener, diagnostics));
     Step step(listener, "evaluate");
     EvaluateOptions evaluate_options;
     evaluate_options.seed = seed;

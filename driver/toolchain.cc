@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "driver/bisect.h"
 #include "driver/step.h"
 #include "driver/storage_cost.h"
 #include "emit/report/report.h"
@@ -30,7 +33,11 @@ Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Lis
   if (options.level > 0) {
     Step step(listener, "optimize");
     OptimizeOptions optimize_options;
-    optimize_options.disabled = options.disabled;
+    // The names of lowering's steps are no rules; the optimizer refuses what is neither.
+    for (const std::string &name : options.disabled)
+      if (std::none_of(lowering_steps().begin(), lowering_steps().end(),
+                       [&](const LoweringStepInfo &step) { return names_step(name, step.name); }))
+        optimize_options.disabled.push_back(name);
     if (options.stop_after_rewrites >= 0) optimize_options.max_rewrites = options.stop_after_rewrites;
     OptimizeReport report;
     OPTC_TRY(optimize(graph, optimize_options, report, diagnostics));
@@ -84,16 +91,26 @@ Result<KeptTensors> costly_tensors(const Graph &graph, const LoweringOptions &lo
 Result<Program> lower_model(const Graph &graph, const CompileOptions &options, Listener &listener,
                             Diagnostics &diagnostics, bool gpu,
                             std::vector<std::pair<std::string, std::string>> *kept) {
+  LoweringReport report;
+  Result<Program> program = lower_reported(graph, options, listener, diagnostics, gpu, report);
+  if (kept) *kept = std::move(report.precision.kept);
+  return program;
+}
+
+Result<Program> lower_reported(const Graph &graph, const CompileOptions &options, Listener &listener,
+                               Diagnostics &diagnostics, bool gpu, LoweringReport &report) {
   LoweringOptions lowering;
   lowering.target = gpu ? LoweringOptions::Target::kGpu : LoweringOptions::Target::kCpu;
   lowering.fuse = options.level > 0;
   lowering.channels_last = options.level > 0;
   lowering.precision = options.precision;
+  lowering.disabled = options.disabled;
   if (options.precision != ElementType::kFloat32) {
     OPTC_ASSIGN(lowering.keep_f32, costly_tensors(graph, lowering, options.samples, listener, diagnostics));
   }
   Step step(listener, gpu ? "lower gpu" : "lower");
-  LoweringReport report;
+  // What storage costs was measured on the whole of it: the first steps are the same ones then.
+  if (options.stop_after_rewrites >= 0) lowering.max_steps = options.stop_after_rewrites;
   OPTC_ASSIGN(Program program, lower(graph, lowering, report, diagnostics));
   std::string facts = fmt::format("{} kernel{} (from {})", program.order.size(), program.order.size() == 1 ? "" : "s",
                                   report.kernels_before);
@@ -101,7 +118,6 @@ Result<Program> lower_model(const Graph &graph, const CompileOptions &options, L
     facts += fmt::format(", {} of {} tensors in {}", report.precision.temporaries + report.precision.constants,
                          report.precision.temporaries + report.precision.constants + report.precision.kept.size(),
                          to_string(options.precision));
-  if (kept) *kept = std::move(report.precision.kept);
   // kDimOverflow: placed when the dims are known.
   if (program.arena_bytes.is_constant() && program.arena_bytes.value() < kDimOverflow)
     facts += fmt::format(", arena {} (bound {})", format_bytes(program.arena_bytes.value()),

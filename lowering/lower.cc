@@ -19,15 +19,17 @@ Result<Program> lower(const Graph &graph, const LoweringOptions &options, Loweri
 Status lower_program(Program &program, const LoweringOptions &options, LoweringReport &report,
                      Diagnostics &diagnostics) {
   report.kernels_before = static_cast<int64_t>(program.order.size());
-  tidy(program);
+  Steps steps(options.disabled, options.max_steps, report.steps);
+  tidy(program, steps);
   // Before fusion: whether a chain fits behind a convolution depends on how its tensors lie.
-  if (options.channels_last) choose_layout(program);
+  if (options.channels_last) choose_layout(program, steps);
   if (options.fuse) {
     // Epilogues first: a bias that went into the transpose behind it could not join the product any more. Each round
     // can open the way for the next; every merge removes a kernel, so this ends.
     Uses uses(program);
     for (;;) {
-      const int64_t merged = fuse_epilogues(program, uses, options), inlined = inline_producers(program, uses, options);
+      const int64_t merged = fuse_epilogues(program, uses, steps),
+                    inlined = inline_producers(program, uses, options, steps);
       report.inlined += inlined;
       report.epilogues += merged;
       if (inlined + merged == 0) break;
@@ -35,11 +37,11 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   }
   remove_dead_kernels(program);
   OPTC_TRY(verify(program, diagnostics));
-  if (options.target == LoweringOptions::Target::kGpu && options.channels_last) order_weights(program);
-  choose_storage(program, options, report.precision);
-  choose_strategies(program, options);
+  if (options.target == LoweringOptions::Target::kGpu && options.channels_last) order_weights(program, steps);
+  choose_storage(program, options, steps, report.precision);
+  choose_strategies(program, options, steps);
   remove_dead_kernels(program);
-  place_buffers(program);
+  place_buffers(program, steps);
   estimate_costs(program);
   OPTC_TRY(verify(program, diagnostics));
   report.kernels_after = static_cast<int64_t>(program.order.size());

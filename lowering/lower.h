@@ -6,7 +6,7 @@
 //   4. chooses what is stored in 16 bits, when asked to                              (precision/)
 //   5. chooses a strategy for each kernel and lays out constants for it               (contraction/)
 //   6. places temporaries in one arena                                                (buffers/)
-// There is one lowered Program for each target.
+// There is one lowered Program for each target. Every choice is a step with a name (steps.h).
 
 #include <cstdint>
 #include <string>
@@ -15,6 +15,7 @@
 
 #include "ir/graph/graph.h"
 #include "ir/program/program.h"
+#include "lowering/steps.h"
 #include "support/diagnostics.h"
 #include "support/result.h"
 
@@ -26,6 +27,8 @@ struct LoweringOptions {
   bool channels_last = true;
   enum class Winograd : uint8_t { kAuto, kOff, kStrict } winograd = Winograd::kAuto;
   ElementType precision = ElementType::kFloat32;  // storage of f32 tensors: kFloat32, kFloat16 or kBFloat16
+  std::vector<std::string> disabled;              // names or families of steps that are left out
+  int64_t max_steps = INT64_MAX;                  // bisection: take the first so many steps only
   // Buffers that stay f32 because storing them in 16 bits costs too much, and why; by name.
   std::vector<std::pair<std::string, std::string>> keep_f32;
 };
@@ -40,6 +43,7 @@ struct LoweringReport {
   int64_t kernels_before = 0, kernels_after = 0;
   int64_t inlined = 0, epilogues = 0;  // fusions made
   PrecisionReport precision;
+  std::vector<LoweringStep> steps;  // in the order in which they were taken
 };
 
 Result<Program> lower(const Graph &graph, const LoweringOptions &options, LoweringReport &report,

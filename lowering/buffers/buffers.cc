@@ -11,7 +11,7 @@ namespace {
 
 class Placer {
  public:
-  explicit Placer(Program &program) : p_(program), uses_(program), root_(program.buffers.size()) {
+  Placer(Program &program, Steps &steps) : p_(program), steps_(steps), uses_(program), root_(program.buffers.size()) {
     for (size_t i = 0; i < root_.size(); ++i) root_[i] = uses_.root(BufferId(i));
   }
 
@@ -93,6 +93,8 @@ class Placer {
             !(bytes_of(place) == bytes_of(result)))
           continue;
         if (!read_only_where_written(*nest, root, out)) continue;
+        if (!steps_.allowed("place.in_place")) return;
+        steps_.record("place.in_place", result.name + " over " + place.name);
         // The result becomes a view of the operand's place, whose lifetime goes on.
         result.alias = root;
         result.alias_offset = 0;
@@ -133,6 +135,7 @@ class Placer {
   }
 
   Program &p_;
+  Steps &steps_;
   Uses uses_;
   std::vector<BufferId> root_;
   std::vector<size_t> first_, last_;
@@ -141,6 +144,6 @@ class Placer {
 
 }  // namespace
 
-void place_buffers(Program &program) { Placer(program).run(); }
+void place_buffers(Program &program, Steps &steps) { Placer(program, steps).run(); }
 
 }  // namespace optc

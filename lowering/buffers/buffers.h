@@ -6,9 +6,10 @@
 // (runtime/bundle); Placement::offset is then kDimOverflow and Program::arena_bytes likewise.
 
 #include "ir/program/program.h"
+#include "lowering/steps.h"
 
 namespace optc {
 
-void place_buffers(Program &program);
+void place_buffers(Program &program, Steps &steps);
 
 }  // namespace optc

@@ -12,7 +12,8 @@ namespace {
 
 class Chooser {
  public:
-  Chooser(Program &program, const LoweringOptions &options) : p_(program), options_(options) {}
+  Chooser(Program &program, const LoweringOptions &options, Steps &steps)
+      : p_(program), options_(options), steps_(steps) {}
 
   void run() {
     for (size_t i = 0; i < p_.kernels.size(); ++i) {
@@ -42,6 +43,13 @@ class Chooser {
     }
   }
 
+  // Every strategy but the plain ones (pointwise, rows, loops) is a step.
+  bool allowed(const std::string &name) const { return steps_.allowed("schedule." + name); }
+  void take(KernelId id, Strategy strategy) {
+    steps_.record("schedule." + strategy.name, p_.kernel(id).name);
+    p_.kernel(id).strategy = std::move(strategy);
+  }
+
   bool is_f32(BufferId b) const { return p_.buffer(b).element() == ElementType::kFloat32; }
 
   // One constant for each distinct content and layout.
@@ -59,6 +67,7 @@ class Chooser {
   }
 
   bool gemm(KernelId id) {
+    if (!allowed("gemm")) return false;
     const auto view = gemm_view(p_, p_.kernel(id));
     if (!view || !is_f32(view->a.buffer) || !is_f32(view->b.buffer) ||
         p_.scalars.at(p_.kernel(id).nest()->contraction->lhs).type != ElementType::kFloat32)
@@ -83,7 +92,7 @@ class Chooser {
     } else {
       strategy.parameters = {{"b_constant", 0}};
     }
-    p_.kernel(id).strategy = std::move(strategy);
+    take(id, std::move(strategy));
     return true;
   }
 
@@ -123,6 +132,9 @@ class Chooser {
     }
     static constexpr const char *kNames[] = {"conv.gemm", "conv.direct", "conv.depthwise", "conv.winograd2",
                                              "conv.winograd4"};
+    auto name = [&] { return std::string(kNames[static_cast<size_t>(algorithm)]); };
+    if (!allowed(name())) algorithm = ConvolutionAlgorithm::kDirect;
+    if (!allowed(name())) return false;
     if (algorithm != ConvolutionAlgorithm::kDirect && !last_is_channel(view->input)) return false;
     if (spatial == 1 && algorithm == ConvolutionAlgorithm::kDirect) {
       // A line is a column of one-pixel rows: bands of rows are what tasks divide and copy.
@@ -131,7 +143,7 @@ class Chooser {
         std::swap((*pair)[0], (*pair)[1]);
     }
     Strategy strategy;
-    strategy.name = kNames[static_cast<size_t>(algorithm)];
+    strategy.name = name();
     strategy.parameters = {{"c", shape.channels},
                            {"oc", shape.filters},
                            {"groups", shape.groups},
@@ -147,7 +159,7 @@ class Chooser {
                            {"pad_right", shape.pads_end[1]}};
     const Buffer weight = p_.buffer(view->weight);
     strategy.packed.push_back(packed_buffer(weight.name, pack_convolution(weight.constant, shape, algorithm)));
-    p_.kernel(id).strategy = std::move(strategy);
+    take(id, std::move(strategy));
     return true;
   }
 
@@ -155,7 +167,7 @@ class Chooser {
   // function runs.
   void recurrent(KernelId id) {
     const LibraryCall call = *p_.kernel(id).library();
-    if (call.function != "rnn") return;
+    if (call.function != "rnn" || !allowed("rnn")) return;
     for (size_t i = 0; i < call.inputs.size(); ++i) {
       if (!call.inputs[i].valid()) continue;
       const Buffer &b = p_.buffer(call.inputs[i]);
@@ -199,7 +211,7 @@ class Chooser {
     sums.kind = BufferKind::kScratch;
     sums.type = Type::tensor(ElementType::kFloat32, Shape{x[0] * x[1], Dim(gates * shape.hidden)});
     strategy.scratch.push_back(p_.add_buffer(std::move(sums)));
-    p_.kernel(id).strategy = std::move(strategy);
+    take(id, std::move(strategy));
   }
 
   // Stored with the channel innermost (or there is but one, or one pixel).
@@ -213,6 +225,7 @@ class Chooser {
   }
 
   bool attention(KernelId id) {
+    if (!allowed("attention")) return false;
     const LoopNest &nest = *p_.kernel(id).nest();
     const Contraction &c = *nest.contraction;
     std::vector<Loop> loops = nest.loops;
@@ -229,16 +242,19 @@ class Chooser {
     if (nest.stages.back().outputs.size() != 1) return false;
     Strategy strategy;
     strategy.name = "attention";
-    p_.kernel(id).strategy = std::move(strategy);
+    take(id, std::move(strategy));
     return true;
   }
 
   Program &p_;
   const LoweringOptions &options_;
+  Steps &steps_;
 };
 
 }  // namespace
 
-void choose_strategies(Program &program, const LoweringOptions &options) { Chooser(program, options).run(); }
+void choose_strategies(Program &program, const LoweringOptions &options, Steps &steps) {
+  Chooser(program, options, steps).run();
+}
 
 }  // namespace optc

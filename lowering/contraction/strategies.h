@@ -30,7 +30,7 @@
 
 namespace optc {
 
-void choose_strategies(Program &program, const LoweringOptions &options);
+void choose_strategies(Program &program, const LoweringOptions &options, Steps &steps);
 // Kernel::cost for every kernel, as expressions of the dims: the bytes of the buffers that it reads and writes, each
 // once, and its arithmetic operations (a product and its sum are two, exp and its like 20).
 void estimate_costs(Program &program);

@@ -11,7 +11,7 @@ namespace {
 
 class EpilogueFuser {
  public:
-  EpilogueFuser(Program &program, Uses &uses) : program_(program), uses_(uses) {}
+  EpilogueFuser(Program &program, Uses &uses, Steps &steps) : program_(program), uses_(uses), steps_(steps) {}
 
   int64_t run() {
     for_each_sequence(program_, [this](std::vector<KernelId> &order) { sequence(order); });
@@ -58,6 +58,7 @@ class EpilogueFuser {
   }
 
   bool merge(KernelId producer_id, KernelId reader_id) {
+    if (!steps_.allowed("fuse.epilogue")) return false;
     const Kernel &producer = program_.kernel(producer_id);
     const LoopNest *source = producer.nest();
     if (!source || !finishes(*source) || source->stages.back().outputs.size() != 1) return false;
@@ -130,6 +131,7 @@ class EpilogueFuser {
     trial.origin.erase(std::unique(trial.origin.begin(), trial.origin.end()), trial.origin.end());
     trial.rules.insert(trial.rules.end(), reader_kernel.rules.begin(), reader_kernel.rules.end());
     if (!reader_kernel.note.empty()) trial.note += " + " + reader_kernel.note;
+    steps_.record("fuse.epilogue", reader_kernel.name + " into " + trial.name);
     program_.kernel(producer_id) = std::move(trial);
     program_.kernel(reader_id).alive = false;
     uses_.remove(reader_id);
@@ -153,13 +155,12 @@ class EpilogueFuser {
 
   Program &program_;
   Uses &uses_;
+  Steps &steps_;
   int64_t count_ = 0;
 };
 
 }  // namespace
 
-int64_t fuse_epilogues(Program &program, Uses &uses, const LoweringOptions &) {
-  return EpilogueFuser(program, uses).run();
-}
+int64_t fuse_epilogues(Program &program, Uses &uses, Steps &steps) { return EpilogueFuser(program, uses, steps).run(); }
 
 }  // namespace optc

@@ -20,10 +20,10 @@
 
 namespace optc {
 
-void tidy(Program &program);  // loops of extent 1, views
+void tidy(Program &program, Steps &steps);  // loops of extent 1, views
 // Both keep `uses` true. They give the number of producers that disappeared and of maps merged.
-int64_t inline_producers(Program &program, Uses &uses, const LoweringOptions &options);
-int64_t fuse_epilogues(Program &program, Uses &uses, const LoweringOptions &options);
+int64_t inline_producers(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps);
+int64_t fuse_epilogues(Program &program, Uses &uses, Steps &steps);
 void remove_dead_kernels(Program &program);  // whose results nobody reads
 
 // --- shared by the two

@@ -68,8 +68,8 @@ bool stage_loads(const Program &program, const Stage &stage, const std::vector<B
 
 class Inliner {
  public:
-  Inliner(Program &program, Uses &uses, const LoweringOptions &options)
-      : program_(program), options_(options), uses_(uses) {}
+  Inliner(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps)
+      : program_(program), options_(options), uses_(uses), steps_(steps) {}
 
   int64_t run() {
     for_each_sequence(program_, [this](std::vector<KernelId> &order) { sequence(order); });
@@ -89,6 +89,7 @@ class Inliner {
 
   // All outputs of p into all their readers, or none of it.
   bool inline_kernel(KernelId p) {
+    if (!steps_.allowed("fuse.inline")) return false;
     const LoopNest &nest = *program_.kernel(p).nest();
     const Stage &stage = nest.stages[0];
     const std::vector<Loop> loops = all_loops(nest, stage);
@@ -131,6 +132,9 @@ class Inliner {
         if (!replaced) changes.push_back({r, std::move(changed)});
       }
     }
+    std::string where = program_.kernel(p).name + " into ";
+    for (size_t i = 0; i < changes.size(); ++i) where += (i ? ", " : "") + program_.kernel(changes[i].reader).name;
+    steps_.record("fuse.inline", std::move(where));
     for (Change &c : changes) {
       Kernel &reader = program_.kernel(c.reader);
       reader.body = std::move(c.nest);
@@ -248,13 +252,14 @@ class Inliner {
   Program &program_;
   const LoweringOptions &options_;
   Uses &uses_;
+  Steps &steps_;
   int64_t count_ = 0;
 };
 
 }  // namespace
 
-int64_t inline_producers(Program &program, Uses &uses, const LoweringOptions &options) {
-  return Inliner(program, uses, options).run();
+int64_t inline_producers(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps) {
+  return Inliner(program, uses, options, steps).run();
 }
 
 }  // namespace optc

@@ -8,7 +8,7 @@ namespace optc {
 namespace {
 
 // Attention writes [batch, sequence, head, dim]: the merge of heads that follows it is then a view.
-void order_attention_results(Program &program) {
+void order_attention_results(Program &program, Steps &steps) {
   const Uses uses(program);
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const LoopNest *nest = program.kernels[i].nest();
@@ -16,8 +16,11 @@ void order_attention_results(Program &program) {
         nest->contraction->kind != ContractionKind::kAttention)
       continue;
     for (BufferId b : uses.writes(KernelId(i)))
-      if (program.buffer(b).shape().size() == 4 && may_be_reordered(program, uses, b))
+      if (program.buffer(b).shape().size() == 4 && may_be_reordered(program, uses, b) &&
+          steps.allowed("layout.attention")) {
         program.buffer(b).order = {0, 2, 1, 3};
+        steps.record("layout.attention", program.buffer(b).name);
+      }
   }
 }
 
@@ -45,8 +48,8 @@ void drop_unit_loops(Program &program, LoopNest &nest) {
 
 }  // namespace
 
-void tidy(Program &program) {
-  order_attention_results(program);
+void tidy(Program &program, Steps &steps) {
+  order_attention_results(program, steps);
   // A load from a view becomes a load from what it views, where the index stays simple. Where it does not (a merge of
   // dims that a quotient would have to split), the view itself is read: it costs nothing either. A convolution reads
   // its operands in their own form.

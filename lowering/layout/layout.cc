@@ -19,7 +19,8 @@ std::vector<int> channels_last(size_t rank) {
 
 class Layout {
  public:
-  explicit Layout(Program &program) : p_(program), uses_(program), wanted_(program.buffers.size(), false) {}
+  Layout(Program &program, Steps &steps)
+      : p_(program), steps_(steps), uses_(program), wanted_(program.buffers.size(), false) {}
 
   void run() {
     for (KernelId k : p_.order) {
@@ -79,6 +80,8 @@ class Layout {
 
   bool seed(BufferId id) {
     if (wanted_[id.index] || !may_be_reordered(p_, uses_, id) || p_.buffer(id).shape().size() < 3) return false;
+    if (!steps_.allowed("layout.channels_last")) return false;
+    steps_.record("layout.channels_last", p_.buffer(id).name);
     wanted_[id.index] = true;
     return true;
   }
@@ -97,7 +100,8 @@ class Layout {
         continue;
       }
       const BufferId input = view->input;
-      if (p_.buffer(input).order.empty() && !view->in_channels.is(1) && !reads_any_strides(*view)) {
+      if (p_.buffer(input).order.empty() && !view->in_channels.is(1) && !reads_any_strides(*view) &&
+          (copies[input.index].valid() || steps_.allowed("layout.copy"))) {
         if (!copies[input.index].valid()) order.push_back(copy_of(input, copies[input.index]));
         const BufferId copy = copies[input.index];
         ScalarSubstitution swap;
@@ -110,7 +114,8 @@ class Layout {
       }
       order.push_back(k);
       const BufferId output = view->output;
-      if (output.valid() && p_.buffer(output).order.empty() && !view->out_channels.is(1)) {
+      if (output.valid() && p_.buffer(output).order.empty() && !view->out_channels.is(1) &&
+          steps_.allowed("layout.copy")) {
         Buffer channels;
         channels.name = p_.buffer(output).name + "_channels_last";
         channels.type = p_.buffer(output).type;
@@ -149,6 +154,7 @@ class Layout {
   }
 
   KernelId copy_kernel(BufferId from, BufferId to) {
+    steps_.record("layout.copy", p_.buffer(from).name + " to " + p_.buffer(to).name);
     Kernel kernel;
     kernel.name = p_.buffer(from).name + "_to_" + p_.buffer(to).name;
     for (char &c : kernel.name)
@@ -184,12 +190,13 @@ class Layout {
   }
 
   Program &p_;
+  Steps &steps_;
   Uses uses_;
   std::vector<bool> wanted_;
 };
 
 }  // namespace
 
-void choose_layout(Program &program) { Layout(program).run(); }
+void choose_layout(Program &program, Steps &steps) { Layout(program, steps).run(); }
 
 }  // namespace optc

@@ -5,14 +5,15 @@
 // walk a row-major tensor.
 
 #include "ir/program/program.h"
+#include "lowering/steps.h"
 
 namespace optc {
 
-void choose_layout(Program &program);
+void choose_layout(Program &program, Steps &steps);
 
 // On GPUs: constant weights of convolutions with the input channel innermost, as the input has it, so that both are
 // fetched 16 bytes at a time, and f32 weights [K, N] of products as [N, K]. The bytes of the constant are in the order
 // of its buffer from here on (its dims stay the logical ones).
-void order_weights(Program &program);
+void order_weights(Program &program, Steps &steps);
 
 }  // namespace optc

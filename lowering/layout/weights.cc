@@ -42,7 +42,7 @@ Constant transposed(const Constant &weight) {
 
 // f32 weights [K, N] of matrix products that one kernel alone reads: with k innermost a fragment of the tensor core is
 // one ldmatrix, which moves 16-bit elements across rows but not f32.
-void order_products(Program &program, const std::vector<bool> &viewed) {
+void order_products(Program &program, const std::vector<bool> &viewed, Steps &steps) {
   std::vector<int> readers(program.buffers.size(), 0);
   for (const Kernel &kernel : program.kernels)
     if (kernel.alive)
@@ -67,6 +67,8 @@ void order_products(Program &program, const std::vector<bool> &viewed) {
           weight.element() != ElementType::kFloat32 || weight.constant.dims().size() != 2 ||
           weight.constant.count() == 0)
         continue;
+      if (!steps.allowed("layout.weights")) return;
+      steps.record("layout.weights", weight.name);
       weight.order = {1, 0};
       Constant &ordered = done[weight.constant.data()];
       if (!ordered.valid()) ordered = transposed(weight.constant);
@@ -77,7 +79,7 @@ void order_products(Program &program, const std::vector<bool> &viewed) {
 
 }  // namespace
 
-void order_weights(Program &program) {
+void order_weights(Program &program, Steps &steps) {
   std::vector<bool> viewed(program.buffers.size(), false);
   for (const Buffer &b : program.buffers)
     if (b.alias.valid()) viewed[b.alias.index] = true;
@@ -97,6 +99,8 @@ void order_weights(Program &program) {
     const auto &dims = weight.constant.dims();
     const int64_t space = std::accumulate(dims.begin() + 2, dims.end(), int64_t{1}, std::multiplies<>());
     if (dims[1] == 1 || space == 1) continue;  // the same either way
+    if (!steps.allowed("layout.weights")) return;
+    steps.record("layout.weights", weight.name);
     weight.order = {0};
     for (size_t i = 2; i < dims.size(); ++i) weight.order.push_back(static_cast<int>(i));
     weight.order.push_back(1);
@@ -104,7 +108,7 @@ void order_weights(Program &program) {
     if (!ordered.valid()) ordered = channels_last(weight.constant);
     weight.constant = ordered;
   }
-  order_products(program, viewed);
+  order_products(program, viewed, steps);
 }
 
 }  // namespace optc

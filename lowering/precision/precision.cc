@@ -18,9 +18,10 @@ constexpr double kTiny = 0x1p-12;  // constants all below this would lie in f16'
 
 class Storage {
  public:
-  Storage(Program &program, const LoweringOptions &options, PrecisionReport &report)
+  Storage(Program &program, const LoweringOptions &options, Steps &steps, PrecisionReport &report)
       : p_(program),
         options_(options),
+        steps_(steps),
         report_(report),
         narrow_(options.precision),
         groups_(program.buffers.size()),
@@ -41,6 +42,7 @@ class Storage {
     each_kernel([&](const Kernel &kernel) { by_kernel(kernel); });
     constants();
     ranges();
+    choose();
     for (changed_ = true; changed_;) {
       changed_ = false;
       each_kernel([&](const Kernel &kernel) { by_contraction(kernel); });
@@ -215,6 +217,24 @@ class Storage {
     return !eight || (buffer.order.empty() && !buffer.shape().empty() && divisible_by(buffer.shape().back(), 8));
   }
 
+  // What is left to be narrow, storage by storage: each is a step.
+  void choose() {
+    const std::string name = narrow_ == ElementType::kFloat16 ? "store.f16" : "store.bf16";
+    std::vector<bool> touched(p_.buffers.size(), false);
+    each_kernel([&](const Kernel &kernel) {
+      for (BufferId b : reads(p_, kernel)) touched[groups_[b.index]] = true;
+      for (BufferId b : writes(p_, kernel)) touched[groups_[b.index]] = true;
+    });
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      const BufferId id(i);
+      if (groups_[i] != i || !touched[i] || !narrow(id)) continue;
+      if (steps_.allowed(name))
+        steps_.record(name, p_.buffer(id).name);
+      else
+        keep(id, "left out by --disable-pass");
+    }
+  }
+
   // --- The change
 
   void rewrite() {
@@ -295,6 +315,7 @@ class Storage {
 
   Program &p_;
   const LoweringOptions &options_;
+  Steps &steps_;
   PrecisionReport &report_;
   const ElementType narrow_;
   std::vector<uint32_t> groups_;  // root of the alias chain
@@ -308,9 +329,9 @@ class Storage {
 
 }  // namespace
 
-void choose_storage(Program &program, const LoweringOptions &options, PrecisionReport &report) {
+void choose_storage(Program &program, const LoweringOptions &options, Steps &steps, PrecisionReport &report) {
   if (options.precision == ElementType::kFloat32) return;
-  Storage(program, options, report).run();
+  Storage(program, options, steps, report).run();
 }
 
 }  // namespace optc

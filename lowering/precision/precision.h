@@ -21,6 +21,6 @@
 
 namespace optc {
 
-void choose_storage(Program &program, const LoweringOptions &options, PrecisionReport &report);
+void choose_storage(Program &program, const LoweringOptions &options, Steps &steps, PrecisionReport &report);
 
 }  // namespace optc

@@ -1,0 +1,50 @@
+#include "lowering/steps.h"
+
+#include <algorithm>
+
+namespace optc {
+namespace {
+
+constexpr LoweringStepInfo kSteps[] = {
+    {"layout.attention", "an attention's result [b, h, s, d] is stored as [b, s, h, d]",
+     "a temporary without views that loop nests alone touch"},
+    {"layout.channels_last", "a tensor of convolutions is stored with its channels innermost",
+     "a temporary without views that loop nests alone touch"},
+    {"layout.copy", "a convolution reads or writes a channels-last copy of a row-major tensor",
+     "its strategy walks channels innermost"},
+    {"fuse.epilogue", "a map behind a product, convolution or reduction runs on the finished sums",
+     "it is the only reader of a result that one kernel writes whole, and rows stay rows"},
+    {"fuse.inline", "a map is computed where it is read",
+     "its readers see the same values, and nothing is computed twice"},
+    {"layout.weights", "on a GPU, weights are stored in the order in which they are fetched",
+     "a constant of one reader"},
+    {"store.f16", "an f32 tensor is stored in 16 bits", "--precision=f16, and its values allow it"},
+    {"store.bf16", "an f32 tensor is stored in 16 bits", "--precision=bf16, and its values allow it"},
+    {"schedule.gemm", "a product runs on packed panels", "f32, rows of unit stride, an epilogue along rows"},
+    {"schedule.conv.gemm", "a 1x1 convolution runs as a product over pixels", "f32, channels last"},
+    {"schedule.conv.direct", "a convolution runs over bands of rows", "f32, constant weights"},
+    {"schedule.conv.depthwise", "a depthwise convolution runs in lanes of channels", "f32, channels last"},
+    {"schedule.conv.winograd2", "a 3x3 convolution runs by F(2x2, 3x3)", "f32, channels last, stride 1"},
+    {"schedule.conv.winograd4", "a 3x3 convolution runs by F(4x4, 3x3)", "f32, channels last, stride 1"},
+    {"schedule.attention", "attention runs over blocks of keys", "f32, operands of affine addresses"},
+    {"schedule.rnn", "LSTM, GRU and RNN run on packed weights", "f32, constant weights, no clip"},
+    {"place.in_place", "a result takes over the bytes of an operand",
+     "the operand is used for the last time, and each element is read only where it is written"},
+};
+
+}  // namespace
+
+std::span<const LoweringStepInfo> lowering_steps() { return kSteps; }
+
+bool names_step(std::string_view given, std::string_view step) {
+  return step == given ||
+         (step.size() > given.size() && step.substr(0, given.size()) == given && step[given.size()] == '.');
+}
+
+bool Steps::allowed(std::string_view name) const {
+  return static_cast<int64_t>(taken_.size()) < most_ &&
+         std::none_of(disabled_.begin(), disabled_.end(),
+                      [&](const std::string &given) { return names_step(given, name); });
+}
+
+}  // namespace optc
