@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ir/program/contraction_view.h"
 #include "tests/lowered.h"
 
@@ -215,6 +217,49 @@ TEST(Lowering, AConvolutionOverAViewReadsTheViewsShape) {
     EXPECT_TRUE(view->in_channels.is(1) && view->in_spatial[0].is(6) && view->in_spatial[1].is(5)) << r.text;
   }
   EXPECT_TRUE(found) << r.text;
+  // Read under the shape of what the view is of, it has no such form.
+  Program plain = r.plain;
+  const BufferId root = plain.inputs[0];
+  ScalarSubstitution through;
+  through.on_load = [&](const Scalar &load) {
+    return plain.buffer(load.buffer).alias == root
+               ? plain.scalars.load(root, load.type, {load.index[0], load.index[2], load.index[3], load.index[1]})
+               : ScalarId();
+  };
+  bool lost = false;
+  for (KernelId k : plain.order) {
+    if (!convolution_view(plain, plain.kernel(k))) continue;
+    LoopNest nest = *plain.kernel(k).nest();
+    for (ScalarId *factor : {&nest.contraction->lhs, &nest.contraction->rhs})
+      *factor = substitute(plain, *factor, through);
+    plain.kernel(k).body = std::move(nest);
+    EXPECT_FALSE(convolution_view(plain, plain.kernel(k)).has_value()) << print(plain);
+    lost = true;
+  }
+  EXPECT_TRUE(lost);
+}
+
+TEST(Lowering, ConvolutionsOfEveryFormHaveTheirView) {
+  struct Form {
+    const char *x, *w, *attributes;
+  };
+  for (const Form &form : std::vector<Form>{
+           {"[N,8,S,S]", "[4,8,3,3]",
+            "group = 1, kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], strides = ints [2, 2]"},
+           {"[1,8,S,7]", "[8,1,3,3]",
+            "group = 8, kernel_shape = ints [3, 3], pads = ints [0, 0, 1, 1], strides = ints [1, 2]"},
+           {"[N,8,S]", "[4,4,3]", "group = 2, kernel_shape = ints [3], pads = ints [0, 0], strides = ints [1]"},
+           {"[1,1,5,5]", "[1,1,1,5]",
+            "group = 1, kernel_shape = ints [1, 5], pads = ints [0, 0, 0, 0], strides = ints [3, 1]"},
+           {"[N,6,1,1]", "[5,6,1,1]",
+            "group = 1, kernel_shape = ints [1, 1], pads = ints [0, 0, 0, 0], strides = ints [1, 1]"}}) {
+    const std::string text = std::string("graph \"conv\" (x: f32") + form.x + ") -> (y) {\n  const w: f32" + form.w +
+                             " = hash \"a\"\n  y = Conv(x, w) {" + form.attributes + "}\n}";
+    const Lowered r = check(text, {{1, 9}, {2, 5}});
+    EXPECT_TRUE(std::any_of(r.program.order.begin(), r.program.order.end(), [&](KernelId k) {
+      return convolution_view(r.program, r.program.kernel(k)).has_value();
+    })) << text;
+  }
 }
 
 // Library calls see row-major tensors: what one reads keeps its order.

@@ -42,6 +42,48 @@ bool uses_any_loop(Dim d) {
   return false;
 }
 
+// The length of spatial dimension i of a convolution's result.
+Dim outputs_of(const Contraction &c, size_t i, Dim in) {
+  const int64_t reach = (c.kernel[i] - 1) * c.dilations[i] + 1;
+  return floor_div(in + c.pads_begin[i] + c.pads_end[i] - reach, c.strides[i]) + 1;
+}
+
+// Whether a convolution's factors are loads of the operands in their own form, [n, c, space...] and [filter, c,
+// kernel...]: each index is what the roles of the loops and the buffer's dims say it must be. A loop of extent 1 is
+// absent; which one that is, only the dims tell. The same elements under another shape (a view, read through) fail.
+bool reads_operands_themselves(const Program &program, const LoopNest &nest, const Scalar &x, const Scalar &f) {
+  const Contraction &c = *nest.contraction;
+  const Shape &in = program.buffer(x.buffer).shape(), &weight = program.buffer(f.buffer).shape();
+  const size_t spatial = c.kernel.size();
+  if (in.size() != spatial + 2 || weight.size() != spatial + 2) return false;
+  const bool grouped = c.group > 1;
+  if (!(in[1] == weight[1] * c.group)) return false;
+  const Dim filters = grouped ? floor_div(weight[0], c.group) : weight[0];
+  bool complete = true;
+  auto next = [&](const std::vector<const DimSymbol *> &role, size_t &at, bool unit) {
+    if (unit) return Dim(0);
+    complete = complete && at < role.size();
+    return complete ? program.dims->symbol_value(role[at++]) : Dim(0);
+  };
+  size_t batch = 0, pixel = 0, column = 0, inner = 0;
+  const Dim n = next(c.batch, batch, in[0].is(1)), g = next(c.batch, batch, !grouped);
+  const Dim m = next(c.n, column, filters.is(1)), channel = next(c.k, inner, weight[1].is(1));
+  bool same = x.index[0] == n && x.index[1] == g * weight[1] + channel && f.index[0] == g * filters + m &&
+              f.index[1] == channel;
+  for (size_t i = 0; i < spatial; ++i) {
+    const Dim k = next(c.k, inner, c.kernel[i] == 1), outputs = outputs_of(c, i, in[2 + i]);
+    const Dim o = next(c.m, pixel, outputs.is(1));
+    const Dim at = o * c.strides[i] + k * c.dilations[i] - c.pads_begin[i], stays = max(min(at, in[2 + i] - 1), 0);
+    same = same && f.index[2 + i] == k && weight[2 + i].is(c.kernel[i]) &&
+           (x.index[2 + i] == at || x.index[2 + i] == stays);
+    // An index that stays inside by itself does not name the dim: the number of outputs does.
+    if (const Loop *loop = o.is(0) ? nullptr : find_loop(nest, single_symbol(o)))
+      same = same && loop->extent == outputs;
+  }
+  return same && complete && batch == c.batch.size() && pixel == c.m.size() && column == c.n.size() &&
+         inner == c.k.size();
+}
+
 }  // namespace
 
 std::optional<OperandView> affine_operand(const Program &program, ScalarId scalar, const std::vector<Loop> &loops) {
@@ -161,26 +203,25 @@ std::optional<ConvolutionView> convolution_view(const Program &program, const Ke
   const LoopNest *nest = kernel.nest();
   if (!nest || !nest->contraction || nest->contraction->kind != ContractionKind::kConvolution) return std::nullopt;
   const Contraction &c = *nest->contraction;
-  auto only_load = [&](ScalarId root) {
+  auto only_load = [&](ScalarId root) -> const Scalar * {
     std::vector<ScalarId> loads;
     collect_loads(program, root, loads);
-    return loads.size() == 1 ? program.scalars.at(loads[0]).buffer : BufferId();
+    return loads.size() == 1 ? &program.scalars.at(loads[0]) : nullptr;
   };
+  const Scalar *x = only_load(c.lhs), *f = only_load(c.rhs);
+  if (!x || !f || !reads_operands_themselves(program, *nest, *x, *f)) return std::nullopt;
   ConvolutionView view;
   view.info = &c;
-  view.input = only_load(c.lhs);
-  view.weight = only_load(c.rhs);
-  if (!view.input.valid() || !view.weight.valid()) return std::nullopt;
+  view.input = x->buffer;
+  view.weight = f->buffer;
   const Shape &in = program.buffer(view.input).shape(), &w = program.buffer(view.weight).shape();
   const size_t spatial = c.kernel.size();
-  if (in.size() != spatial + 2 || w.size() != spatial + 2) return std::nullopt;
   view.batch = in[0];
   view.in_channels = in[1];
   view.out_channels = w[0];
   for (size_t i = 0; i < spatial; ++i) {
     view.in_spatial.push_back(in[2 + i]);
-    const int64_t reach = (c.kernel[i] - 1) * c.dilations[i] + 1;
-    view.out_spatial.push_back(floor_div(in[2 + i] + c.pads_begin[i] + c.pads_end[i] - reach, c.strides[i]) + 1);
+    view.out_spatial.push_back(outputs_of(c, i, in[2 + i]));
   }
   for (const StageOutput &o : nest->stages.back().outputs) {
     if (!o.buffer.valid() || (view.output.valid() && view.output != o.buffer)) {

@@ -40,7 +40,9 @@ struct GemmView {
 // For kernels with a kMatMul contraction. nullopt: the operands are not affine, or m, n or k do not collapse.
 std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel);
 
-// A convolution's operands: the input as the load inside the factor (padding is a select around it), and the weight.
+// A convolution's operands: the input as the load inside the factor (padding is a select around it), and the weight,
+// both buffers of the operand's own shape, read at its own index: nullopt where one is read under another shape, whose
+// dims are not the sizes of the convolution.
 struct ConvolutionView {
   BufferId input, weight, output;        // output invalid when the epilogue stores elsewhere (more than one buffer)
   Dim batch, in_channels, out_channels;  // whole, not per group
