@@ -12,7 +12,7 @@
 namespace optc {
 namespace {
 
-constexpr const char *kNet = R"(graph "net" (x: f32[N,4,6,6]) -> (y) {
+constexpr const char *kNet = R"(graph "net" (x: f32[N,4,6,6]) -> (y, u) {
   const w: f32[8,4,3,3] = hash "a"
   const b: f32[8] = hash "b"
   const v: f32[8,5] = hash "c"
@@ -22,6 +22,8 @@ constexpr const char *kNet = R"(graph "net" (x: f32[N,4,6,6]) -> (y) {
   p = MatMul(t, v)
   s = Sigmoid(p)
   y = Softmax(s) {axis = 3}
+  h = Neg(x)
+  u = Abs(h)
 })";
 
 std::optional<int64_t> two(const DimSymbol &) { return 2; }
