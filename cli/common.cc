@@ -123,7 +123,8 @@ bool parse_number(const std::string &text, int64_t &value) {
 }  // namespace
 
 // The sections of a verb's help.
-constexpr const char *kPrinting = "Printing", *kShapes = "Shapes", *kCompiling = "Compiling", *kInputs = "Inputs";
+constexpr const char *kPrinting = "Printing", *kShapes = "Reading the model", *kCompiling = "Compiling",
+                     *kInputs = "Inputs";
 
 void add_model(Verb &verb, CommonOptions &o) {
   verb.add_option("MODEL", o.model, "the ONNX model (.onnx, or its text form .onnxtxt)")->required()->type_name("");
@@ -148,6 +149,10 @@ void add_shape_options(Verb &verb, CommonOptions &o) {
       ->group(kShapes);
   verb.add_option("--shape", o.shapes, "the shape of an input: x=1x3x224x224; names are symbols (repeatable)")
       ->type_name("NAME=DIMS")
+      ->group(kShapes);
+  verb.add_option("--custom-op", o.custom_ops,
+                  "functions in ONNX's text form that say operators of other domains in standard ones (repeatable)")
+      ->type_name("FILE")
       ->group(kShapes);
 }
 
@@ -217,6 +222,7 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
   options.precision = o.precision == "f16"    ? ElementType::kFloat16
                       : o.precision == "bf16" ? ElementType::kBFloat16
                                               : ElementType::kFloat32;
+  options.import.custom_ops = o.custom_ops;
   for (const std::string &text : o.dims) {
     DimPin pin;
     std::string range;

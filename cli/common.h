@@ -16,9 +16,10 @@ namespace optc::cli {
 // Options that most verbs take. Which of them a verb shows is the choice of its add_* calls.
 struct CommonOptions {
   std::string model;
-  std::vector<std::string> dims;    // "batch=1", "batch=1..8"
-  std::vector<std::string> shapes;  // "x=1x3x224x224"
-  std::vector<std::string> inputs;  // "x=@file.npy"
+  std::vector<std::string> dims;        // "batch=1", "batch=1..8"
+  std::vector<std::string> shapes;      // "x=1x3x224x224"
+  std::vector<std::string> custom_ops;  // files of functions
+  std::vector<std::string> inputs;      // "x=@file.npy"
   std::string inputs_folder;
   std::vector<std::string> disabled;
   std::vector<std::string> targets = {"cpu"};
@@ -38,7 +39,7 @@ struct CommonOptions {
 
 void add_model(Verb &verb, CommonOptions &options);
 void add_output_options(Verb &verb, CommonOptions &options);   // -v, -q, --color, --format
-void add_shape_options(Verb &verb, CommonOptions &options);    // --dim, --shape
+void add_shape_options(Verb &verb, CommonOptions &options);    // --dim, --shape, --custom-op
 void add_compile_options(Verb &verb, CommonOptions &options);  // --target, -O, --disable-pass, --name
 void add_run_options(Verb &verb, CommonOptions &options);      // --inputs, --input, --seed, --threads
 void add_engine(Verb &verb, CommonOptions &options);           // --engine

@@ -256,6 +256,8 @@ Status Converter::list_unsupported() {
                                found.all_unknown() ? 5 : 6, found.all_unknown() ? " is " : " has ");
   diagnostic.places = found.places();
   diagnostic.help = "`optc ops` lists what is supported";
+  if (!found.all_unknown())
+    diagnostic.help += "; --custom-op FILE gives an operator of a domain of your own a body in standard operators";
   return diagnostics_.add(std::move(diagnostic));
 }
 

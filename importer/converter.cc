@@ -23,6 +23,7 @@ Converter::Converter(const onnx::ModelProto &model, const TensorSource &source, 
 
 Result<Graph> Converter::run() {
   OPTC_TRY(check_model());
+  OPTC_TRY(read_custom_ops());
   OPTC_TRY(check_size());
   OPTC_TRY(list_unsupported());
   OPTC_TRY(convert_main());

@@ -71,11 +71,11 @@ Status Converter::inline_call(const onnx::NodeProto &node, const onnx::FunctionP
   frame.function = &function;
   frame.opsets = opsets_of(function, caller.opsets);
   frame.prefix = caller.prefix + node_label(node, index) + "/";
-  frame.direct = caller.direct;
+  frame.direct = caller.direct || is_custom(function);
   frame.origin = index;
   frame.depth = caller.depth + 1;
   for (const auto &attribute : function.attribute_proto())
-    frame.attributes[attribute.name()] = {&attribute, caller.direct};
+    frame.attributes[attribute.name()] = {&attribute, frame.direct};
   std::unordered_set<std::string> known(function.attribute().begin(), function.attribute().end());
   for (const auto &attribute : function.attribute_proto()) known.insert(attribute.name());
   for (const auto &attribute : node.attribute()) {

@@ -29,6 +29,8 @@ struct ImportOptions {
   std::vector<DimPin> dims;
   // Shapes of inputs that take the place of the declared ones: input name -> dims as text ("1", "N", "2*N + 1").
   std::vector<std::pair<std::string, std::vector<std::string>>> shapes;
+  // Files of functions in ONNX's text form, which give operators of domains that neither ONNX nor optc knows a body.
+  std::vector<std::string> custom_ops;
   int64_t max_nodes = int64_t{1} << 17;  // after functions are inlined
 };
 

@@ -77,6 +77,10 @@ class Converter {
   Status check_types(NodeId node, const onnx::OpSchema &schema);
   const onnx::FunctionProto *local_function(const onnx::NodeProto &node) const;
 
+  // custom_ops.cc
+  Status read_custom_ops();
+  bool is_custom(const onnx::FunctionProto &function) const;
+
   // converter.cc
   Status convert_main();
   Status convert_region(const onnx::GraphProto &graph, RegionId region, const Scope &parent);
@@ -114,6 +118,7 @@ class Converter {
   DimNamer namer_;
   std::deque<Frame> frames_;
   std::map<std::string, const onnx::FunctionProto *> functions_;  // by function_key
+  std::deque<onnx::FunctionProto> custom_;                        // that the caller gave
   std::deque<onnx::FunctionProto> built_;                         // bodies that ONNX built for one node
   std::deque<onnx::NodeProto> resolved_;              // nodes of function bodies with their attributes filled in
   std::unordered_map<uint32_t, NodeSource> sources_;  // by NodeId
