@@ -70,6 +70,7 @@ Result<std::vector<RuntimeValue>> run_model(const std::string &path, const Graph
     Step step(listener, "evaluate");
     EvaluateOptions evaluate_options;
     evaluate_options.seed = seed;
+    evaluate_options.as_lowered = true;
     evaluate_options.max_bytes = memory_bytes();
     evaluate_options.progress = [&](int64_t done, int64_t total) { listener.progress(done, total); };
     OPTC_ASSIGN(std::vector<RuntimeValue> outputs, evaluate(program, inputs, evaluate_options, diagnostics));

@@ -10,6 +10,20 @@ Result<std::vector<RuntimeValue>> evaluate(const Program &program, const std::ve
   return evaluate_detail::Machine(program, options, diagnostics).run(inputs);
 }
 
+Result<std::vector<BufferValue>> evaluate_kernel(const Program &program, KernelId kernel,
+                                                 const SymbolValueList &symbols,
+                                                 const std::vector<StoredBuffer> &memory,
+                                                 const EvaluateOptions &options, Diagnostics &diagnostics) {
+  return evaluate_detail::Machine(program, options, diagnostics).run_alone(kernel, symbols, memory);
+}
+
+std::optional<Constant> stored_value(const Program &program, BufferId buffer, const SymbolValueList &symbols,
+                                     const uint8_t *root_bytes) {
+  const EvaluateOptions options;
+  Diagnostics diagnostics;
+  return evaluate_detail::Machine(program, options, diagnostics).value_of(buffer, symbols, root_bytes);
+}
+
 Result<std::vector<RuntimeValue>> evaluate_node(const Graph &graph, NodeId node, Diagnostics &diagnostics) {
   std::vector<ValueId> outputs;
   for (const ValueId id : graph.node(node).outputs)

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/constant.h"
@@ -33,7 +35,12 @@ struct RuntimeValue {
 struct EvaluateOptions {
   bool use_runtime_kernels = true;       // false: every contraction by the interpreter (slow, independent of runtime/)
   int64_t max_bytes = int64_t{1} << 36;  // refuse buffers beyond this
-  uint64_t seed = 0;                     // for random operators without a seed of their own
+  // The Program is lowered, and runs with all that lowering decided about memory: each buffer lives in its place for
+  // its lifetime and begins without values; reading what was never written, what was overwritten in place, or a place
+  // that belongs to others is a fault (kInternal) that names kernel, buffer and index. So is an output with an element
+  // that was never written.
+  bool as_lowered = false;
+  uint64_t seed = 0;                                          // for random operators without a seed of their own
   std::function<void(int64_t done, int64_t total)> progress;  // hears of each kernel of the main sequence; may be empty
 };
 
@@ -41,6 +48,29 @@ struct EvaluateOptions {
 // inputs kUsage. inputs[i] absent: the input's default.
 Result<std::vector<RuntimeValue>> evaluate(const Program &program, const std::vector<RuntimeValue> &inputs,
                                            const EvaluateOptions &options, Diagnostics &diagnostics);
+
+// The bytes of a root buffer as a bundle holds them: by its order and padding, elements of less than a byte packed.
+struct StoredBuffer {
+  BufferId root;
+  const uint8_t *bytes = nullptr;  // null: no memory yet
+};
+struct BufferValue {
+  BufferId buffer;
+  Constant value;  // by logical index
+};
+using SymbolValueList = std::vector<std::pair<uint32_t, int64_t>>;  // by DimSymbol::id
+
+// Runs one kernel that is no control flow, of the main sequence or of a body, on memory that somebody else filled, for
+// these sizes. Values of what it writes; elements that it does not write keep what `memory` holds. The memory stays as
+// it is, and must outlive the call only.
+Result<std::vector<BufferValue>> evaluate_kernel(const Program &program, KernelId kernel,
+                                                 const SymbolValueList &symbols,
+                                                 const std::vector<StoredBuffer> &memory,
+                                                 const EvaluateOptions &options, Diagnostics &diagnostics);
+// The value that a buffer has in the bytes of its root, which the result may share; nullopt where its size is not
+// known or it does not lie inside of them.
+std::optional<Constant> stored_value(const Program &program, BufferId buffer, const SymbolValueList &symbols,
+                                     const uint8_t *root_bytes);
 
 // The values of a node's outputs when all its inputs are constants: builds and evaluates it. For folding.
 Result<std::vector<RuntimeValue>> evaluate_node(const Graph &graph, NodeId node, Diagnostics &diagnostics);

@@ -438,7 +438,7 @@ void inf_lanes(uint8_t flag, const T *a, int64_t *out, int n) {
 void merge_poison(const Register *a, const Register *b, const Register *c, int n, Register &out) {
   out.poisoned = true;
   for (int i = 0; i < n; ++i) {
-    uint8_t p = a->poisoned && a->poison[i];
+    uint8_t p = a->poisoned ? a->poison[i] : 0;
     if (b && b->poisoned) p |= b->poison[i];
     if (c && c->poisoned) p |= c->poison[i];
     out.poison[i] = p;
@@ -465,7 +465,8 @@ void select_lanes(LaneClass lanes, const Register &condition, const Register &a,
   if (!out.poisoned) return;
   for (int i = 0; i < n; ++i) {
     const Register &taken = condition.i64[i] ? a : b;
-    out.poison[i] = (condition.poisoned && condition.poison[i]) || (taken.poisoned && taken.poison[i]);
+    out.poison[i] =
+        static_cast<uint8_t>((condition.poisoned ? condition.poison[i] : 0) | (taken.poisoned ? taken.poison[i] : 0));
   }
 }
 

@@ -26,11 +26,12 @@ struct alignas(64) Register {
     int64_t i64[kLanes];
     const void *handle[kLanes];
   };
-  // A lane is poisoned when its value comes from an index out of range. That is a fault only if the lane is stored: the
-  // arm of a select that is not taken may read anywhere.
+  // A lane is poisoned when its value comes from an index out of range, or from memory without a value. That is a fault
+  // only if the lane is stored: the arm of a select that is not taken may read anywhere.
   bool poisoned;
-  uint8_t poison[kLanes];
+  uint8_t poison[kLanes];  // of kPoison...; 0: good
 };
+inline constexpr uint8_t kPoisonRange = 1, kPoisonUnwritten = 2;
 
 // Addresses of n elements, in elements: `start + lane * step`, or `vector[lane]` when it is not null.
 struct Offsets {

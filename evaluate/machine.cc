@@ -60,6 +60,9 @@ bool Machine::layout(const Buffer &buffer, Tensor &tensor) const {
     if (!count) return false;
     stored = *count;
   }
+  int64_t last = 0;  // the last element that an index reaches
+  for (size_t k = 0; k < tensor.dims.size(); ++k) last += (tensor.dims[k] - 1) * tensor.strides[k];
+  if (tensor.count() > 0 && last >= stored) return false;
   if (stored > options_.max_bytes) stored = options_.max_bytes + 1;  // refused by whoever allocates
   tensor.stored = static_cast<int64_t>(stored);
   tensor.type = buffer.element();
@@ -80,14 +83,30 @@ bool Machine::load_constant(BufferId id) {
   return slots_[id.index].valid();
 }
 
-bool Machine::readable(BufferId id, Tensor &out) {
+std::string Machine::out_of_place(BufferId base, int64_t stored) const {
+  if (!options_.as_lowered) return {};
+  const int64_t bytes = storage_bytes(program_.buffer(base).element(), stored).value_or(INT64_MAX);
+  return places_.refuse(program_, symbols_, base, bytes, step_);
+}
+
+bool Machine::readable(BufferId id, Tensor &out, std::string &reason) {
   const BufferId base = root(id);
+  const std::string name = "'" + program_.buffer(id).name + "'";
   Slot &slot = slots_[base.index];
-  if (!slot.valid() && program_.buffer(base).kind == BufferKind::kConstant && !load_constant(base)) return false;
-  if (!slot.tensor.valid()) return false;
+  if (!slot.valid() && program_.buffer(base).kind == BufferKind::kConstant && !load_constant(base)) {
+    reason = "the constant " + name + " has no value of its shape";
+    return false;
+  }
+  reason = out_of_place(base, slot.tensor.stored);
+  if (!reason.empty()) return false;
+  if (!slot.tensor.valid()) {
+    reason = name + " is read before it is written";
+    return false;
+  }
   out = slot.tensor;
   if (base == id) return true;
   int64_t offset = out.offset;
+  reason = name + " does not lie inside '" + program_.buffer(base).name + "'";
   for (BufferId b = id; b != base; b = program_.buffer(b).alias) {
     const auto shift = symbols_.evaluate(program_.buffer(b).alias_offset);
     if (!shift) return false;
@@ -107,40 +126,60 @@ bool Machine::readable(BufferId id, Tensor &out) {
 bool Machine::writable(BufferId id, Tensor &out) {
   const BufferId base = root(id);
   const Buffer &buffer = program_.buffer(base);
+  auto say = [this](const Failure &failure) {
+    said_ = failure.kind;
+    return false;
+  };
   Slot &slot = slots_[base.index];
   if (std::find(prepared_.begin(), prepared_.end(), base.index) == prepared_.end()) {
     prepared_.push_back(base.index);
     Tensor wanted;
-    if (!layout(buffer, wanted)) {
-      said_ = internal("the size of '" + buffer.name + "' is not known or negative").kind;
-      return false;
-    }
+    if (!layout(buffer, wanted))
+      return say(internal("the size of '" + buffer.name + "' is not known or negative, or its storage is too small"));
+    if (const std::string reason = out_of_place(base, wanted.stored); !reason.empty()) return say(internal(reason));
     const bool same = slot.tensor.valid() && slot.tensor.dims == wanted.dims && slot.tensor.type == wanted.type &&
                       slot.tensor.strides == wanted.strides;
     if (!same || slot.tensor.block.use_count() > 1 || slot.tensor.block->read_only) {
-      if (wanted.stored > options_.max_bytes / std::max<int64_t>(cell_bytes(wanted.type), 1)) {
-        said_ = no_memory(buffer, wanted.dims, true).kind;
-        return false;
-      }
-      wanted.block = make_block(wanted.type, wanted.stored);
-      if (!wanted.block) {
-        said_ = no_memory(buffer, wanted.dims, false).kind;
-        return false;
-      }
+      if (wanted.stored > options_.max_bytes / std::max<int64_t>(cell_bytes(wanted.type), 1))
+        return say(no_memory(buffer, wanted.dims, true));
+      wanted.block = options_.as_lowered && !same ? make_unwritten_block(wanted.type, wanted.stored)
+                                                  : make_block(wanted.type, wanted.stored);
+      if (!wanted.block) return say(no_memory(buffer, wanted.dims, false));
       if (same) {  // somebody else reads the old values: only this buffer changes
+        const Block &old = *slot.tensor.block;
         if (wanted.type == ElementType::kString)
           std::copy_n(reinterpret_cast<const std::string *>(slot.tensor.data()), wanted.stored,
                       reinterpret_cast<std::string *>(wanted.data()));
         else
           std::memcpy(wanted.data(), slot.tensor.data(), static_cast<size_t>(wanted.stored * cell_bytes(wanted.type)));
+        if (old.written) wanted.block->written = std::make_unique<Written>(*old.written);
       }
       slot.tensor = std::move(wanted);
       slot.is_object = false;
     }
   }
-  if (readable(id, out)) return true;
-  said_ = internal("'" + program_.buffer(id).name + "' does not lie inside '" + buffer.name + "'").kind;
-  return false;
+  if (takes_place_.count(id.index) && !slot.tensor.block->replacing) {
+    slot.tensor.block->replacing = std::make_unique<Written>(slot.tensor.offset + slot.tensor.stored);
+    replacements_.push_back(id);
+  }
+  std::string reason;
+  if (readable(id, out, reason)) return true;
+  return say(internal(reason));
+}
+
+// Kernels that put their results into the bytes of operands are done: those hold the results, and nothing else.
+void Machine::end_replacing() {
+  for (const BufferId id : replacements_) {
+    Block &block = *slots_[root(id).index].tensor.block;
+    block.written = std::move(block.replacing);
+  }
+  replacements_.clear();
+}
+
+Status Machine::check_written(BufferId id, const Tensor &tensor) {
+  const std::string index = first_unwritten(tensor);
+  if (index.empty()) return {};
+  return internal("element " + index + " of '" + program_.buffer(id).name + "' is read but was never written");
 }
 
 // --- Inputs, constraints, life
@@ -259,9 +298,15 @@ void Machine::find_last_uses() {
 
 Result<std::vector<RuntimeValue>> Machine::run(const std::vector<RuntimeValue> &inputs) {
   OPTC_TRY(set_inputs(inputs));
+  if (options_.as_lowered) {
+    const std::string wrong = places_.lay_out(program_, symbols_);
+    if (!wrong.empty()) return internal(wrong);
+    find_writers();
+  }
   find_last_uses();
   OPTC_TRY(run_sequence(program_.order, true));
   kernel_ = nullptr;
+  step_ = program_.order.size();
   std::vector<RuntimeValue> outputs;
   for (const BufferId id : program_.outputs) {
     const Slot &slot = slots_[root(id).index];
@@ -269,9 +314,8 @@ Result<std::vector<RuntimeValue>> Machine::run(const std::vector<RuntimeValue> &
       outputs.push_back(slot.object);
       continue;
     }
-    Tensor tensor;
-    if (!readable(id, tensor)) return internal("output '" + program_.buffer(id).name + "' has no value");
-    outputs.push_back(RuntimeValue::of(to_constant(tensor)));
+    OPTC_ASSIGN(const Slot value, slot_of(id));
+    outputs.push_back(RuntimeValue::of(to_constant(value.tensor)));
   }
   return outputs;
 }
@@ -281,6 +325,7 @@ Status Machine::run_sequence(const std::vector<KernelId> &order, bool main) {
   for (size_t b = 0; main && b < last_use_.size(); ++b)
     if (last_use_[b] < ends.size()) ends[last_use_[b]].push_back(static_cast<uint32_t>(b));
   for (size_t i = 0; i < order.size(); ++i) {
+    if (main) step_ = i;
     OPTC_TRY(run_kernel(program_.kernel(order[i])));
     if (!main) continue;
     for (const uint32_t b : ends[i]) slots_[b] = Slot();
@@ -297,6 +342,7 @@ Status Machine::run_kernel(const Kernel &kernel) {
     std::string error;
     switch (run_nest(*this, *nest, options_.use_runtime_kernels, error)) {
       case NestResult::kDone:
+        end_replacing();
         break;
       case NestResult::kFault:
         return fault(error);
@@ -370,217 +416,6 @@ Status Machine::run_library(const Kernel &, const LibraryCall &call) {
     OPTC_TRY(assign(call.outputs[i], slot, &call.defines));
   }
   return {};
-}
-
-// --- Control flow
-// ------------------------------------------------------------------------------------------------------
-
-Result<Slot> Machine::slot_of(BufferId id) {
-  const Slot &base = slots_[root(id).index];
-  if (base.is_object) return base;
-  Slot slot;
-  if (!readable(id, slot.tensor)) return internal("'" + program_.buffer(id).name + "' is read before it is written");
-  return slot;
-}
-
-Result<int64_t> Machine::read_scalar(BufferId id) {
-  OPTC_ASSIGN(const Slot slot, slot_of(id));
-  if (slot.is_object || slot.tensor.count() != 1)
-    return internal("'" + program_.buffer(id).name + "' is not one element");
-  Register value;
-  load_lanes(slot.tensor.type, slot.tensor.data(), Offsets{}, 1, value);
-  return value.i64[0];
-}
-
-void Machine::set_scalar(BufferId id, int64_t value) {
-  if (!id.valid()) return;
-  std::vector<int64_t> dims;
-  evaluate_dims(program_.buffer(id).shape(), dims);
-  Slot slot;
-  slot.tensor = make_tensor(program_.buffer(id).element(), dims);
-  Register lane;
-  lane.poisoned = false;
-  lane.i64[0] = value;
-  store_lanes(slot.tensor.type, slot.tensor.data(), Offsets{}, 1, lane, nullptr);
-  slots_[id.index] = std::move(slot);
-}
-
-Status Machine::take_sizes(BufferId id, const std::vector<int64_t> &dims,
-                           const std::vector<const DimSymbol *> *defines) {
-  const Type &type = program_.buffer(id).type;
-  if (!type.has_shape()) return {};
-  if (type.shape->size() != dims.size())
-    return internal("'" + program_.buffer(id).name + "' got a value of another rank");
-  for (size_t k = 0; k < dims.size(); ++k) {
-    const DimSymbol *symbol = single_symbol((*type.shape)[k]);
-    if (!symbol || symbol->kind != SymbolKind::kData) continue;
-    if (!defines || std::find(defines->begin(), defines->end(), symbol) != defines->end())
-      symbols_.set(*symbol, dims[k]);
-  }
-  return {};
-}
-
-Status Machine::assign(BufferId id, const Slot &value, const std::vector<const DimSymbol *> *defines) {
-  const Buffer &buffer = program_.buffer(id);
-  if (value.is_object) {
-    slots_[root(id).index] = value;
-    return {};
-  }
-  OPTC_TRY(take_sizes(id, value.tensor.dims, defines));
-  Tensor wanted;
-  if (!layout(buffer, wanted)) return internal("the size of '" + buffer.name + "' is not known");
-  if (wanted.dims != value.tensor.dims) {
-    auto text = [](const std::vector<int64_t> &dims) {
-      std::string s = "[";
-      for (size_t k = 0; k < dims.size(); ++k) s += (k ? "," : "") + std::to_string(dims[k]);
-      return s + "]";
-    };
-    return fault("'" + buffer.name + "' is " + text(value.tensor.dims) + " where " + text(wanted.dims) +
-                 " was expected");
-  }
-  if (!buffer.alias.valid() && buffer.order.empty() && buffer.padded.empty()) {
-    slots_[id.index].tensor = dense(value.tensor);
-    slots_[id.index].is_object = false;
-    return {};
-  }
-  // Part of another buffer, or stored in another order: element by element.
-  prepared_.clear();
-  Tensor target;
-  if (!writable(id, target)) return Failure{said_};
-  const Tensor source = dense(value.tensor);
-  std::vector<int64_t> index(target.dims.size(), 0);
-  const int64_t count = source.count();
-  Register lane;
-  lane.poisoned = false;
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t to = 0;
-    for (size_t k = 0; k < index.size(); ++k) to += index[k] * target.strides[k];
-    load_lanes(source.type, source.data(), Offsets{i, 0, nullptr}, 1, lane);
-    store_lanes(target.type, target.data(), Offsets{to, 0, nullptr}, 1, lane, nullptr);
-    for (size_t k = index.size(); k-- > 0;) {
-      if (++index[k] < target.dims[k]) break;
-      index[k] = 0;
-    }
-  }
-  return {};
-}
-
-Status Machine::run_if(const Kernel &kernel, const ControlFlow &control) {
-  OPTC_ASSIGN(const int64_t condition, read_scalar(control.condition));
-  const size_t branch = condition ? 0 : 1;
-  if (branch >= control.bodies.size()) return {};
-  OPTC_TRY(run_sequence(control.bodies[branch], false));
-  kernel_ = &kernel;
-  std::vector<Slot> results;
-  for (const BufferId id : control.results[branch]) {
-    OPTC_ASSIGN(Slot slot, slot_of(id));
-    results.push_back(std::move(slot));
-  }
-  for (size_t i = 0; i < results.size() && i < control.outputs.size(); ++i)
-    if (control.outputs[i].valid()) OPTC_TRY(assign(control.outputs[i], results[i], &control.defines));
-  return check_constraints();
-}
-
-Status Machine::finish_scan(const ControlFlow &control, size_t scan, BufferId output,
-                            const std::vector<Tensor> &slices) {
-  const Buffer &buffer = program_.buffer(output);
-  const size_t axis = scan < control.scan_axes.size() ? static_cast<size_t>(control.scan_axes[scan]) : 0;
-  const bool reverse = scan < control.scan_reverse.size() && control.scan_reverse[scan];
-  std::vector<int64_t> dims;
-  if (!slices.empty()) {
-    dims = slices[0].dims;
-    dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), static_cast<int64_t>(slices.size()));
-  } else {
-    for (size_t k = 0; k < buffer.shape().size(); ++k)
-      dims.push_back(k == axis ? 0 : symbols_.evaluate(buffer.shape()[k]).value_or(0));
-  }
-  Slot result;
-  OPTC_ASSIGN(result.tensor, allocate(buffer, dims));
-  int64_t before = 1, after = 1;
-  for (size_t k = 0; k < dims.size(); ++k) (k < axis ? before : after) *= k == axis ? 1 : dims[k];
-  const int64_t cell = cell_bytes(buffer.element()), length = static_cast<int64_t>(slices.size());
-  for (int64_t s = 0; s < length; ++s) {
-    const Tensor slice = dense(slices[static_cast<size_t>(s)]);
-    if (slice.dims != slices[0].dims)
-      return fault("slices of '" + buffer.name + "' differ in size from one iteration to another");
-    const int64_t at = reverse ? length - 1 - s : s;
-    for (int64_t b = 0; b < before; ++b) {
-      if (buffer.element() == ElementType::kString) {
-        std::copy_n(reinterpret_cast<const std::string *>(slice.data()) + b * after, after,
-                    reinterpret_cast<std::string *>(result.tensor.data()) + (b * length + at) * after);
-      } else {
-        std::memcpy(result.tensor.data() + (b * length + at) * after * cell, slice.data() + b * after * cell,
-                    static_cast<size_t>(after * cell));
-      }
-    }
-  }
-  return assign(output, result, &control.defines);
-}
-
-Status Machine::run_loop(const Kernel &kernel, const ControlFlow &control) {
-  int64_t trips = std::numeric_limits<int64_t>::max();
-  bool condition = true;
-  if (control.trip_count.valid()) {
-    OPTC_ASSIGN(const int64_t count, read_scalar(control.trip_count));
-    trips = count;
-  }
-  if (control.condition.valid()) {
-    OPTC_ASSIGN(const int64_t first, read_scalar(control.condition));
-    condition = first != 0;
-  }
-  std::vector<Slot> carried;
-  for (const BufferId id : control.initial) {
-    OPTC_ASSIGN(Slot slot, slot_of(id));
-    carried.push_back(std::move(slot));
-  }
-  const std::vector<BufferId> &results = control.results[0];
-  const size_t scans = results.size() > 1 + control.carried ? results.size() - 1 - control.carried : 0;
-  std::vector<std::vector<Tensor>> slices(scans);
-  int64_t i = 0;
-  for (; i < trips && condition; ++i) {
-    set_scalar(control.iteration, i);
-    set_scalar(control.body_condition, condition);
-    for (size_t c = 0; c < carried.size() && c < control.body_inputs.size(); ++c)
-      OPTC_TRY(assign(control.body_inputs[c], carried[c], nullptr));
-    for (Slot &slot : carried) slot = Slot();  // so that the body may write in place what only it holds
-    OPTC_TRY(run_sequence(control.bodies[0], false));
-    kernel_ = &kernel;
-    if (!results.empty() && results[0].valid()) {
-      OPTC_ASSIGN(const int64_t next, read_scalar(results[0]));
-      condition = next != 0;
-    }
-    for (size_t c = 0; c < control.carried; ++c) {
-      OPTC_ASSIGN(Slot slot, slot_of(results[1 + c]));
-      carried[c] = std::move(slot);
-    }
-    for (size_t s = 0; s < scans; ++s) {
-      OPTC_ASSIGN(const Slot slot, slot_of(results[1 + control.carried + s]));
-      slices[s].push_back(slot.tensor);
-    }
-  }
-  for (const DimSymbol *symbol : control.defines) symbols_.forget(*symbol);
-  for (size_t c = 0; c < control.carried && c < control.outputs.size(); ++c)
-    if (control.outputs[c].valid()) OPTC_TRY(assign(control.outputs[c], carried[c], &control.defines));
-  // What no output gives is the trip count, except the sizes of the body's inputs, which mean nothing outside.
-  const auto of_body = [&](const DimSymbol *symbol) {
-    for (const BufferId id : control.body_inputs) {
-      const Type &type = program_.buffer(id).type;
-      if (!type.has_shape()) continue;
-      for (const Dim d : *type.shape)
-        if (single_symbol(d) == symbol) return true;
-    }
-    return false;
-  };
-  for (const DimSymbol *symbol : control.defines)
-    if (!symbols_.known(*symbol) && scans == 0 && !of_body(symbol)) symbols_.set(*symbol, i);
-  for (size_t s = 0; s < scans; ++s) {
-    const size_t o = control.carried + s;
-    if (o < control.outputs.size() && control.outputs[o].valid())
-      OPTC_TRY(finish_scan(control, s, control.outputs[o], slices[s]));
-  }
-  for (const DimSymbol *symbol : control.defines)
-    if (!symbols_.known(*symbol) && !of_body(symbol)) symbols_.set(*symbol, i);
-  return check_constraints();
 }
 
 }  // namespace optc::evaluate_detail

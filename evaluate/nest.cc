@@ -112,11 +112,11 @@ class Runner : public PlanContext {
 
   const Program &program() const override { return host_.program(); }
   const SymbolValues &symbols() const override { return host_.symbols(); }
-  const Array *buffer(BufferId id) override {
+  const Array *buffer(BufferId id, std::string &reason) override {
     auto found = arrays_.find(id.index);
     if (found != arrays_.end()) return &found->second;
     Tensor tensor;
-    if (!host_.readable(id, tensor)) return nullptr;
+    if (!host_.readable(id, tensor, reason)) return nullptr;
     return &note(id, tensor);
   }
   const Array *local(LocalId id) override { return id.index < locals_.size() ? &locals_[id.index] : nullptr; }
@@ -149,6 +149,13 @@ class Runner : public PlanContext {
     array.dims = tensor.dims;
     array.strides = tensor.strides;
     array.name = program().buffer(id).name;
+    array.origin = tensor.offset;
+    if (host_.takes_over(id)) {
+      array.written = tensor.block->replacing.get();
+    } else {
+      array.written = tensor.block->written.get();
+      array.replacing = tensor.block->replacing.get();
+    }
     keep_.push_back(tensor.block);
     return arrays_.emplace(id.index, std::move(array)).first->second;
   }
@@ -239,6 +246,15 @@ bool Runner::hazard(const StageRun &stage, bool &same_index) const {
     while (program().buffer(b).alias.valid()) b = program().buffer(b).alias;
     return b;
   };
+  auto place = [this](BufferId b, const std::vector<Dim> &index) {
+    Dim at = linear_offset(program().buffer(b), index);
+    for (; program().buffer(b).alias.valid(); b = program().buffer(b).alias) at = at + program().buffer(b).alias_offset;
+    return at;
+  };
+  auto same_element = [&](const StageOutput &o, const Scalar &load) {
+    if (o.buffer == load.buffer) return o.index == load.index;
+    return place(o.buffer, o.index) == place(load.buffer, load.index);
+  };
   bool found = false;
   same_index = true;
   for (const ScalarId id : uses.loads) {
@@ -246,7 +262,7 @@ bool Runner::hazard(const StageRun &stage, bool &same_index) const {
     for (const StageOutput &o : stage.outputs) {
       if (!o.buffer.valid() || root(o.buffer) != root(load.buffer)) continue;
       found = true;
-      if (o.buffer != load.buffer || o.index != load.index) same_index = false;
+      if (!same_element(o, load)) same_index = false;
     }
   }
   for (const StageOutput &o : stage.outputs) {
@@ -445,7 +461,7 @@ NestResult Runner::run(bool use_matrix_products) {
       StageRun &stage = stages_[i];
       std::vector<LoopExtent> loops;
       for (const PlanLoop &p : stage.loops) loops.push_back({p.symbol, p.extent});
-      bool same = true, done = false;
+      bool same = true, done = false, internal = false;
       if (stage.outputs.size() == 1 && stage.outputs[0].local.valid() && !hazard(stage, same)) {
         const LocalId local = stage.outputs[0].local;
         int writers = 0;
@@ -454,10 +470,10 @@ NestResult Runner::run(bool use_matrix_products) {
         Precomputed replacement;
         std::string fault;
         done = writers == 1 && precompute_products(*this, outer, loops, stage.outputs[0], nest_.locals[local.index],
-                                                   locals_[local.index].dims, replacement, keep_, fault);
+                                                   locals_[local.index].dims, replacement, keep_, fault, internal);
         if (!fault.empty()) {
           error_ = fault;
-          return NestResult::kFault;
+          return internal ? NestResult::kInternal : NestResult::kFault;
         }
         if (done) precomputed_.emplace(local.index, std::move(replacement));
       }

@@ -16,8 +16,10 @@ class NestHost {
   virtual ~NestHost() = default;
   virtual const Program &program() const = 0;
   virtual const SymbolValues &symbols() const = 0;
-  virtual bool readable(BufferId id, Tensor &out) = 0;  // false: nothing wrote it
+  virtual bool readable(BufferId id, Tensor &out, std::string &reason) = 0;  // false: `reason` says why not
   virtual bool writable(BufferId id, Tensor &out) = 0;  // allocates; false: the reason has been said
+  // Whether the running kernel writes `id`, which is prepared, as a new value in the bytes of an operand.
+  virtual bool takes_over(BufferId id) const = 0;
 };
 
 enum class NestResult : uint8_t { kDone, kFault, kInternal, kSaid };
@@ -38,7 +40,8 @@ void collect_uses(const Program &program, Dim index, Uses &out);
 
 // Sums of products: a stage that only accumulates lhs * rhs into a local is computed for the whole nest as batches of
 // matrix products, from operands laid out densely; the local then reads that array. False: not such a stage (or not
-// worth it). On true, `out` is what replaces the local. `error` not empty: a fault while the operands were computed.
+// worth it). On true, `out` is what replaces the local. `error` not empty: a fault while the operands were computed, of
+// the Program itself where `internal`.
 struct LoopExtent {
   const DimSymbol *symbol;
   int64_t extent;
@@ -46,6 +49,6 @@ struct LoopExtent {
 bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &outer,
                          const std::vector<LoopExtent> &loops, const StageOutput &output, const Local &local,
                          const std::vector<int64_t> &local_dims, PlanContext::Precomputed &out,
-                         std::vector<std::shared_ptr<Block>> &memory, std::string &error);
+                         std::vector<std::shared_ptr<Block>> &memory, std::string &error, bool &internal);
 
 }  // namespace optc::evaluate_detail

@@ -296,8 +296,9 @@ bool StagePlan::compile(ScalarId id, int &out) {
       if (!compile_index(scalar.index_value, instruction.index)) return false;
       break;
     case ScalarOp::kLoad: {
-      const Array *array = context_.buffer(scalar.buffer);
-      if (!array) return fail("a buffer is read before it is written", true);
+      std::string reason;
+      const Array *array = context_.buffer(scalar.buffer, reason);
+      if (!array) return fail(reason, true);
       if (array->type != scalar.type) {
         return fail("'" + array->name + "' of type " + std::string(to_string(array->type)) + " is loaded as " +
                         std::string(to_string(scalar.type)),

@@ -23,10 +23,11 @@ namespace optc::evaluate_detail {
 class SymbolValues {
  public:
   void resize(size_t n) { values_.resize(n), known_.resize(n, 0); }
-  void set(const DimSymbol &s, int64_t value) {
-    if (s.id >= values_.size()) resize(s.id + 1);
-    values_[s.id] = value;
-    known_[s.id] = 1;
+  void set(const DimSymbol &s, int64_t value) { set(s.id, value); }
+  void set(uint32_t id, int64_t value) {
+    if (id >= values_.size()) resize(id + 1);
+    values_[id] = value;
+    known_[id] = 1;
   }
   void forget(const DimSymbol &s) {
     if (s.id < known_.size()) known_[s.id] = 0;
@@ -79,6 +80,10 @@ struct Array {
   std::string name;
   bool local = false;       // row scratch or accumulator: cells are f64 or i64, whatever the type
   bool lane_minor = false;  // a local with one instance a lane: address = offset * kLanes + lane
+  // Where the Program runs as it is lowered: which cells hold a value (null: all), and those that the running kernel
+  // has overwritten in place with its result; cell `origin` is the element at offset 0.
+  Written *written = nullptr, *replacing = nullptr;
+  int64_t origin = 0;
 };
 
 // What the plan must know of its surroundings.
@@ -87,8 +92,8 @@ class PlanContext {
   virtual ~PlanContext() = default;
   virtual const Program &program() const = 0;
   virtual const SymbolValues &symbols() const = 0;
-  // Null: not readable (a message has been said).
-  virtual const Array *buffer(BufferId id) = 0;
+  // Null: not readable, and why.
+  virtual const Array *buffer(BufferId id, std::string &reason) = 0;
   virtual const Array *local(LocalId id) = 0;
   // An array that replaces a local computed beforehand: indexed by all of `loops` and then by the local's own index.
   struct Precomputed {
@@ -169,6 +174,8 @@ class StagePlan {
 
   Offsets offsets(const IndexExpr &index, int64_t block_start, int n, int64_t *scratch) const;
   bool in_range(const IndexCheck &check, const Array &array, int64_t block_start, int n, uint8_t *bad);
+  void check_written(const Array &array, const Offsets &offsets, int n, Register &out);
+  bool poison_fault(uint8_t poison);
   void step_lanes(int64_t block_start, int n);
   void execute(Instruction &instruction, int64_t block_start, int n);
   bool write(Output &output, int64_t block_start, int n);
@@ -194,7 +201,7 @@ class StagePlan {
   std::vector<std::unique_ptr<int64_t[]>> lane_values_;  // one a lane loop
   int64_t vector_block_ = -1;
   int vector_lanes_ = 0;
-  std::string error_, out_of_range_;
+  std::string error_, out_of_range_, unwritten_;
   bool internal_ = false;
 };
 

@@ -81,9 +81,34 @@ bool StagePlan::in_range(const IndexCheck &check, const Array &array, int64_t bl
                       "'";
     }
     good = false;
-    bad[i] = 1;
+    bad[i] = kPoisonRange;
   }
   return good;
+}
+
+// Poisons the lanes whose element has no value, or has given its place to the kernel's own result.
+void StagePlan::check_written(const Array &array, const Offsets &o, int n, Register &out) {
+  const bool some = array.written && array.written->missing > 0;
+  if (!some && !array.replacing) return;
+  for (int i = 0; i < n; ++i) {
+    const int64_t cell = array.origin + o.at(i);
+    const bool lost = array.replacing && array.replacing->has(cell);
+    if (!lost && (!some || array.written->has(cell))) continue;
+    if (out.poisoned && out.poison[i]) continue;
+    if (unwritten_.empty()) {
+      unwritten_ =
+          "element " + index_text(array.dims, array.strides, o.at(i)) + " of '" + array.name +
+          (lost ? "' is read after the kernel has overwritten it in place" : "' is read but was never written");
+    }
+    if (!out.poisoned) std::memset(out.poison, 0, sizeof(out.poison));
+    out.poisoned = true;
+    out.poison[i] = kPoisonUnwritten;
+  }
+}
+
+bool StagePlan::poison_fault(uint8_t poison) {
+  if (poison & kPoisonUnwritten) return fail(unwritten_, true);
+  return fail(out_of_range_.empty() ? std::string("an index is out of range") : out_of_range_, false);
 }
 
 void StagePlan::execute(Instruction &in, int64_t block_start, int n) {
@@ -121,12 +146,16 @@ void StagePlan::execute(Instruction &in, int64_t block_start, int n) {
           continue;
         }
         if (!out.poisoned) std::memset(out.poison, 0, sizeof(out.poison));
-        if (!(a.poisoned && a.poison[i]) && out_of_range_.empty()) {
+        if (a.poisoned && a.poison[i]) {
+          out.i64[i] = 0;
+          continue;
+        }
+        if (out_of_range_.empty()) {
           out_of_range_ =
               "index " + std::to_string(value) + " is out of range for a dimension of " + std::to_string(in.extent);
         }
         out.poisoned = true;
-        out.poison[i] = 1;
+        out.poison[i] = kPoisonRange;
         out.i64[i] = 0;
       }
       return;
@@ -139,7 +168,8 @@ void StagePlan::execute(Instruction &in, int64_t block_start, int n) {
       const Register &a = registers_[in.a], &b = registers_[in.b];
       out.poisoned = a.poisoned || b.poisoned;
       if (out.poisoned)
-        for (int i = 0; i < n; ++i) out.poison[i] = (a.poisoned && a.poison[i]) || (b.poisoned && b.poison[i]);
+        for (int i = 0; i < n; ++i)
+          out.poison[i] = static_cast<uint8_t>((a.poisoned ? a.poison[i] : 0) | (b.poisoned ? b.poison[i] : 0));
       for (int i = 0; i < n; ++i) {
         const int64_t x = a.i64[i], y = b.i64[i];
         out.i64[i] = in.kind == Kind::kFloorDiv ? floor_divide(x, y)
@@ -171,6 +201,7 @@ void StagePlan::execute(Instruction &in, int64_t block_start, int n) {
         }
       }
       if (in.kind == Kind::kLoad) {
+        check_written(in.array, o, n, out);
         load_lanes(in.array.type, in.array.data, o, n, out);
         if (lane_class(in.type) == LaneClass::kInt && in.type != in.array.type) normalize_lanes(in.type, n, out);
         return;
@@ -290,24 +321,36 @@ void combine_memory(const Array &target, Combine how, const Offsets &o, int n, c
   }
 }
 
+void mark_written(const Array &target, const Offsets &o, int n, const Register *mask) {
+  Written *written = target.written;
+  if (!written || written->missing == 0) return;
+  if (!mask && !o.vector && o.step == 1) {
+    uint8_t *cells = written->cells.data() + target.origin + o.start;
+    int64_t fresh = 0;
+    for (int i = 0; i < n; ++i) fresh += cells[i] == 0;
+    std::memset(cells, 1, static_cast<size_t>(n));
+    written->missing -= fresh;
+    return;
+  }
+  for (int i = 0; i < n; ++i)
+    if (!mask || mask->i64[i]) written->mark(target.origin + o.at(i));
+}
+
 }  // namespace
 
 bool StagePlan::write(Output &out, int64_t block_start, int n) {
   const Register &value = registers_[out.value];
   const Register *mask = out.condition >= 0 ? &registers_[out.condition] : nullptr;
-  auto fault = [this] {
-    return fail(out_of_range_.empty() ? std::string("an index is out of range") : out_of_range_, false);
-  };
   if (value.poisoned || (mask && mask->poisoned)) {
     for (int i = 0; i < n; ++i) {
-      if (mask && mask->poisoned && mask->poison[i]) return fault();
-      if (value.poisoned && value.poison[i] && (!mask || mask->i64[i])) return fault();
+      if (mask && mask->poisoned && mask->poison[i]) return poison_fault(mask->poison[i]);
+      if (value.poisoned && value.poison[i] && (!mask || mask->i64[i])) return poison_fault(value.poison[i]);
     }
   }
   for (const auto &[reg, coefficient] : out.offset.registers) {
     if (coefficient == 0 || !registers_[reg].poisoned) continue;
     for (int i = 0; i < n; ++i)
-      if (registers_[reg].poison[i] && (!mask || mask->i64[i])) return fault();
+      if (registers_[reg].poison[i] && (!mask || mask->i64[i])) return poison_fault(registers_[reg].poison[i]);
   }
   int64_t scratch[kLanes];
   Offsets o = offsets(out.offset, block_start, n, scratch);
@@ -316,14 +359,23 @@ bool StagePlan::write(Output &out, int64_t block_start, int n) {
     for (const IndexCheck &c : out.checks) {
       if (in_range(c, out.target, block_start, n, bad)) continue;
       for (int i = 0; i < n; ++i)
-        if (bad[i] && (!mask || mask->i64[i])) return fault();
+        if (bad[i] && (!mask || mask->i64[i])) return poison_fault(bad[i]);
     }
   }
   if (!out.target.local) {
+    if (out.combine != Combine::kStore && out.target.written && out.target.written->missing > 0) {
+      for (int i = 0; i < n; ++i) {
+        if ((mask && !mask->i64[i]) || out.target.written->has(out.target.origin + o.at(i))) continue;
+        return fail("element " + index_text(out.target.dims, out.target.strides, o.at(i)) + " of '" + out.target.name +
+                        "' is combined with but was never written",
+                    true);
+      }
+    }
     if (out.combine == Combine::kStore)
       store_lanes(out.target.type, out.target.data, o, n, value, mask);
     else
       combine_memory(out.target, out.combine, o, n, value, mask);
+    if (out.combine == Combine::kStore) mark_written(out.target, o, n, mask);
     return true;
   }
   if (out.target.lane_minor) {

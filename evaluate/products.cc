@@ -117,7 +117,7 @@ bool is_zero(const Program &program, ScalarId id) {
 bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &outer,
                          const std::vector<LoopExtent> &loops, const StageOutput &output, const Local &local,
                          const std::vector<int64_t> &local_dims, PlanContext::Precomputed &out,
-                         std::vector<std::shared_ptr<Block>> &memory, std::string &error) {
+                         std::vector<std::shared_ptr<Block>> &memory, std::string &error, bool &internal) {
   const Program &program = context.program();
   if (output.combine != Combine::kSum) return false;
   const Scalar &value = program.scalars.at(output.value);
@@ -185,6 +185,11 @@ bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &ou
   if (n * depth > kMostBytes / width || batches * m * n > kMostBytes / width) return false;
 
   Operand a, b, start;
+  auto fault = [&](const Operand &operand) {
+    error = operand.plan->error();
+    internal = operand.plan->internal_error();
+    return false;
+  };
   if (!a.make(context, {batch, rows, inner}, lhs, condition_right ? ScalarId() : output.condition, cell)) return false;
   if (!b.make(context, {batch, inner, columns}, rhs, condition_right ? output.condition : ScalarId(), cell))
     return false;
@@ -193,16 +198,10 @@ bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &ou
        block_c = make_block(cell, batches * m * n);
   if (!block_a || !block_b || !block_c) return false;
   for (int64_t i = 0; i < batches; ++i) {
-    if (!b.compute(i * depth * n, (i + 1) * depth * n, block_b->data)) {
-      error = b.plan->error();
-      return false;
-    }
+    if (!b.compute(i * depth * n, (i + 1) * depth * n, block_b->data)) return fault(b);
     for (int64_t r = 0; r < m; r += chunk) {
       const int64_t count = std::min(chunk, m - r);
-      if (!a.compute((i * m + r) * depth, (i * m + r + count) * depth, block_a->data)) {
-        error = a.plan->error();
-        return false;
-      }
+      if (!a.compute((i * m + r) * depth, (i * m + r + count) * depth, block_a->data)) return fault(a);
       uint8_t *c = block_c->data + (i * m + r) * n * width;
       if (cell == ElementType::kFloat32) {
         multiply(count, n, depth, reinterpret_cast<float *>(block_a->data), reinterpret_cast<float *>(block_b->data),
@@ -220,10 +219,7 @@ bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &ou
     const int64_t count = batches * m * n;
     auto block = make_block(cell, count);
     if (!block || !start.make(context, {batch, rows, columns}, output.initial, ScalarId(), cell)) return false;
-    if (!start.compute(0, count, block->data)) {
-      error = start.plan->error();
-      return false;
-    }
+    if (!start.compute(0, count, block->data)) return fault(start);
     auto add = [count](auto *to, const auto *from) {
       for (int64_t i = 0; i < count; ++i) to[i] += from[i];
     };

@@ -1,5 +1,6 @@
 #include "evaluate/storage.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -47,6 +48,14 @@ std::shared_ptr<Block> make_block(ElementType type, int64_t count) {
   block->size = static_cast<size_t>(count * cell_bytes(type));
   block->data = static_cast<uint8_t *>(std::calloc(block->size + 64, 1));
   return block->data ? block : nullptr;
+}
+
+std::shared_ptr<Block> make_unwritten_block(ElementType type, int64_t count) {
+  std::shared_ptr<Block> block = make_block(type, count);
+  if (!block || count == 0) return block;
+  block->written = std::make_unique<Written>(count);
+  if (type != ElementType::kString) std::memset(block->data, 0xff, block->size);  // NaN in every float
+  return block;
 }
 
 int64_t product(const std::vector<int64_t> &dims) {
@@ -146,6 +155,39 @@ Constant to_constant(const Tensor &source) {
     return Constant::owned(tensor.type, tensor.dims, pack(tensor.type, tensor.data(), count));
   return Constant::view(tensor.type, tensor.dims, tensor.data(), static_cast<size_t>(count * cell_bytes(tensor.type)),
                         tensor.block);
+}
+
+std::string index_text(const std::vector<int64_t> &dims, const std::vector<int64_t> &strides, int64_t offset) {
+  std::vector<size_t> by_stride(dims.size());
+  for (size_t k = 0; k < dims.size(); ++k) by_stride[k] = k;
+  std::stable_sort(by_stride.begin(), by_stride.end(), [&](size_t a, size_t b) { return strides[a] > strides[b]; });
+  std::vector<int64_t> index(dims.size(), 0);
+  for (const size_t k : by_stride) {
+    if (dims[k] <= 1 || strides[k] <= 0) continue;
+    index[k] = offset / strides[k];
+    offset %= strides[k];
+  }
+  std::string text = "[";
+  for (size_t k = 0; k < index.size(); ++k) text += (k ? "," : "") + std::to_string(index[k]);
+  return text + "]";
+}
+
+std::string first_unwritten(const Tensor &tensor) {
+  const Written *written = tensor.block->written.get();
+  if (!written || written->missing == 0) return {};
+  std::vector<int64_t> index(tensor.dims.size(), 0);
+  const int64_t count = tensor.count();
+  int64_t at = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (!written->has(tensor.offset + at)) return index_text(tensor.dims, tensor.strides, at);
+    for (size_t k = index.size(); k-- > 0;) {
+      at += tensor.strides[k];
+      if (++index[k] < tensor.dims[k]) break;
+      at -= tensor.strides[k] * tensor.dims[k];
+      index[k] = 0;
+    }
+  }
+  return {};
 }
 
 }  // namespace optc::evaluate_detail

@@ -48,8 +48,9 @@ inline void expect_same_results(const Lowered &lowered, const DimValues &sizes, 
   EvaluateOptions options;
   options.use_runtime_kernels = false;
   Diagnostics diagnostics;
-  const auto want = evaluate(lowered.plain, inputs, options, diagnostics),
-             got = evaluate(lowered.program, inputs, options, diagnostics);
+  const auto want = evaluate(lowered.plain, inputs, options, diagnostics);
+  options.as_lowered = true;
+  const auto got = evaluate(lowered.program, inputs, options, diagnostics);
   EXPECT_TRUE(want.ok() && got.ok()) << said(diagnostics) << lowered.text;
   if (!want.ok() || !got.ok()) return;
   for (size_t o = 0; o < want->size(); ++o)
