@@ -166,7 +166,7 @@ Status crop_and_resize(Body &b) {
   const ValueId x = b.in(0), crop = b.cast(b.in(3), ElementType::kInt64);
   const ElementType type = b.element(x);
   std::vector<ValueId> corners;  // y1, x1, y2, x2: [rois, 1]
-  for (int64_t k = 0; k < 4; ++k) corners.push_back(b.reshape(b.slice(b.in(1), 1, k, k + 1), {-1, 1}));
+  for (int64_t k = 0; k < 4; ++k) corners.push_back(b.reshape(b.slice(b.in(1), 1, k, k + 1), {0, 1}));
   ValueId at[2], inside, size[2];
   for (int64_t k = 0; k < 2; ++k) {
     const size_t i = static_cast<size_t>(k);
@@ -179,7 +179,7 @@ Status crop_and_resize(Body &b) {
     inside = inside.valid() ? b.op("And", {inside, here}) : here;
   }
   const ValueId image = b.unsqueeze(b.cast(b.in(2), ElementType::kInt64), {1, 2}), pixels = b.channels_last(x);
-  const ValueId grid = b.op("Shape", {inside});
+  const ValueId grid = b.concat({b.dim(b.in(1), 0), crop}, 0);
   // The pixels at whole positions: [rois, height, width, channels].
   const auto pixel = [&](ValueId y, ValueId x_at) {
     std::vector<ValueId> index;
