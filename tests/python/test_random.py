@@ -1,6 +1,9 @@
-"""Random graphs against ONNX Runtime (tests/random): those that once failed, and that the harness itself finds what is wrong."""
+"""Random graphs against ONNX Runtime (tests/random): two minutes of them with a fresh seed, those that once failed, and that the harness
+itself finds what is wrong."""
 
+import json
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HARNESS = ROOT / "tests" / "random"
 KEPT = ROOT / "testdata" / "random"
+SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +33,26 @@ def harness(optc):
 
     Harness.compare, Harness.grow, Harness.minimize, Harness.oracle, Harness.runner = compare, grow, minimize, oracle, runner
     return Harness
+
+
+def run(optc, out, *arguments):
+    command = [sys.executable, str(HARNESS / "run.py"), "--binaries", str(optc.parent), "--out", str(out), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    return json.loads((out / "summary.json").read_text())
+
+
+def test_two_minutes_of_random_graphs(optc, harness, tmp_path):
+    """Fails too where a cell of cells.json (strategy, operands, epilogue) was never reached. The seed stands in the output."""
+    summary = run(optc, tmp_path, "--seconds", str(SECONDS), "--ways", "unfused,eval,gpu,opt", "--cells", str(HARNESS / "cells.json"))
+    print(f"seeds {summary['seeds']}, {summary['counts']}")
+    assert not [text for text in summary["not faults"] if text.startswith("generator")], summary["not faults"]
+
+
+@pytest.mark.tier2
+@pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])
+def test_random_graphs_as_bundles(optc, harness, tmp_path, isa):
+    run(optc, tmp_path, "--count", "64", "--seconds", "1200", "--ways", f"bundle-{isa}", "--chunk", "32")
 
 
 def test_graphs_that_once_failed(optc, harness, tmp_path):

@@ -25,6 +25,7 @@ SUMS = {
     "GlobalAveragePool", "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "MeanVarianceNormalization",
     "LRN", "LpNormalization", "Softmax", "LogSoftmax", "Det", "ReduceSumSquare", "LSTM", "GRU", "RNN", "Resize", "DFT", "STFT", "Attention", "AffineGrid", "GridSample", "RoiAlign", "ReduceLogSumExp", "ReduceL1", "ReduceL2", "LpPool", "GlobalLpPool", "DeformConv", "Col2Im", "CumProd", "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "SimplifiedLayerNormalization", "ReduceLogSum", "RMSNormalization",
 }  # fmt: skip
+PLACED = {"Resize", "RoiAlign", "GridSample", "AffineGrid", "DeformConv", "Col2Im", "CumSum", "CumProd", "ReduceSum"}
 # Operators that only move elements: they add no rounding of their own.
 MOVES = {
     "Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND",
@@ -105,7 +106,9 @@ class Judge:
             if g.kind[n] != "node" and self.storage:
                 values[n] = self.disturb(values[n])
         for node, reads in g.nodes:
-            feeds = {n: self.disturb(values[n], n in g.single) if node.op_type in SUMS else values[n] for n in reads}
+            # Operands beside the first of these are sizes and places, not summands.
+            summands = [] if node.op_type not in SUMS else node.input[:1] if node.op_type in PLACED else reads
+            feeds = {n: self.disturb(values[n], n in g.single) if n in summands else values[n] for n in reads}
             results, _ = g.oracle.run(node, feeds, g.opset, g.ir_version)
             for name, array in zip((o for o in node.output if o), results):
                 if node.op_type not in MOVES or self.storage:

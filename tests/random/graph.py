@@ -62,6 +62,16 @@ def refuse_undefined(node, feeds):
         raise Reject
     if op == "PRelu" and (arrays[1].ndim > arrays[0].ndim or np.broadcast_shapes(arrays[0].shape, arrays[1].shape) != arrays[0].shape):
         raise Reject
+    if (
+        op == "Resize"
+        and attributes.get("coordinate_transformation_mode") in (b"align_corners", b"pytorch_half_pixel")
+        and len(node.input) == 3
+    ):
+        sizes = np.array(arrays[0].shape) * as_f64(arrays[-1])
+        if not np.array_equal(sizes, np.floor(sizes)):  # whether the length that counts is 3 or 3.75
+            raise Reject
+    if op == "Attention" and len({a.shape[0] for a in arrays[:3]}) > 1:
+        raise Reject
     if op in CHANNEL_PARAMETERS and any(a.shape != (arrays[0].shape[1],) for a in arrays[1:]):
         raise Reject
 

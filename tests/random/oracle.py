@@ -13,6 +13,7 @@ from values import NUMPY, ONNX, value_info
 
 onnxruntime.set_default_logger_severity(4)
 KEPT_SESSIONS = 2000
+# "attention_helper": a mask that broadcasts over the queries is ONNX, and ONNX Runtime's kernel refuses it.
 NO_KERNEL = (
     "NOT_IMPLEMENTED",
     "Could not find an implementation",
@@ -20,6 +21,7 @@ NO_KERNEL = (
     "under development",
     "No corresponding Numpy type",
     "data type is not supported",
+    "attention_helper",
 )
 
 

@@ -45,6 +45,15 @@ def is_echo(answers, i, way, earlier):
     return first and first.failure and first.failure.word == second.failure.word and first.failure.output == second.failure.output
 
 
+KNOWN = json.loads((HERE / "known.json").read_text())
+
+
+def known_fault(failure):
+    """The reason that known.json gives, or None."""
+    words = f"{failure.word} {failure.text}"
+    return next((reason for pattern, reason in KNOWN.items() if re.search(pattern, words)), None)
+
+
 def signature(case, failure):
     """What makes two failures look alike: operators for wrong values, else the words without numbers and names."""
     if failure.word == "wrong":
@@ -76,6 +85,8 @@ def work(pipe, arguments):
                 if not graph.nodes:
                     continue
                 outputs = graph.outputs()
+                if not outputs:  # sequences alone
+                    continue
                 cases.append(Case(graph, *graph.build(graph.nodes, outputs)))
                 other = graph.resized() if graph.r.random() < 0.4 else None
                 if other:
@@ -105,6 +116,9 @@ def work(pipe, arguments):
                         continue
                     if any(is_echo(answers, i, way, earlier) for earlier in ECHOES.get(way, ())):
                         counts["same in another way"] += 1
+                        continue
+                    if reason := known_fault(failure):
+                        classes.append(("known", way, case.graph.seed, reason))
                         continue
                     rough = signature(case, failure)
                     if known[rough] < 4 * KEPT_OF_A_KIND:
@@ -218,7 +232,7 @@ class Campaign:
             ],
             "not faults": dict(
                 collections.Counter(
-                    f"{c[0]} {c[1]}: {c[3]}" if c[0] in ("unsupported", "generator") else f"{c[0]} {c[1]}" for c in self.classes
+                    f"{c[0]} {c[1]}: {c[3]}" if c[0] in ("unsupported", "generator", "known") else f"{c[0]} {c[1]}" for c in self.classes
                 )
             ),
             "examples of what is not a fault": [list(c) for c in self.classes if c[0] != "unsupported"][:200],
