@@ -60,8 +60,10 @@ def refuse_undefined(node, feeds):
         raise Reject
     if op in WINDOWS and not window_fits(arrays[0].shape, attributes):
         raise Reject
-    if op == "PRelu" and (arrays[1].ndim > arrays[0].ndim or np.broadcast_shapes(arrays[0].shape, arrays[1].shape) != arrays[0].shape):
-        raise Reject
+    if op == "PRelu":  # the slope broadcasts to the input, which keeps its shape
+        shapes = [a.shape for a in arrays]
+        if not broadcasts(*shapes) or np.broadcast_shapes(*shapes) != shapes[0] or len(shapes[1]) > len(shapes[0]):
+            raise Reject
     if (
         op == "Resize"
         and attributes.get("coordinate_transformation_mode") in (b"align_corners", b"pytorch_half_pixel")
