@@ -142,57 +142,6 @@ def test_node_tests_round_trip(tool, tmp_path, options):
     assert equal >= 1400
 
 
-def case_feeds(model, folder):
-    initial = {i.name for i in model.graph.initializer}
-    inputs = [i for i in model.graph.input]
-    feeds = {}
-    for k, info in enumerate(inputs):
-        path = folder / f"input_{k}.pb"
-        if not path.exists():
-            if info.name in initial:
-                continue
-            return None
-        if info.type.WhichOneof("value") != "tensor_type":
-            return None
-        tensor = onnx.TensorProto()
-        tensor.ParseFromString(path.read_bytes())
-        feeds[info.name] = onnx.numpy_helper.to_array(tensor)
-    return feeds
-
-
-def test_cases_keep_their_results(tool, shared, tmp_path):
-    """The near-misses of rewrites: the optimized model gives what the original gives."""
-    cases = sorted(d for d in (shared / "cases").iterdir() if (d / "model.onnx").exists())
-    pairs = [(d / "model.onnx", tmp_path / f"{d.name}.onnx") for d in cases]
-    wrong, compared = [], 0
-    for case, (source, written), (code, said) in zip(cases, pairs, convert(tool, pairs, "--optimize")):
-        if code == 4:
-            continue
-        if code != 0:
-            wrong.append(f"{case.name}: exit {code} {said[:300]}")
-            continue
-        model = onnx.load(source)
-        for data in sorted(case.glob("test_data_set_*")):
-            feeds = case_feeds(model, data)
-            if feeds is None or draws_anew(model.graph):
-                continue
-            try:
-                want = run(str(source), feeds)
-            except Exception:
-                continue
-            try:
-                got = run(str(written), feeds)
-            except Exception as error:  # noqa: BLE001
-                wrong.append(f"{case.name}: {str(error)[:300]}")
-                break
-            compared += 1
-            if not all(same(a, b) for a, b in zip(want, got)):
-                wrong.append(f"{case.name}: other results")
-    print(f"{compared} data sets compared")
-    assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong)
-    assert compared > 100
-
-
 @pytest.mark.parametrize("count", [pytest.param(2000, marks=pytest.mark.tier1), pytest.param(10000, marks=pytest.mark.tier2)])
 def test_damaged_models_end_in_an_error_or_a_graph(tool, shared, count):
     """No crash, no hang, no internal error, whatever is done to a file."""
