@@ -42,6 +42,7 @@ def run(optc, out, *arguments):
     return json.loads((out / "summary.json").read_text())
 
 
+@pytest.mark.tier2
 def test_two_minutes_of_random_graphs(optc, harness, tmp_path):
     """Fails too where a cell of cells.json (strategy, operands, epilogue) was never reached. The seed stands in the output."""
     summary = run(optc, tmp_path, "--seconds", str(SECONDS), "--ways", "unfused,eval,gpu,opt", "--cells", str(HARNESS / "cells.json"))

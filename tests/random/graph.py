@@ -27,10 +27,13 @@ UNDEFINED_ON_NAN = {
     "ArgMin",
     "TopK",
     "Unique",
+    "ReduceMax",
+    "ReduceMin",
+    "GlobalMaxPool",
 }
 CHANNEL_PARAMETERS = {"BatchNormalization", "InstanceNormalization", "GroupNormalization"}
 NEEDS_FINITE = {
-    "DynamicQuantizeLinear", "NonMaxSuppression", "Resize", "GridSample", "RoiAlign", "AffineGrid", "Col2Im", "DeformConv", "Einsum", "DFT", "STFT",
+    "DynamicQuantizeLinear", "NonMaxSuppression", "Resize", "GridSample", "RoiAlign", "AffineGrid", "Col2Im", "DeformConv", "Einsum", "MaxRoiPool", "DFT", "STFT",
 }  # fmt: skip
 # Operators whose constants (1/6, sqrt(1/2)) the oracle has in single precision.
 SINGLE_CONSTANTS = {"HardSwish", "HardSigmoid", "Gelu", "Selu", "Elu", "Celu", "LeakyRelu", "ThresholdedRelu", "Swish", "Gemm", "Shrink"}
@@ -71,6 +74,10 @@ def refuse_undefined(node, feeds):
     ):
         sizes = np.array(arrays[0].shape) * as_f64(arrays[-1])
         if not np.array_equal(sizes, np.floor(sizes)):  # whether the length that counts is 3 or 3.75
+            raise Reject
+    if op in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"):
+        scores, target = arrays[0].shape, arrays[1].shape
+        if target != scores[:1] + scores[2:] or any(a.shape != scores[1:2] for a in arrays[2:]):
             raise Reject
     if op == "Attention" and len({a.shape[0] for a in arrays[:3]}) > 1:
         raise Reject
