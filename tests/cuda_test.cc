@@ -31,6 +31,35 @@ void write_tensor(std::ofstream &out, std::vector<int64_t> dims, const std::vect
   out.write(reinterpret_cast<const char *>(values.data()), static_cast<std::streamsize>(4 * values.size()));
 }
 
+// Prints a Program's GPU half into a new folder and compiles it to FOLDER/run; returns the folder, "" on failure.
+std::string build_runner(const Program &program, size_t launches) {
+  Diagnostics diagnostics;
+  std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
+  PtxOptions options;
+  options.targets = {"sm_80", "sm_90a"};
+  auto ptx = emitter->emit(program, options, diagnostics);
+  if (!ptx.ok()) return {};
+  auto source = print_cuda(program, *ptx, "model", diagnostics);
+  if (!source.ok()) return {};
+  EXPECT_EQ(source->launches, launches);
+  char folder[] = "/tmp/optc-cuda-XXXXXX";
+  if (!mkdtemp(folder)) return {};
+  const std::string dir = folder;
+  std::ofstream(dir + "/cuda.cpp") << source->source;
+  std::ofstream weights(dir + "/cuda.weights", std::ios::binary);
+  each_cuda_weight(program, *source, [&](const void *data, uint64_t size) {
+    weights.write(static_cast<const char *>(data), static_cast<std::streamsize>(size));
+  });
+  weights.close();
+  int status = 0;
+  const std::string root = OPTC_SOURCE_DIR;
+  const std::string log = run_command("c++ -std=c++17 -Wall -Wextra -Werror -I" + root + " " + root +
+                                          "/bench/gpu/run_model.cpp " + dir + "/cuda.cpp -o " + dir + "/run -ldl",
+                                      &status);
+  EXPECT_EQ(status, 0) << log;
+  return status ? std::string() : dir;
+}
+
 // y = softmax(x * 2) over rows with a symbolic number of rows: an intermediate in the arena, a constant, two kernels.
 TEST(CudaBundle, RunsOnTheEmulatedDriver) {
   NestProgram n;
@@ -59,31 +88,9 @@ TEST(CudaBundle, RunsOnTheEmulatedDriver) {
   n.program.input_names = {"x"};
   n.program.output_names = {"y"};
 
-  Diagnostics diagnostics;
-  std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
-  PtxOptions options;
-  options.targets = {"sm_80", "sm_90a"};
-  auto ptx = emitter->emit(n.program, options, diagnostics);
-  ASSERT_TRUE(ptx.ok());
-  auto source = print_cuda(n.program, *ptx, "model", diagnostics);
-  ASSERT_TRUE(source.ok());
-  EXPECT_EQ(source->launches, 2u);
-
-  char folder[] = "/tmp/optc-cuda-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const std::string dir = folder;
-  std::ofstream(dir + "/cuda.cpp") << source->source;
-  std::ofstream weights(dir + "/cuda.weights", std::ios::binary);
-  each_cuda_weight(n.program, *source, [&](const void *data, uint64_t size) {
-    weights.write(static_cast<const char *>(data), static_cast<std::streamsize>(size));
-  });
-  weights.close();
+  const std::string dir = build_runner(n.program, 2);
+  ASSERT_FALSE(dir.empty());
   int status = 0;
-  const std::string root = OPTC_SOURCE_DIR;
-  const std::string log = run_command("c++ -std=c++17 -Wall -Wextra -Werror -I" + root + " " + root +
-                                          "/bench/gpu/run_model.cpp " + dir + "/cuda.cpp -o " + dir + "/run -ldl",
-                                      &status);
-  ASSERT_EQ(status, 0) << log;
   for (size_t count : {3u, 17u}) {
     std::vector<float> in(count * static_cast<size_t>(width)), want(in.size());
     for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(static_cast<int>(i * 7919 % 200) - 100) / 50;
@@ -115,6 +122,65 @@ TEST(CudaBundle, RunsOnTheEmulatedDriver) {
 }
 
 // Where one size is symbolic lowering places nothing, not even buffers of fixed sizes: the session does it at run time.
+// y = x0 + x1 + ... over `count` inputs, in one kernel.
+BufferId sum_of_many(NestProgram &n, int count, int64_t width) {
+  LoopNest nest;
+  Dim i = n.loop(nest.loops, "i", width);
+  ScalarId sum;
+  for (int k = 0; k < count; ++k) {
+    const ScalarId term = n.load(n.input("x" + std::to_string(k), ElementType::kFloat32, {width}), {i});
+    sum = sum.valid() ? n.pool().binary(ScalarOp::kAdd, sum, term) : term;
+    n.program.input_names.push_back("x" + std::to_string(k));
+  }
+  const BufferId y = n.output("y", ElementType::kFloat32, {width});
+  n.program.output_names = {"y"};
+  Stage stage;
+  stage.outputs.push_back(n.store(y, {i}, sum));
+  nest.stages = {stage};
+  n.add("sum", nest);
+  return y;
+}
+
+TEST(CudaBundle, AKernelTakesAsManyTensorsAsALaunchHolds) {
+  const int64_t count = 300, width = 5;
+  NestProgram n;
+  sum_of_many(n, count, width);
+  const std::string dir = build_runner(n.program, 1);
+  ASSERT_FALSE(dir.empty());
+  std::ofstream in(dir + "/inputs.bin", std::ios::binary), out(dir + "/expected.bin", std::ios::binary);
+  const int64_t one = 1;
+  in.write(reinterpret_cast<const char *>(&count), 8);
+  out.write(reinterpret_cast<const char *>(&one), 8);
+  std::vector<float> want(width, 0.0f);
+  for (int64_t k = 0; k < count; ++k) {
+    std::vector<float> x;
+    for (int64_t i = 0; i < width; ++i) x.push_back(static_cast<float>(k * 7 % 11 + i));
+    for (size_t i = 0; i < want.size(); ++i) want[i] += x[i];
+    write_tensor(in, {width}, x);
+  }
+  write_tensor(out, {width}, want);
+  in.close();
+  out.close();
+  int status = 0;
+  const std::string result = run_command("OPTC_LIBCUDA=" OPTC_FAKE_DRIVER " " + dir + "/run " + dir + "/cuda.weights " +
+                                             dir + "/inputs.bin " + dir + "/expected.bin 1e-6",
+                                         &status);
+  EXPECT_EQ(status, 0) << result;
+}
+
+TEST(CudaBundle, AKernelOfMoreTensorsThanALaunchHoldsRunsOnTheHost) {
+  NestProgram n;
+  sum_of_many(n, 600, 5);
+  Diagnostics diagnostics;
+  std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
+  PtxOptions options;
+  options.targets = {"sm_90a"};
+  auto ptx = emitter->emit(n.program, options, diagnostics);
+  ASSERT_TRUE(ptx.ok());
+  EXPECT_FALSE(ptx->kernels[0].on_gpu);
+  EXPECT_NE(ptx->kernels[0].reason.find("bytes of kernel parameters"), std::string::npos) << ptx->kernels[0].reason;
+}
+
 TEST(CudaSource, OffsetsThatLoweringLeftOpenAreNoOffsets) {
   NestProgram n;
   const ElementType f = ElementType::kFloat32;

@@ -32,6 +32,33 @@ bool may_share(const Program &program, BufferId a, BufferId b) {
   return !(proved_at_least(pa->offset, pb->offset + pb->bytes) || proved_at_least(pb->offset, pa->offset + pa->bytes));
 }
 
+constexpr size_t kMostParameterBytes = 4096;  // of one launch, in every driver and on every card
+
+// The symbols that a kernel's launches get, as write_function hands them over.
+std::vector<const DimSymbol *> launch_symbols(const Program &program, const Kernel &kernel) {
+  std::vector<const DimSymbol *> symbols;
+  for (const SymbolSource &source : program.sources) symbols.push_back(source.symbol);
+  for (const DimSymbol *found : data_symbols(program, kernel)) symbols.push_back(found);
+  return symbols;
+}
+
+// The roots of what a kernel touches: its launches get a pointer to each.
+std::vector<BufferId> launch_roots(const Program &program, const Kernel &kernel) {
+  std::vector<BufferId> roots;
+  for (const auto &list : {reads(program, kernel), writes(program, kernel)})
+    for (BufferId id : list) {
+      const BufferId root = ptx::root_of(program, id).buffer;
+      if (std::find(roots.begin(), roots.end(), root) == roots.end()) roots.push_back(root);
+    }
+  return roots;
+}
+
+// The parameters of a launch that does the work of `kernels` kernels like this one: pointers, symbols, workspace.
+size_t parameter_bytes(const Program &program, const Kernel &kernel, size_t kernels = 1) {
+  const size_t symbols = (4 * launch_symbols(program, kernel).size() + 7) / 8 * 8;
+  return 8 * launch_roots(program, kernel).size() * kernels + symbols + 8;
+}
+
 // The first reason why a loop nest cannot be a GPU kernel, or "".
 std::string reason_against(const Program &program, const Kernel &kernel) {
   if (const LibraryCall *call = kernel.library()) return "library function '" + call->function + "' has no GPU form";
@@ -51,6 +78,9 @@ std::string reason_against(const Program &program, const Kernel &kernel) {
     Dim count = storage_count(buffer);
     if (count.is_constant() && count.value() >= (int64_t{1} << 31)) return "a tensor of 2^31 elements or more";
   }
+  if (const size_t bytes = parameter_bytes(program, kernel); bytes > kMostParameterBytes)
+    return "its tensors and dims take " + std::to_string(bytes) + " bytes of kernel parameters, a launch holds " +
+           std::to_string(kMostParameterBytes);
   return {};
 }
 
@@ -72,7 +102,7 @@ bool independent(const Program &program, const Kernel &a, const Kernel &b) {
          !meet(b_writes, roots(reads(program, a)));
 }
 
-constexpr size_t kWindow = 6, kMostJoined = 4, kMostArguments = 60;
+constexpr size_t kWindow = 6, kMostJoined = 4;
 
 struct Mark {
   llvm::Function *function = nullptr;
@@ -150,8 +180,8 @@ class Emitter : public PtxEmitter {
       if (group.empty()) continue;
       const std::string code = code_of(program, kernel_at(i), drafts[i][0]);
       std::erase_if(group, [&](size_t j) { return code_of(program, kernel_at(j), drafts[j][0]) != code; });
-      const size_t arguments = reads(program, kernel_at(i)).size() + writes(program, kernel_at(i)).size() + 1;
-      while (!group.empty() && (group.size() + 1) * arguments > kMostArguments) group.pop_back();
+      while (!group.empty() && parameter_bytes(program, kernel_at(i), group.size() + 1) > kMostParameterBytes)
+        group.pop_back();
       if (group.empty()) continue;
       if (kernel_at(i).nest()->contraction) {
         auto again = ptx::draft_contraction(program, kernel_at(i), f32, options, static_cast<int>(group.size()) + 1);
@@ -217,13 +247,8 @@ class Emitter : public PtxEmitter {
     std::vector<BufferId> roots;  // of the first
     bool invariant = true;
     for (const Kernel *member : members) {
-      std::vector<BufferId> here;
+      const std::vector<BufferId> here = launch_roots(program, *member);
       const auto written_buffers = writes(program, *member);
-      for (const auto &list : {reads(program, *member), written_buffers})
-        for (BufferId id : list) {
-          BufferId root = ptx::root_of(program, id).buffer;
-          if (std::find(here.begin(), here.end(), root) == here.end()) here.push_back(root);
-        }
       for (BufferId root : here) {
         bool written = false;
         for (BufferId id : written_buffers)
@@ -240,9 +265,7 @@ class Emitter : public PtxEmitter {
       if (member == members[0]) roots = here;
     }
     const size_t pointers = params.size();
-    std::vector<const DimSymbol *> symbols;
-    for (const SymbolSource &source : program.sources) symbols.push_back(source.symbol);
-    for (const DimSymbol *found : data_symbols(program, kernel)) symbols.push_back(found);
+    const std::vector<const DimSymbol *> symbols = launch_symbols(program, kernel);
     for (const DimSymbol *symbol : symbols) {
       params.push_back(ptx::ParamType::kI32);
       launch.arguments.push_back({PtxArgument::Kind::kSymbol, {}, symbol});

@@ -161,7 +161,12 @@ class Session {
   }
 
  private:
-  explicit Session(const ModelTable &model) : model_(model) {}
+  explicit Session(const ModelTable &model) : model_(model) {
+    int most = 0;
+    for (int i = 0; i < model.launch_count; ++i) most = std::max(most, model.launches[i].argument_count);
+    arguments_.resize(static_cast<size_t>(most));
+    for (Argument &a : arguments_) argument_list_.push_back(&a);
+  }
 
   optc_status enqueue(const optc_value *inputs, optc_value *outputs, Stream stream) {
     if (optc_status status = read_dims(inputs)) return status;
@@ -527,20 +532,15 @@ class Session {
       if (v <= 0) return OPTC_OK;  // an empty tensor
       grid[a] = static_cast<unsigned>(v);
     }
-    Address addresses[64];
-    int32_t numbers[64];
-    void *arguments[64];
-    if (l.argument_count > 64) return refuse(std::string(l.function) + " has too many arguments");
     for (int k = 0; k < l.argument_count; ++k) {
       const ArgumentTable &a = l.arguments[k];
-      if (a.symbol) {
-        numbers[k] = static_cast<int32_t>(symbols_[static_cast<size_t>(a.index)]);
-        arguments[k] = &numbers[k];
-      } else {
-        addresses[k] = a.index < 0 ? workspace_ : address_[static_cast<size_t>(a.index)];
-        arguments[k] = &addresses[k];
-      }
+      Argument &argument = arguments_[static_cast<size_t>(k)];
+      if (a.symbol)
+        argument.number = static_cast<int32_t>(symbols_[static_cast<size_t>(a.index)]);
+      else
+        argument.address = a.index < 0 ? workspace_ : address_[static_cast<size_t>(a.index)];
     }
+    void **const arguments = argument_list_.data();
     Result code = 0;
     if (behind && *behind && chained_) {
       LaunchAttribute early = {};
@@ -566,9 +566,15 @@ class Session {
     Address address = 0;
     size_t bytes = 0;
   };
-  std::vector<GraphExec> graphs_;  // by segment
-  std::vector<Grown> grown_;       // by buffer
-  bool prepared_ = false;          // memory for `current_`
+  union Argument {
+    Address address;
+    int32_t number;
+  };
+  std::vector<Argument> arguments_;    // of the launch that is being made; as many as the model's longest list
+  std::vector<void *> argument_list_;  // to each of them, as the driver takes them
+  std::vector<GraphExec> graphs_;      // by segment
+  std::vector<Grown> grown_;           // by buffer
+  bool prepared_ = false;              // memory for `current_`
   Address weights_ = 0, arena_ = 0, workspace_ = 0;
   size_t arena_bytes_ = 0;
   bool chained_ = false;

@@ -123,6 +123,9 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned thre
   r.launch.shared_bytes = shared;
   r.launch.chained = state().chained;
   const std::vector<unsigned> &wide = function->module->arguments[function->name];
+  unsigned parameter_bytes = 0;
+  for (unsigned w : wide) parameter_bytes = (parameter_bytes + w - 1) / w * w + w;
+  if (parameter_bytes > 4096) return 1;  // as real drivers
   for (size_t i = 0; i < wide.size(); ++i) {
     uint64_t v = 0;
     std::memcpy(&v, arguments[i], wide[i]);
