@@ -11,7 +11,6 @@ Status build_unary(BuildContext &c) {
 }
 
 Status infer_abs(InferContext &c) {
-  OPTC_TRY(infer_same(c));
   c.set(0, c.input(0));
   propagate(c, [](const std::vector<Dim> &x) -> std::optional<Dim> {
     if (lower_bound(x[0]) >= 0) return x[0];

@@ -6,11 +6,10 @@
 namespace optc {
 namespace {
 
-constexpr int64_t kAttentionOpset = 23;
-
-// optc.Attention (ops/fused_attention.cc): ai.onnx's Attention where the opset has it, else the chain that it came
-// from. ONNX's operator has no form for rows without any key, so the guarded one is always a chain.
-Status lower_attention(Graph &graph, NodeId id, int64_t opset, Diagnostics &diagnostics) {
+// optc.Attention (ops/fused_attention.cc) as the chain that it came from. ai.onnx's Attention means something else
+// where no key is left: 0, which would hide the chain's NaN; and runtimes refuse it with a mask that broadcasts over
+// the queries or keys, with no keys and with a scale that is not positive.
+Status lower_attention(Graph &graph, NodeId id, Diagnostics &diagnostics) {
   const Node node = graph.node(id);
   const float scale = node.float_or("scale", 1.0f);
   const bool guarded = node.int_or("zero_masked_rows", 0) != 0;
@@ -29,29 +28,21 @@ Status lower_attention(Graph &graph, NodeId id, int64_t opset, Diagnostics &diag
   auto number = [&](const char *name, double value) {
     return graph.add_constant(node.name + "/" + name, Constant::scalar(element, value));
   };
-  ValueId result;
-  const bool mask_fits = !node.input(3).valid() || graph.value(node.inputs[3]).type.rank() >= 2;
-  if (opset >= kAttentionOpset && !guarded && mask_fits) {
-    std::vector<ValueId> inputs{node.inputs[0], node.inputs[1], node.inputs[2]};
-    if (node.input(3).valid()) inputs.push_back(node.inputs[3]);
-    result = add("Attention", std::move(inputs), {{"scale", scale}});
-  } else {
-    const ValueId keys = add("Transpose", {node.inputs[1]}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
-    ValueId scores = add("MatMul", {node.inputs[0], keys});
-    if (scale != 1.0f) scores = add("Mul", {scores, number("scale", static_cast<double>(scale))});
-    if (const ValueId mask = node.input(3); mask.valid()) {
-      if (graph.value(mask).type.element == ElementType::kBool)
-        scores = add("Where", {mask, scores, number("excluded", -INFINITY)});
-      else
-        scores = add("Add", {scores, mask});
-    }
-    ValueId weights = add("Softmax", {scores}, {{"axis", int64_t{-1}}});
-    if (guarded) {
-      const ValueId empty = add("IsNaN", {weights});
-      weights = add("Where", {empty, number("zero", 0), weights});
-    }
-    result = add("MatMul", {weights, node.inputs[2]});
+  const ValueId keys = add("Transpose", {node.inputs[1]}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+  ValueId scores = add("MatMul", {node.inputs[0], keys});
+  if (scale != 1.0f) scores = add("Mul", {scores, number("scale", static_cast<double>(scale))});
+  if (const ValueId mask = node.input(3); mask.valid()) {
+    if (graph.value(mask).type.element == ElementType::kBool)
+      scores = add("Where", {mask, scores, number("excluded", -INFINITY)});
+    else
+      scores = add("Add", {scores, mask});
   }
+  ValueId weights = add("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  if (guarded) {
+    const ValueId empty = add("IsNaN", {weights});
+    weights = add("Where", {empty, number("zero", 0), weights});
+  }
+  const ValueId result = add("MatMul", {weights, node.inputs[2]});
   for (NodeId n : made) OPTC_TRY(infer_node(graph, n, diagnostics));
   const std::string name = graph.value(out).name;
   graph.replace_uses(out, result);
@@ -105,9 +96,9 @@ Status lower_fail(Graph &graph, NodeId id, Diagnostics &diagnostics) {
 
 }  // namespace
 
-Status lower_own_operators(Graph &graph, int64_t opset, Diagnostics &diagnostics) {
+Status lower_own_operators(Graph &graph, Diagnostics &diagnostics) {
   for (NodeId id : graph.all_nodes()) {
-    if (graph.node(id).op == "optc.Attention") OPTC_TRY(lower_attention(graph, id, opset, diagnostics));
+    if (graph.node(id).op == "optc.Attention") OPTC_TRY(lower_attention(graph, id, diagnostics));
     if (graph.node(id).op == "optc.Fail") OPTC_TRY(lower_fail(graph, id, diagnostics));
   }
   return {};

@@ -55,6 +55,7 @@ std::optional<Polynomial> gelu_inner(const RuleContext &context, const FactorLis
   const auto sides = context.commuted(add, [&](ValueId c) { return context.scalar(c).has_value(); });
   if (!sides) return std::nullopt;
   const double one = *context.scalar(sides->second);
+  const ElementType element = context.type(x).element;
   // number * (one + s * f(p)): the usual form has one = 1, number = 0.5; some write (0.5 + 0.5 f).
   NodeId inner = context.producer(sides->first, function);
   double scale = 1;
@@ -70,7 +71,7 @@ std::optional<Polynomial> gelu_inner(const RuleContext &context, const FactorLis
     if (!inner.valid()) return std::nullopt;
     nodes.push_back(mul);
   }
-  if (!near(number * one, 0.5) || !near(number * scale, 0.5)) return std::nullopt;
+  if (!near(element, number * one, 0.5) || !near(element, number * scale, 0.5)) return std::nullopt;
   nodes.push_back(inner);
   std::vector<NodeId> more;
   const auto polynomial = take_polynomial(context, context.input(inner, 0), x, more);
@@ -84,7 +85,7 @@ Result<bool> gelu_erf(RuleContext &context, NodeId n) {
     std::vector<NodeId> nodes;
     const auto p = gelu_inner(context, product, x, gate, "Erf", nodes);
     if (!p) return false;
-    if ((*p)[0] != 0 || (*p)[2] != 0 || (*p)[3] != 0 || !near((*p)[1], 0.70710678118654752)) {
+    if ((*p)[0] != 0 || (*p)[2] != 0 || (*p)[3] != 0 || !near(context.type(x).element, (*p)[1], 0.70710678118654752)) {
       context.rewriter().missed("activation.gelu_erf", n, "the argument of Erf is not x / sqrt(2)");
       return false;
     }
@@ -98,7 +99,9 @@ Result<bool> gelu_tanh(RuleContext &context, NodeId n) {
     const auto p = gelu_inner(context, product, x, gate, "Tanh", nodes);
     if (!p) return false;
     const double root = 0.79788456080286536;  // sqrt(2 / pi)
-    if ((*p)[0] != 0 || (*p)[2] != 0 || !near((*p)[1], root) || !near((*p)[3], root * 0.044715, 5e-6)) {
+    const ElementType element = context.type(x).element;
+    if ((*p)[0] != 0 || (*p)[2] != 0 || !near(element, (*p)[1], root) ||
+        !near(element, (*p)[3], root * 0.044715, 5e-6)) {
       context.rewriter().missed("activation.gelu_tanh", n, "the argument of Tanh is not sqrt(2/pi) (x + 0.044715 x^3)");
       return false;
     }
@@ -117,6 +120,10 @@ Result<bool> swish(RuleContext &context, NodeId n) {
     const float alpha = static_cast<float>((*p)[1]);
     if (!std::isnormal(alpha)) {  // 0 * inf would be NaN where x * sigmoid(x * huge) is 0
       context.rewriter().missed("activation.swish", n, "alpha is out of the range of f32");
+      return false;
+    }
+    if (!near(context.type(x).element, static_cast<double>(alpha), (*p)[1])) {
+      context.rewriter().missed("activation.swish", n, "the attribute alpha of Swish has the digits of f32 alone");
       return false;
     }
     append(nodes, more);
@@ -141,11 +148,12 @@ Result<bool> hard_swish(RuleContext &context, NodeId n) {
   return with_two_factors(context, n, [&](const FactorList &product, ValueId x, ValueId gate) -> Result<bool> {
     constexpr std::string_view kName = "activation.hard_swish";
     std::vector<NodeId> nodes = product.nodes;
+    const ElementType element = context.type(x).element;
     if (const NodeId sigmoid = context.producer(gate, "HardSigmoid"); sigmoid.valid()) {
       if (product.number != 1 || context.input(sigmoid, 0) != x) return false;
       const Node &node = context.node(sigmoid);
-      if (!near(static_cast<double>(node.float_or("alpha", 0.2f)), 1.0 / 6) ||
-          !near(static_cast<double>(node.float_or("beta", 0.5f)), 0.5))
+      if (!near(element, static_cast<double>(node.float_or("alpha", 0.2f)), 1.0 / 6) ||
+          !near(element, static_cast<double>(node.float_or("beta", 0.5f)), 0.5))
         return false;
       nodes.push_back(sigmoid);
       return replace(context, kName, nodes, "HardSwish", x, {});
@@ -157,7 +165,7 @@ Result<bool> hard_swish(RuleContext &context, NodeId n) {
     const auto p = take_polynomial(context, context.input(clip, 0), x, more);
     const auto low = context.scalar(context.input(clip, 1)), high = context.scalar(context.input(clip, 2));
     if (!p || !low || !high || (*p)[0] == 0 || (*p)[1] != 1 || (*p)[2] != 0 || (*p)[3] != 0) return false;
-    if ((*p)[0] != 3 || *low != 0 || *high != 6 || !near(product.number, 1.0 / 6)) {
+    if ((*p)[0] != 3 || *low != 0 || *high != 6 || !near(element, product.number, 1.0 / 6)) {
       context.rewriter().missed(kName, n, "the numbers are not those of hard-swish: x clip(x + 3, 0, 6) / 6");
       return false;
     }
@@ -189,12 +197,12 @@ Result<bool> softmax(RuleContext &context, NodeId n) {
 constexpr auto kReassociating = NumericsClass::kReassociating;
 constexpr Rule kRules[] = {
     {"activation.gelu_erf", kReassociating, "Mul Div", "0.5 x (1 + erf(x / sqrt 2)) in any order -> Gelu",
-     "the numbers are those of Gelu within 2e-6, inner values used nowhere else", gelu_erf},
+     "the numbers are those of Gelu within 2e-6 (1e-15 in f64), inner values used nowhere else", gelu_erf},
     {"activation.gelu_tanh", kReassociating, "Mul Div",
      "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) in any order -> Gelu(approximate = tanh)",
      "the numbers are those of Gelu, inner values used nowhere else", gelu_tanh},
     {"activation.swish", kReassociating, "Mul", "x sigmoid(alpha x) -> Swish",
-     "sigmoid used nowhere else, alpha a normal number of f32", swish},
+     "sigmoid used nowhere else, alpha a normal number of f32 (in f64 exactly)", swish},
     {"activation.mish", kReassociating, "Mul", "x tanh(softplus(x)) -> Mish", "inner values used nowhere else", mish},
     {"activation.hard_swish", kReassociating, "Mul Div",
      "x clip(x + 3, 0, 6) / 6, or x HardSigmoid(x, 1/6, 1/2) -> HardSwish",

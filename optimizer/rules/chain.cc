@@ -109,7 +109,10 @@ std::optional<Polynomial> take_polynomial(const RuleContext &context, ValueId v,
   return polynomial(context, v, x, nodes, 0);
 }
 
-bool near(double a, double b, double relative) { return std::fabs(a - b) <= relative * std::fabs(b); }
+bool near(ElementType element, double a, double b, double relative) {
+  constexpr double kDouble = 1e-15;  // a few roundings
+  return std::fabs(a - b) <= (element == ElementType::kFloat64 ? kDouble : relative) * std::fabs(b);
+}
 
 bool closed(const RuleContext &context, const std::vector<NodeId> &nodes) {
   for (size_t i = 1; i < nodes.size(); ++i)

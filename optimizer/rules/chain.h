@@ -24,8 +24,9 @@ using Polynomial = std::array<double, 4>;
 // nullopt: not such a polynomial of x. Nodes between are appended to `nodes`.
 std::optional<Polynomial> take_polynomial(const RuleContext &context, ValueId v, ValueId x, std::vector<NodeId> &nodes);
 
-// |a - b| <= relative * |b|. 2e-6: constants that were rounded to f32 once or twice.
-bool near(double a, double b, double relative = 2e-6);
+// |a - b| <= relative * |b| for a constant of a chain over `element`. 2e-6: rounded to f32 once or twice. A chain of
+// doubles has its constants to the last digits but one, whatever `relative` says.
+bool near(ElementType element, double a, double b, double relative = 2e-6);
 
 // Only the first node's output is read from outside.
 bool closed(const RuleContext &context, const std::vector<NodeId> &nodes);
