@@ -1,6 +1,24 @@
 #include "importer/internal_converter.h"
+#include "ops/util.h"
 
 namespace optc {
+namespace {
+
+// Whether a region, nested ones included, makes a value whose type is not known.
+bool has_unknown_rank(const Graph &graph, RegionId region) {
+  for (NodeId id : graph.nodes(region)) {
+    for (ValueId v : graph.node(id).outputs) {
+      if (!v.valid()) continue;
+      const Type &type = graph.value(v).type;
+      if (type.kind == Type::Kind::kNone || (type.is_tensor() && !type.shape)) return true;
+    }
+    for (const auto &[name, inner] : graph.node(id).regions)
+      if (has_unknown_rank(graph, inner)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 // Every node of the region in order, nested regions first. Not strict: the region is the body of a node whose own
 // inference will set the final types (and report what is wrong); here they only serve the checks and function bodies
@@ -122,6 +140,7 @@ void Converter::seed_body_inputs(NodeId owner) {
     seed(1, Type::tensor(ElementType::kBool, Shape()));
     for (size_t i = 2; i < inputs.size(); ++i) seed(i, outer(i));
   } else if (op == "Scan") {
+    if (inputs.size() + 1 == graph_.node(owner).inputs.size()) return;  // of opset 8: a batch axis, types are declared
     const auto scans = static_cast<size_t>(std::max<int64_t>(0, graph_.node(owner).int_or("num_scan_inputs", 0)));
     const std::vector<int64_t> *axes = graph_.node(owner).ints("scan_input_axes");
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -142,9 +161,27 @@ void Converter::seed_body_inputs(NodeId owner) {
   }
 }
 
+// A branch that is never taken may not fit the values around it (a function body for inputs of several ranks has one
+// for each): what cannot be compiled in it is left out.
+void Converter::close_dead_branches() {
+  for (NodeId id : graph_.all_nodes()) {
+    if (!graph_.node(id).alive || graph_.node(id).op != "If" || is_dead(graph_, graph_.node(id).region)) continue;
+    const auto taken = known_condition(graph_, graph_.node(id).input(0));
+    if (!taken) continue;
+    const RegionId dead = graph_.node(id).region_named(*taken ? "else_branch" : "then_branch"),
+                   live = graph_.node(id).region_named(*taken ? "then_branch" : "else_branch");
+    if (!has_unknown_rank(graph_, dead)) continue;
+    fail_branch(graph_, dead, "a branch was taken whose condition is never met");
+    const std::vector<ValueId> from = graph_.region(live).outputs, to = graph_.region(dead).outputs;
+    for (size_t i = 0; i < to.size() && i < from.size(); ++i) graph_.set_type(to[i], graph_.value(from[i]).type);
+  }
+}
+
 Status Converter::check_outputs() {
+  close_dead_branches();
   // Bodies are inferred by their owners; what is left without a rank there cannot be compiled.
-  for (NodeId id : graph_.all_nodes())
+  for (NodeId id : graph_.all_nodes()) {
+    if (is_dead(graph_, graph_.node(id).region)) continue;
     for (ValueId v : graph_.node(id).outputs) {
       if (!v.valid()) continue;
       const Type &type = graph_.value(v).type;
@@ -153,6 +190,7 @@ Status Converter::check_outputs() {
                                   "the rank of '" + graph_.value(v).name + "' is not known before the model runs",
                                   graph_.describe(id));
     }
+  }
   for (ValueId id : graph_.region(Graph::main()).outputs) {
     auto it = declared_.find(id.index);
     if (it == declared_.end() || it->second->value_case() != onnx::TypeProto::kTensorType) continue;

@@ -108,6 +108,7 @@ class Converter {
   Status finish_node(NodeId node, const NodeSource &node_source);
   void seed_body_inputs(NodeId owner);
   void fill_defaults(NodeId node, const onnx::OpSchema &schema);
+  void close_dead_branches();
   Status check_outputs();
 
   const onnx::ModelProto &model_;

@@ -5,6 +5,7 @@
 
 #include "importer/internal_tensor.h"
 #include "importer/internal_types.h"
+#include "ops/util.h"
 
 namespace optc {
 namespace {
@@ -157,6 +158,8 @@ Result<Type> DimNamer::convert(const onnx::TypeProto &type, const std::string &v
           shape.push_back(Dim(dim.dim_value()));
         } else if (input && depth == 0) {
           shape.push_back(label(dim.dim_param(), value, i));
+        } else if (depth > 0) {  // the items of a sequence differ in it, whatever name it has
+          shape.push_back(item_size(table_));
         } else if (const std::string name = trimmed(dim.dim_param()); plain_.count(name)) {
           shape.push_back(plain(name));
         } else {

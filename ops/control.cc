@@ -13,6 +13,7 @@
 
 #include "ops/build.h"
 #include "ops/registry.h"
+#include "ops/steps.h"
 #include "ops/util.h"
 
 namespace optc {
@@ -40,31 +41,15 @@ bool is_visible(Dim d, const Symbols &outer) {
   return true;
 }
 
-std::optional<bool> known_condition(const std::vector<Dim> *elements, const Constant *constant) {
-  if (elements && elements->size() == 1 && (*elements)[0].is_constant()) return !(*elements)[0].is(0);
-  if (constant && constant->count() == 1) return constant->as_int64(0) != 0;
-  return std::nullopt;
-}
-
 // --- If
 // -------------------------------------------------------------------------------------------------------------------------
 
-// Puts optc.Fail in the place of the nodes of a branch. The caller sets its outputs' types.
-void fail_branch(InferContext &c, RegionId branch, const Diagnostics &why) {
-  Graph &graph = c.graph();
+std::string reason(const Diagnostics &why) {
   std::string message = "a branch was taken that cannot run";
   for (const Diagnostic &d : why.all())
     if (d.severity == Severity::kError)
       message = "a branch was taken that cannot run: " + d.message + (d.node.empty() ? "" : " (" + d.node + ")");
-  std::vector<std::pair<std::string, Type>> outputs;
-  for (ValueId v : graph.region(branch).outputs)
-    outputs.emplace_back(graph.unique_name(graph.value(v).name), graph.value(v).type);
-  const std::vector<NodeId> nodes = graph.nodes(branch);
-  const NodeId fail =
-      graph.add_node(branch, "optc.Fail", "", {}, std::move(outputs), {{"message", std::move(message)}});
-  graph.set_origin(fail, c.node().origin);
-  graph.set_outputs(branch, graph.node(fail).outputs);
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) graph.erase_node(*node);
+  return message;
 }
 
 Status infer_fail(InferContext &) { return {}; }  // its types are those of the other branch
@@ -95,7 +80,7 @@ Status infer_if(InferContext &c) {
     OPTC_ASSIGN([[maybe_unused]] Dim one,
                 c.same(element_count(c.shape(0)), 1, "the number of elements of the condition"));
   }
-  if (auto taken = known_condition(c.elements(0), c.constant(0))) {
+  if (auto taken = known_condition(c.graph(), c.node().input(0))) {
     const RegionId branch = branches[*taken ? 0 : 1];
     OPTC_TRY(c.infer_region(branch));
     for (size_t i = 0; i < c.output_count(); ++i) {
@@ -118,7 +103,7 @@ Status infer_if(InferContext &c) {
     // What optc lacks is said; what the model forbids is an error only when no branch is left.
     if (!possible[b] && (status.failure().kind != ErrorKind::kInvalid || (b == 1 && !possible[0])))
       return c.infer_region(branches[b]);
-    if (!possible[b]) fail_branch(c, branches[b], scratch);
+    if (!possible[b]) fail_branch(graph, branches[b], reason(scratch));
   }
   for (size_t b = 0; b < 2; ++b) {
     if (possible[b]) continue;
@@ -169,7 +154,7 @@ void note_defined(const Shape &shape, std::vector<const DimSymbol *> &defines) {
 Status build_if(BuildContext &c) {
   const Graph &graph = c.graph();
   const RegionId branches[2] = {c.node().region_named("then_branch"), c.node().region_named("else_branch")};
-  if (auto taken = known_condition(c.elements(0), c.constant(0))) {
+  if (auto taken = known_condition(c.graph(), c.node().input(0))) {
     OPTC_ASSIGN(auto body, c.body(branches[*taken ? 0 : 1], {}));
     c.splice(body.first);
     for (size_t i = 0; i < c.node().outputs.size(); ++i) {
@@ -267,6 +252,10 @@ Status infer_carried(InferContext &c, RegionId body, size_t count, size_t first_
   }
   for (size_t i = 0; i < count; ++i) {
     Type type = types[i];
+    // An optional that the body gives back unwrapped.
+    if (const Type &after = graph.value(graph.region(body).outputs[first_output + i]).type;
+        type.kind == Type::Kind::kOptional && after.kind != type.kind && after.kind != Type::Kind::kNone)
+      type = after;
     if (type.has_shape())
       for (size_t k = 0; k < type.shape->size(); ++k)
         if (!is_visible((*type.shape)[k], outer)) (*type.shape)[k] = c.run_time_size(i, k);
@@ -304,7 +293,7 @@ Status infer_loop(InferContext &c) {
 
   std::optional<Dim> trips;
   const Dims *limit = c.has_input(0) ? c.elements(0) : nullptr;
-  const bool starts = !c.has_input(1) || known_condition(c.elements(1), c.constant(1)) == true;
+  const bool starts = !c.has_input(1) || known_condition(graph, c.node().input(1)) == true;
   if (limit && limit->size() == 1 && starts &&
       stays_true(graph, graph.region(body).outputs[0], graph.region(body).inputs[1]))
     trips = max((*limit)[0], 0);
@@ -417,9 +406,6 @@ Status infer_scan(InferContext &c) {
   Graph &graph = c.graph();
   const RegionId body = c.node().region_named("body");
   if (!body.valid()) return c.invalid("Scan needs a body");
-  for (const auto &import : graph.info().opset_imports)
-    if (import.first.empty() && import.second < 9)
-      return c.unsupported("Scan of opset 8 (with a batch axis)", "convert the model to opset 9 or later");
   const ScanShape scan = scan_shape(graph, c.node());
   if (scan.scans < 1 || scan.scans > c.input_count()) return c.invalid("num_scan_inputs does not fit the inputs");
   if (graph.region(body).inputs.size() != c.input_count() || graph.region(body).outputs.size() < scan.states)
@@ -522,14 +508,62 @@ Status build_scan(BuildContext &c) {
   return {};
 }
 
+// Opset 8 scans axis 1 of operands that all have a batch axis first, and may be told the length of each batch entry's
+// sequence: a Scan over the batch whose body is the Scan of today.
+Status scan_of_batch(Graph &graph, NodeId id, Diagnostics &diagnostics) {
+  if (graph.node(id).input(0).valid())
+    return diagnostics.error(ErrorKind::kUnsupported, "Scan of opset 8 with sequence_lens", graph.describe(id),
+                             "convert the model to opset 9 or later");
+  const Node node = graph.node(id);
+  const RegionId body = node.region_named("body");
+  const size_t operands = node.inputs.empty() ? 0 : node.inputs.size() - 1;
+  const RegionId entry = graph.add_region(id);
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < operands; ++i) {
+    graph.set_input(id, i, node.inputs[i + 1]);
+    inputs.push_back(graph.add_input(entry, graph.unique_name(node.name + "/entry"), Type()));
+  }
+  if (operands > 0) graph.set_input(id, operands, ValueId());
+  std::vector<std::pair<std::string, Type>> outputs;
+  for (size_t i = 0; body.valid() && i < graph.region(body).outputs.size(); ++i)
+    outputs.emplace_back(graph.unique_name(node.name + "/result"), Type());
+  std::vector<std::pair<std::string, Attribute>> attributes = {{"num_scan_inputs", node.int_or("num_scan_inputs", 0)}};
+  if (const auto *directions = node.ints("directions")) attributes.emplace_back("scan_input_directions", *directions);
+  const NodeId scan =
+      graph.add_node(entry, "Scan", graph.unique_name(node.name + "/scan"), inputs, std::move(outputs), attributes);
+  graph.set_origin(scan, node.origin);
+  graph.attach_region(id, "body", entry);
+  if (body.valid()) graph.attach_region(scan, "body", body);
+  graph.set_outputs(entry, graph.node(scan).outputs);
+  graph.set_attribute(id, "num_scan_inputs", static_cast<int64_t>(operands));
+  graph.remove_attribute(id, "directions");
+  return {};
+}
+Status not_before_9(Graph &graph, NodeId id, Diagnostics &diagnostics) {
+  return cannot_lower(graph, id, "Scan", 9, diagnostics);
+}
+const VersionStep kScanSteps[] = {{9, scan_of_batch, not_before_9}};
+
 const OpDef kOps[] = {
     {"If", OpForm::kControlFlow, 25, infer_if, build_if},
     {"Loop", OpForm::kControlFlow, 25, infer_loop, build_loop},
-    {"Scan", OpForm::kControlFlow, 25, infer_scan, build_scan},
+    {"Scan", OpForm::kControlFlow, 25, infer_scan, build_scan, kScanSteps},
     {"optc.Fail", OpForm::kLibrary, 1, infer_fail, build_fail, {}, false},
 };
 
 }  // namespace
+
+void fail_branch(Graph &graph, RegionId branch, std::string message) {
+  std::vector<std::pair<std::string, Type>> outputs;
+  for (ValueId v : graph.region(branch).outputs)
+    outputs.emplace_back(graph.unique_name(graph.value(v).name), graph.value(v).type);
+  const std::vector<NodeId> nodes = graph.nodes(branch);
+  const NodeId fail =
+      graph.add_node(branch, "optc.Fail", "", {}, std::move(outputs), {{"message", std::move(message)}});
+  graph.set_origin(fail, graph.node(graph.region(branch).owner).origin);
+  graph.set_outputs(branch, graph.node(fail).outputs);
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) graph.erase_node(*node);
+}
 
 std::span<const OpDef> control_ops() { return kOps; }
 

@@ -6,6 +6,7 @@
   X(attention)           \
   X(binary)              \
   X(cast)                \
+  X(causal_conv)         \
   X(contrib_attention)   \
   X(contrib_blocks)      \
   X(contrib_fused)       \

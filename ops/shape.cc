@@ -161,6 +161,7 @@ Status infer_squeeze(InferContext &c) {
   }
   OPTC_ASSIGN(auto marks, listed_axes(c, 1, c.rank(0)));
   Shape out;
+  int unknown = 0;
   for (size_t i = 0; i < in.size(); ++i) {
     if (marks) {
       if ((*marks)[i]) {
@@ -169,9 +170,15 @@ Status infer_squeeze(InferContext &c) {
       }
     } else {
       if (in[i].is(1)) continue;
-      if (!in[i].is_constant() && lower_bound(in[i]) <= 1)
-        return c.unsupported("the rank of the result depends on whether dimension " + in[i].str() + " is 1",
-                             "give Squeeze its axes, or fix that dimension with --dim");
+      // A dim that is 1 only in some runs decides the rank: it is taken to be none of 1 (an exporter who means a dim of
+      // 1 writes it), which each run checks. Of sizes that only the run decides there may be one.
+      if (!in[i].is_constant() && lower_bound(in[i]) <= 1 && upper_bound(in[i]) >= 1) {
+        if (is_run_time_size(in[i]) && ++unknown > 1)
+          return c.unsupported(
+              "the rank of the result depends on which of its dimensions are 1, which only the run decides",
+              "give Squeeze its axes");
+        c.constrain(min(max(in[i] - 1, 1 - in[i]), 1), 1);
+      }
     }
     out.push_back(in[i]);
   }

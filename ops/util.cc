@@ -129,6 +129,11 @@ std::vector<const DimSymbol *> output_symbols(BuildContext &context, size_t outp
   return symbols;
 }
 
+Dim item_size(DimTable &dims) {
+  const std::string name = "item.size";
+  return dims.find(name) ? dims.model_symbol(name) : dims.new_symbol(SymbolKind::kData, name);
+}
+
 Type merge_items(DimTable &dims, const Type &a, const Type &b) {
   if (a == b || a.kind != b.kind) return a;
   if (a.is_tensor()) {
@@ -136,12 +141,7 @@ Type merge_items(DimTable &dims, const Type &a, const Type &b) {
     Shape shape = *a.shape;
     for (size_t k = 0; k < shape.size(); ++k) {
       if (shape[k] == (*b.shape)[k]) continue;
-      const std::string name = "item.size";
-      if (dims.find(name)) {
-        shape[k] = dims.model_symbol(name);
-      } else {
-        shape[k] = dims.new_symbol(SymbolKind::kData, name);
-      }
+      shape[k] = item_size(dims);
     }
     return Type::tensor(a.element, std::move(shape));
   }
@@ -150,6 +150,26 @@ Type merge_items(DimTable &dims, const Type &a, const Type &b) {
   if (a.kind == Type::Kind::kSequence) return Type::sequence(std::move(inner));
   if (a.kind == Type::Kind::kOptional) return Type::optional(std::move(inner));
   return a;
+}
+
+std::optional<bool> known_condition(const Graph &graph, ValueId condition) {
+  if (!condition.valid()) return std::nullopt;
+  const auto &elements = graph.value(condition).elements;
+  if (elements && elements->size() == 1 && (*elements)[0].is_constant()) return !(*elements)[0].is(0);
+  const Constant *constant = graph.constant(condition);
+  if (constant && constant->count() == 1) return constant->as_int64(0) != 0;
+  return std::nullopt;
+}
+
+bool is_dead(const Graph &graph, RegionId region) {
+  for (NodeId owner = graph.region(region).owner; owner.valid(); owner = graph.region(region).owner) {
+    const Node &node = graph.node(owner);
+    if (node.op == "If")
+      if (const auto taken = known_condition(graph, node.input(0)))
+        if (!(region == node.region_named(*taken ? "then_branch" : "else_branch"))) return true;
+    region = node.region;
+  }
+  return false;
 }
 
 bool is_empty_sequence(const Graph &graph, ValueId value) {

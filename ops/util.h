@@ -49,9 +49,18 @@ Dim clamp(Dim value, Dim low, Dim high);
 std::vector<const DimSymbol *> output_symbols(BuildContext &context, size_t output);
 bool is_run_time_size(Dim dim);  // a kData symbol
 
-// The type of items of either type in one sequence. Where dims differ, the merged one is a size that no one defines
-// (what is taken out of the sequence gets sizes of its own); where ranks differ, the rank is not known.
+// A dim in which the items of a sequence differ: a size that no one defines (what is taken out of the sequence gets
+// sizes of its own).
+Dim item_size(DimTable &dims);
+// The type of items of either type in one sequence. Where dims differ, the merged one is an item_size; where ranks
+// differ, the rank is not known.
 Type merge_items(DimTable &dims, const Type &a, const Type &b);
+// Whether a condition (bool, one element) is known before the model runs; and whether a region is a branch, or lies in
+// one, that such a condition never takes.
+std::optional<bool> known_condition(const Graph &graph, ValueId condition);
+bool is_dead(const Graph &graph, RegionId region);
+// Puts optc.Fail in the place of the nodes of a branch of an If; its outputs keep their types.
+void fail_branch(Graph &graph, RegionId branch, std::string message);
 // Whether nothing is known of a sequence's items because it starts empty: made by SequenceEmpty, or carried by a Loop
 // from there on.
 bool is_empty_sequence(const Graph &graph, ValueId value);

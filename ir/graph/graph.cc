@@ -255,6 +255,11 @@ NodeId Graph::add_node(RegionId region, std::string op, std::string name, std::v
 
 void Graph::attach_region(NodeId node, std::string name, RegionId region) {
   regions_[region.index].owner = node;
+  for (auto &[other, current] : nodes_[node.index].regions)
+    if (other == name) {
+      current = region;
+      return;
+    }
   nodes_[node.index].regions.emplace_back(std::move(name), region);
 }
 

@@ -42,7 +42,10 @@ static inline int optc_lib_give(OptcLibCall *call, size_t output, const OptcLibT
     memcpy(object->items, source->items, source->count * sizeof(OptcLibTensor));
     return 0;
   }
-  to->type = from->type;
+  // A caller's sequence may hold anything: only a value of the declared type is copied into memory of a known size.
+  int fits = to->type == from->type && (!to->data || to->rank == from->rank);
+  for (int32_t k = 0; to->data && fits && k < to->rank; ++k) fits = to->dims[k] == from->dims[k];
+  if (!fits) return optc_lib_fault(call, "an item has another type or other dims than the model declares");
   to->rank = from->rank;
   memcpy(to->dims, from->dims, sizeof to->dims);
   const size_t bytes = (size_t)optc_lib_bytes(from);

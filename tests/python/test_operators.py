@@ -1,0 +1,125 @@
+"""Operators of ai.onnx in forms that ONNX's own tests lack, at random shapes, against ONNX Runtime or ONNX's reference implementation."""
+
+import pathlib
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "operators"))
+import cases  # noqa: E402
+
+
+def floats(rng, *shape):
+    return rng.normal(size=shape).astype(np.float32)
+
+
+def model_of(nodes, inputs, outputs, opset, ir_version=10, types=None):
+    graph = helper.make_graph(nodes, "graph", [helper.make_value_info(k, (types or {}).get(k) or cases.type_of(v)) for k, v in inputs.items()],
+                              [onnx.ValueInfoProto(name=o) for o in outputs])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+
+
+def scan_8(rng):
+    """Scan with a batch axis, as opset 8 has it: a running sum and a product, scanned forwards or backwards."""
+    batch, length, width = (int(d) for d in rng.integers(1, 5, size=3))
+    body = helper.make_graph(
+        [helper.make_node("Add", ["sum", "next"], ["sum_out"]), helper.make_node("Mul", ["sum_out", "other"], ["product"])], "body",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, [width]) for n in ("sum", "next", "other")],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, [width]) for n in ("sum_out", "product")])
+    attributes = {"directions": [int(d) for d in rng.integers(2, size=2)]} if rng.integers(2) else {}
+    node = helper.make_node("Scan", ["", "start", "x", "z"], ["sums", "products"], body=body, num_scan_inputs=2, **attributes)
+    inputs = {"start": floats(rng, batch, width), "x": floats(rng, batch, length, width), "z": floats(rng, batch, length, width)}
+    model = helper.make_model(
+        helper.make_graph([node], "graph", [helper.make_value_info(k, cases.type_of(v)) for k, v in inputs.items()],
+                          [helper.make_tensor_value_info("sums", TensorProto.FLOAT, [batch, width]),
+                           helper.make_tensor_value_info("products", TensorProto.FLOAT, [batch, length, width])]),
+        opset_imports=[helper.make_opsetid("", 8)], ir_version=3)
+    return model, inputs, cases.ort_answers(model, inputs)
+
+
+def causal_conv(rng):
+    """CausalConvWithState, every dim a symbol."""
+    batch, channels, kernel = (int(d) for d in rng.integers(1, 5, size=3))
+    length = int(rng.integers(0, 7))
+    inputs = {"x": floats(rng, batch, channels, length), "w": floats(rng, channels, 1, kernel)}
+    names = ["x", "w", "", ""]
+    if rng.integers(2):
+        inputs["b"], names[2] = floats(rng, channels), "b"
+    if rng.integers(2):
+        inputs["s"], names[3] = floats(rng, batch, channels, kernel - 1), "s"
+    node = helper.make_node("CausalConvWithState", names, ["y", "state"], activation=["none", "silu", "swish"][rng.integers(3)])
+    model = cases.node_model(node, inputs, {"": 27}, symbolic=True, ir_version=13)
+    line = np.concatenate([inputs.get("s", np.zeros((batch, channels, kernel - 1), np.float32)), inputs["x"]], axis=2)
+    y = np.zeros((batch, channels, length), np.float32)
+    for k in range(kernel):
+        y += line[:, :, k:k + length] * inputs["w"][None, :, 0, k, None]
+    if "b" in inputs:
+        y += inputs["b"][None, :, None]
+    if node.attribute[0].s != b"none":
+        y = y / (1 + np.exp(-y))
+    return model, inputs, [y, line[:, :, length:]]
+
+
+def sequence_of_inputs(rng):
+    """A sequence that the caller gives, its items of one rank and different dims."""
+    rank = int(rng.integers(1, 4))
+    items = [floats(rng, *rng.integers(0, 4, size=rank)) for _ in range(rng.integers(1, 5))]
+    nodes = [helper.make_node("SequenceAt", ["s", "at"], ["item"]), helper.make_node("Mul", ["item", "two"], ["twice"]),
+             helper.make_node("SequenceInsert", ["s", "twice"], ["longer"]), helper.make_node("SequenceLength", ["longer"], ["n"])]
+    inputs = {"s": items, "at": np.array(rng.integers(-len(items), len(items))), "two": np.array(2, np.float32)}
+    item = helper.make_tensor_type_proto(TensorProto.FLOAT, [f"N{k}" for k in range(rank)])
+    model = model_of(nodes, inputs, ["twice", "longer", "n"], 17, types={"s": helper.make_sequence_type_proto(item)})
+    twice = items[int(inputs["at"])] * 2
+    return model, inputs, [twice, items + [twice], np.array(len(items) + 1)]
+
+
+def squeeze(rng):
+    """Squeeze without axes where a symbolic dim is not 1 in the run."""
+    shape = [1 if k % 2 else int(rng.integers(2, 5)) for k in range(rng.integers(1, 5))]
+    inputs = {"x": floats(rng, *shape)}
+    dims = [d if d == 1 else f"D{k}" for k, d in enumerate(shape)]
+    model = model_of([helper.make_node("Squeeze", ["x"], ["y"]), helper.make_node("Relu", ["y"], ["z"])], inputs, ["z"], 17,
+                     types={"x": helper.make_tensor_type_proto(TensorProto.FLOAT, dims)})
+    return model, inputs, ReferenceEvaluator(model).run(None, inputs)
+
+
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze)}
+
+
+def random_cases(family, count, seed):
+    rng = np.random.default_rng([seed, *family.encode()])
+    return [cases.Case(f"{family}_{n}", *FAMILIES[family](rng)) for n in range(count)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_family_on_the_evaluator(evaluator, family):
+    assert cases.failures(evaluator, random_cases(family, 30, 1)) == {}
+
+
+def test_families_as_bundles(optc):
+    made = [case for family in FAMILIES for case in random_cases(family, 5, 2)]
+    assert cases.failures(optc.parent / "optc_conformance_bundles", made) == {}
+
+
+def test_a_dim_that_decides_the_rank_is_checked(evaluator, optc):
+    """Squeeze without axes is compiled for a symbolic dim that is not 1; a run where it is 1 ends in a fault, not in a wrong answer."""
+    inputs = {"x": np.zeros((1, 3), np.float32)}
+    model = model_of([helper.make_node("Squeeze", ["x"], ["y"]), helper.make_node("Relu", ["y"], ["z"])], inputs, ["z"], 17,
+                     types={"x": helper.make_tensor_type_proto(TensorProto.FLOAT, ["N", 3])})
+    for binary in (evaluator, optc.parent / "optc_conformance_bundles"):
+        (failure,) = cases.failures(binary, [cases.Case("one", model, inputs, [None])]).values()
+        assert failure.startswith(("fault:", "usage:")), failure
+
+
+@pytest.mark.parametrize("declared, item", [(["N", 2], (3,)), ([3], (4,)), (["N", 2], (3, 3))])
+def test_items_that_do_not_fit_the_declared_type_are_refused(evaluator, optc, declared, item):
+    inputs = {"s": [np.ones(item, np.float32)], "at": np.array(0)}
+    types = {"s": helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, declared))}
+    model = model_of([helper.make_node("SequenceAt", ["s", "at"], ["y"]), helper.make_node("Relu", ["y"], ["z"])], inputs, ["z"], 17, types=types)
+    for binary in (evaluator, optc.parent / "optc_conformance_bundles"):
+        (failure,) = cases.failures(binary, [cases.Case("item", model, inputs, [None])]).values()
+        assert failure.startswith(("fault:", "usage:")), failure
