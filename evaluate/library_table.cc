@@ -17,6 +17,7 @@
 #include "runtime/cpu/lib_strings.h"
 #include "runtime/cpu/lib_svm.h"
 #include "runtime/cpu/lib_text.h"
+#include "runtime/cpu/lib_tokens.h"
 #include "runtime/cpu/lib_util.h"
 
 #define OPTC_LIBRARY_FUNCTIONS(X) \
@@ -60,6 +61,7 @@
   X(string_where)                 \
   X(svm_classify)                 \
   X(tile_sizes)                   \
+  X(tokenize)                     \
   X(topk)                         \
   X(tree_ensemble)                \
   X(unique)                       \

@@ -1,9 +1,10 @@
-// StringConcat, StringSplit, StringNormalizer, RegexFullMatch, TfIdfVectorizer: library functions
-// (runtime/cpu/lib_strings.h).
+// StringConcat, StringSplit, StringNormalizer, RegexFullMatch, Tokenizer, TfIdfVectorizer: library functions
+// (runtime/cpu/lib_strings.h, lib_tokens.h).
 
 #include "ops/build.h"
 #include "ops/registry.h"
 #include "ops/util.h"
+#include "runtime/cpu/lib_regex.h"
 
 namespace optc {
 namespace {
@@ -62,13 +63,51 @@ Status build_normalizer(BuildContext &c) {
   return {};
 }
 
+// A pattern that the library functions cannot match is said when the model is compiled.
+Status check_pattern(InferContext &c, const std::string &pattern) {
+  OptcRegex regex = optc_regex_compile(pattern.data(), pattern.size());
+  const std::string error = regex.error ? regex.error : "";
+  optc_regex_free(&regex);
+  if (error.empty()) return {};
+  if (error.find("Unicode property") != std::string::npos) return c.unsupported(error + ": '" + pattern + "'");
+  return c.invalid(error + ": '" + pattern + "'");
+}
+
 Status infer_regex(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
+  OPTC_TRY(check_pattern(c, std::string(c.node().string_or("pattern", ""))));
   c.set_tensor(0, ElementType::kBool, c.shape(0));
   return {};
 }
 Status build_regex(BuildContext &c) {
   c.library("regex_full_match", {c.input(0)}, {c.output(0)}, c.node().attributes);
+  return {};
+}
+
+// com.microsoft.Tokenizer: what matches tokenexp, what lies between separators, or (one separator that is empty) each
+// character.
+Status infer_tokenizer(InferContext &c) {
+  OPTC_TRY(c.require_shape(0));
+  if (c.element(0) != ElementType::kString) return c.invalid("the input must be strings");
+  if (c.rank(0) != 1 && c.rank(0) != 2) return c.invalid("the input must have rank 1 or 2");
+  const std::string expression(c.node().string_or("tokenexp", ""));
+  const Attribute *a = c.node().attribute("separators");
+  const auto *separators = a ? std::get_if<std::vector<std::string>>(a) : nullptr;
+  if (expression.empty() == (!separators || separators->empty()))
+    return c.invalid("either tokenexp or separators is needed");
+  if (c.node().int_or("mincharnum", 1) < 1) return c.invalid("mincharnum must be positive");
+  if (!expression.empty()) OPTC_TRY(check_pattern(c, expression));
+  for (size_t i = 0; separators && i < separators->size(); ++i) {
+    if ((*separators)[i].empty() && separators->size() > 1) return c.invalid("a separator is empty");
+    OPTC_TRY(check_pattern(c, (*separators)[i]));
+  }
+  Shape out = c.shape(0);
+  out.push_back(c.run_time_size(0, out.size()));
+  c.set_tensor(0, ElementType::kString, std::move(out));
+  return {};
+}
+Status build_tokenizer(BuildContext &c) {
+  c.library("tokenize", {c.input(0)}, {c.output(0)}, c.node().attributes, {single_symbol(c.output_shape(0).back())});
   return {};
 }
 
@@ -110,6 +149,7 @@ const OpDef kOps[] = {
     {"StringConcat", OpForm::kLibrary, 20, infer_concat, build_concat},
     {"StringSplit", OpForm::kLibrary, 20, infer_split, build_split},
     {"StringNormalizer", OpForm::kLibrary, 10, infer_normalizer, build_normalizer},
+    {"com.microsoft.Tokenizer", OpForm::kLibrary, 1, infer_tokenizer, build_tokenizer},
     {"RegexFullMatch", OpForm::kLibrary, 20, infer_regex, build_regex},
     {"TfIdfVectorizer", OpForm::kLibrary, 9, infer_tfidf, build_tfidf},
 };

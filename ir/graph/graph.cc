@@ -253,6 +253,7 @@ NodeId Graph::add_node(RegionId region, std::string op, std::string name, std::v
   return id;
 }
 
+// A region that had this name is the caller's to attach to another node.
 void Graph::attach_region(NodeId node, std::string name, RegionId region) {
   regions_[region.index].owner = node;
   for (auto &[other, current] : nodes_[node.index].regions)

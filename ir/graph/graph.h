@@ -149,7 +149,6 @@ class Graph {
   NodeId add_node(RegionId region, std::string op, std::string name, std::vector<ValueId> inputs,
                   std::vector<std::pair<std::string, Type>> outputs,
                   std::vector<std::pair<std::string, Attribute>> attributes, NodeId before = {});
-  // A region that had this name is the caller's to attach to another node.
   void attach_region(NodeId node, std::string name, RegionId region);
   void set_origin(NodeId node, std::vector<uint32_t> origin);
   void set_outputs(RegionId region, std::vector<ValueId> outputs);

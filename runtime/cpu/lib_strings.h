@@ -1,5 +1,6 @@
 // lib_strings.h: StringConcat, StringSplit, StringNormalizer, RegexFullMatch, TfIdfVectorizer. Texts are UTF-8.
 #pragma once
+#include "lib_regex.h"
 #include "lib_text.h"
 
 static inline char *optc_lib_characters(OptcLibCall *call, OptcLibString *to, size_t size) {
@@ -89,39 +90,30 @@ static inline int optc_lib_string_split(OptcLibCall *call) {
   return 0;
 }
 
-// Case of one UTF-8 character, in place: ASCII, Latin-1 and basic Greek and Cyrillic, whose two-byte forms keep their
-// length.
-static inline void optc_lib_change_case(char *text, size_t size, int upper) {
-  for (size_t i = 0; i < size;) {
-    const unsigned char c = (unsigned char)text[i];
-    if (c < 0x80) {
-      if (upper ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z') text[i] = (char)(c ^ 32);
-      ++i;
-      continue;
-    }
-    const size_t length = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-    if (length == 2 && i + 1 < size) {
-      uint32_t u = (uint32_t)(c & 31) << 6 | ((unsigned char)text[i + 1] & 63);
-      if (upper) {
-        if (u >= 0xe0 && u <= 0xfe && u != 0xf7)
-          u -= 32;
-        else if ((u >= 0x3b1 && u <= 0x3c9 && u != 0x3c2) || (u >= 0x430 && u <= 0x44f))
-          u -= 32;
-        else if (u >= 0x450 && u <= 0x45f)
-          u -= 80;
+// A text in another case: characters by Unicode's simple mappings, what is no UTF-8 as it is. `to` holds 2 * size + 1
+// bytes; gives the length.
+static inline size_t optc_lib_change_case(const char *text, size_t size, int upper, char *to) {
+  size_t n = 0;
+  for (const char *p = text, *end = text + size; p < end;) {
+    const char *start = p;
+    const uint32_t c = optc_regex_next(&p, end), u = upper ? optc_unicode_upper(c) : optc_unicode_lower(c);
+    if (u == c) {
+      while (start < p) to[n++] = *start++;
+    } else if (u < 0x80) {
+      to[n++] = (char)u;
+    } else {
+      if (u < 0x800) {
+        to[n++] = (char)(0xc0 | u >> 6);
+      } else if (u < 0x10000) {
+        to[n++] = (char)(0xe0 | u >> 12), to[n++] = (char)(0x80 | (u >> 6 & 63));
       } else {
-        if (u >= 0xc0 && u <= 0xde && u != 0xd7)
-          u += 32;
-        else if ((u >= 0x391 && u <= 0x3a9 && u != 0x3a2) || (u >= 0x410 && u <= 0x42f))
-          u += 32;
-        else if (u >= 0x400 && u <= 0x40f)
-          u += 80;
+        to[n++] = (char)(0xf0 | u >> 18), to[n++] = (char)(0x80 | (u >> 12 & 63)),
+        to[n++] = (char)(0x80 | (u >> 6 & 63));
       }
-      text[i] = (char)(0xc0 | u >> 6);
-      text[i + 1] = (char)(0x80 | (u & 63));
+      to[n++] = (char)(0x80 | (u & 63));
     }
-    i += length;
   }
+  return n;
 }
 // inputs: X [n] or [1, n]; attributes case_change_action, is_case_sensitive, stopwords. Output: X without the stop
 // words, in the wanted case; one empty string when nothing is left. Size: the length (the last dim).
@@ -142,23 +134,23 @@ static inline int optc_lib_string_normalizer(OptcLibCall *call) {
     int drop = 0;
     for (size_t k = 0; stop && k < stop->count && !drop; ++k) {
       const size_t size = strlen(stop->strings[k]);
-      if (size != s->size) continue;
       if (exact) {
-        drop = memcmp(stop->strings[k], s->data, size) == 0;
+        drop = size == s->size && memcmp(stop->strings[k], s->data, size) == 0;
       } else {
-        char *a = (char *)malloc(2 * size + 1);
+        char *a = (char *)malloc(2 * (size + s->size) + 2), *b = a + 2 * size + 1;
         if (!a) return optc_lib_out_of_memory(call);
-        memcpy(a, stop->strings[k], size), memcpy(a + size, s->data, size);
-        optc_lib_change_case(a, 2 * size, 0);
-        drop = memcmp(a, a + size, size) == 0;
+        const size_t n_a = optc_lib_change_case(stop->strings[k], size, 0, a);
+        drop = n_a == optc_lib_change_case(s->data, s->size, 0, b) && memcmp(a, b, n_a) == 0;
         free(a);
       }
     }
     if (drop) continue;
-    char *text = optc_lib_characters(call, &kept[count], s->size);
+    char *text = optc_lib_characters(call, &kept[count], change ? 2 * s->size : s->size);
     if (!text) return optc_lib_out_of_memory(call);
-    memcpy(text, s->data, s->size);
-    if (change) optc_lib_change_case(text, s->size, change == 2);
+    if (change)
+      kept[count].size = optc_lib_change_case(s->data, s->size, change == 2, text);
+    else
+      memcpy(text, s->data, s->size);
     ++count;
   }
   if (count == 0) kept[0].data = "", kept[0].size = 0, count = 1;
@@ -169,206 +161,24 @@ static inline int optc_lib_string_normalizer(OptcLibCall *call) {
   return 0;
 }
 
-// A regular expression by backtracking: alternation, groups, ., [...], \d \w \s \D \W \S \b \B, * + ? {m,n} and their
-// lazy forms, ^ and $. `steps` bounds the work, since backtracking can be exponential.
-typedef struct OptcLibRegex {
-  const char *pattern, *pattern_end, *text_end, *text;
-  int64_t steps;
-  int bad;
-} OptcLibRegex;
-typedef int (*OptcLibThen)(OptcLibRegex *, const char *, void *);
-
-static inline const char *optc_lib_regex_skip_class(const char *p,
-                                                    const char *end) {  // behind the ']' of the class that begins at p
-  ++p;
-  if (p < end && *p == '^') ++p;
-  if (p < end && *p == ']') ++p;
-  while (p < end && *p != ']') p += *p == '\\' ? 2 : 1;
-  return p < end ? p + 1 : nullptr;
-}
-static inline const char *optc_lib_regex_skip_atom(const char *p, const char *end) {
-  if (p >= end) return nullptr;
-  if (*p == '\\') return p + 2 <= end ? p + 2 : nullptr;
-  if (*p == '[') return optc_lib_regex_skip_class(p, end);
-  if (*p == '(') {
-    int depth = 0;
-    while (p < end) {
-      if (*p == '\\') {
-        p += 2;
-        continue;
-      }
-      if (*p == '[') {
-        p = optc_lib_regex_skip_class(p, end);
-        if (!p) return nullptr;
-        continue;
-      }
-      depth += *p == '(';
-      depth -= *p == ')';
-      ++p;
-      if (depth == 0) return p;
-    }
-    return nullptr;
-  }
-  const unsigned char c = (unsigned char)*p;
-  const size_t length = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
-  return p + length <= end ? p + length : end;
-}
-static inline int optc_lib_regex_escape(char kind, unsigned char c) {
-  const int digit = c >= '0' && c <= '9', word = digit || c == '_' || (c | 32) >= 97
-                                                     ? (digit || c == '_' || ((c | 32) >= 'a' && (c | 32) <= 'z'))
-                                                     : 0;
-  switch (kind) {
-    case 'd':
-      return digit;
-    case 'D':
-      return !digit;
-    case 'w':
-      return word;
-    case 'W':
-      return !word;
-    case 's':
-      return optc_lib_is_space((char)c);
-    case 'S':
-      return !optc_lib_is_space((char)c);
-    case 'n':
-      return c == '\n';
-    case 't':
-      return c == '\t';
-    case 'r':
-      return c == '\r';
-    default:
-      return c == (unsigned char)kind;
-  }
-}
-static inline int optc_lib_regex_class(const char *p, const char *end,
-                                       unsigned char c) {  // p behind '['; end at the ']'
-  int negate = 0, hit = 0;
-  if (p < end && *p == '^') negate = 1, ++p;
-  for (int first = 1; p < end; first = 0) {
-    (void)first;
-    if (*p == '\\' && p + 1 < end) {
-      hit |= optc_lib_regex_escape(p[1], c);
-      p += 2;
-    } else if (p + 2 < end && p[1] == '-') {
-      hit |= c >= (unsigned char)p[0] && c <= (unsigned char)p[2];
-      p += 3;
-    } else {
-      hit |= c == (unsigned char)*p++;
-    }
-  }
-  return hit != negate;
-}
-
-static inline int optc_lib_regex_sequence(OptcLibRegex *r, const char *p, const char *end, const char *t,
-                                          OptcLibThen then, void *user);
-static inline int optc_lib_regex_alternatives(OptcLibRegex *r, const char *p, const char *end, const char *t,
-                                              OptcLibThen then, void *user) {
-  const char *start = p;
-  while (p < end) {
-    if (*p == '|') {
-      if (optc_lib_regex_sequence(r, start, p, t, then, user)) return 1;
-      start = ++p;
-      continue;
-    }
-    const char *next = optc_lib_regex_skip_atom(p, end);
-    if (!next) {
-      r->bad = 1;
-      return 0;
-    }
-    p = next;
-  }
-  return optc_lib_regex_sequence(r, start, end, t, then, user);
-}
-typedef struct OptcLibRepeat {
-  const char *atom, *atom_end, *rest, *end, *last;
-  int64_t low, high, count;
-  int lazy;
-  OptcLibThen then;
-  void *user;
-} OptcLibRepeat;
-static inline int optc_lib_regex_repeat(OptcLibRegex *r, const char *t, void *user);
-static inline int optc_lib_regex_atom(OptcLibRegex *r, const OptcLibRepeat *s, const char *t, OptcLibThen then,
-                                      void *user) {
-  const char *p = s->atom;
-  if (*p == '(') {
-    const char *inside = p + 1;
-    if (s->atom_end - inside > 2 && inside[0] == '?' && inside[1] == ':') inside += 2;
-    return optc_lib_regex_alternatives(r, inside, s->atom_end - 1, t, then, user);
-  }
-  if (*p == '^') return t == r->text && then(r, t, user);
-  if (*p == '$') return t == r->text_end && then(r, t, user);
-  if (*p == '\\' && (p[1] == 'b' || p[1] == 'B')) {  // a word's border
-    const int before = t > r->text && optc_lib_regex_escape('w', (unsigned char)t[-1]),
-              after = t < r->text_end && optc_lib_regex_escape('w', (unsigned char)*t);
-    return (before != after) == (p[1] == 'b') && then(r, t, user);
-  }
-  if (t >= r->text_end) return 0;
-  const unsigned char c = (unsigned char)*t;
-  if (*p == '\\') return optc_lib_regex_escape(p[1], c) && then(r, t + 1, user);
-  const size_t wide = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
-  if (*p == '.') return c != '\n' && t + wide <= r->text_end && then(r, t + wide, user);
-  if (*p == '[') return optc_lib_regex_class(p + 1, s->atom_end - 1, c) && then(r, t + 1, user);
-  const size_t n = (size_t)(s->atom_end - p);
-  return t + n <= r->text_end && memcmp(p, t, n) == 0 && then(r, t + n, user);
-}
-static inline int optc_lib_regex_repeat(OptcLibRegex *r, const char *t, void *user) {
-  OptcLibRepeat *s = (OptcLibRepeat *)user;
-  if (r->bad || --r->steps < 0) return 0;
-  if (s->count >= s->low && s->lazy && optc_lib_regex_sequence(r, s->rest, s->end, t, s->then, s->user)) return 1;
-  if ((s->high < 0 || s->count < s->high) && !(s->count > s->low && t == s->last)) {
-    OptcLibRepeat more = *s;
-    ++more.count;
-    more.last = t;
-    if (optc_lib_regex_atom(r, s, t, optc_lib_regex_repeat, &more)) return 1;
-  }
-  return s->count >= s->low && !s->lazy && optc_lib_regex_sequence(r, s->rest, s->end, t, s->then, s->user);
-}
-static inline int optc_lib_regex_sequence(OptcLibRegex *r, const char *p, const char *end, const char *t,
-                                          OptcLibThen then, void *user) {
-  if (r->bad || --r->steps < 0) return 0;
-  if (p >= end) return then(r, t, user);
-  OptcLibRepeat s = {p, optc_lib_regex_skip_atom(p, end), nullptr, end, nullptr, 1, 1, 0, 0, then, user};
-  if (!s.atom_end || strchr("*+?{)", *p)) {
-    r->bad = 1;
-    return 0;
-  }
-  const char *q = s.atom_end;
-  if (q < end && (*q == '*' || *q == '+' || *q == '?')) {
-    s.low = *q == '+', s.high = *q == '?' ? 1 : -1;
-    ++q;
-  } else if (q < end && *q == '{') {
-    char *after;
-    s.low = strtoll(q + 1, &after, 10);
-    s.high = *after == ',' ? (after[1] == '}' ? -1 : strtoll(after + 1, &after, 10)) : s.low;
-    while (after < end && *after != '}') ++after;
-    if (after >= end || s.low < 0) {
-      r->bad = 1;
-      return 0;
-    }
-    q = after + 1;
-  }
-  if (q < end && *q == '?' && q != s.atom_end) s.lazy = 1, ++q;
-  s.rest = q;
-  return optc_lib_regex_repeat(r, t, &s);
-}
-static inline int optc_lib_regex_end(OptcLibRegex *r, const char *t, void *user) {
-  (void)user;
-  return t == r->text_end;
-}
-// inputs: X; attribute pattern. Output: bool: whether all of an element matches.
+// inputs: X; attribute pattern (lib_regex.h). Output: bool: whether all of an element matches.
 static inline int optc_lib_regex_full_match(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
   const char *pattern = optc_lib_string_attribute(call, "pattern", "");
   const int64_t n = optc_lib_count(x);
-  for (int64_t i = 0; i < n; ++i) {
+  OptcRegex regex = optc_regex_compile(pattern, strlen(pattern));
+  OptcRegexRun run = {};
+  int status = regex.error                         ? optc_lib_fault(call, regex.error)
+               : !optc_regex_prepare(&run, &regex) ? optc_lib_out_of_memory(call)
+                                                   : 0;
+  for (int64_t i = 0; i < n && status == 0; ++i) {
     const OptcLibString *s = (const OptcLibString *)x->data + i;
-    OptcLibRegex r = {pattern, pattern + strlen(pattern), s->data + s->size, s->data, 10000000, 0};
-    const int hit = optc_lib_regex_alternatives(&r, pattern, r.pattern_end, s->data, optc_lib_regex_end, nullptr);
-    if (r.bad) return optc_lib_fault(call, "RegexFullMatch: the pattern has a form that is not supported");
-    if (r.steps < 0) return optc_lib_fault(call, "RegexFullMatch: the match takes too long");
-    ((uint8_t *)call->outputs[0].data)[i] = hit != 0;
+    const char *text = s->data ? s->data : "", *begin, *end;
+    ((uint8_t *)call->outputs[0].data)[i] = optc_regex_search(&run, text, s->size, text, 1, &begin, &end) != 0;
   }
-  return 0;
+  free(run.memory);
+  optc_regex_free(&regex);
+  return status;
 }
 
 static inline int optc_lib_same_item(const OptcLibTensor *a, int64_t i, const OptcLibTensor *b, int64_t j) {

@@ -87,7 +87,72 @@ def squeeze(rng):
     return model, inputs, ReferenceEvaluator(model).run(None, inputs)
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze)}
+TEXTS = ["the cat sat", "", "a  dog!", "Ünïcode straße", "日本 語", "x", "a-b_c,d", "ABC abc 123", "Ωμέγα ДОМ", "tab\tnew\nline", "ſȺ"]
+
+
+def texts(rng, *shape):
+    return np.array([TEXTS[i] for i in rng.integers(len(TEXTS), size=int(np.prod(shape)))], object).reshape(shape)
+
+
+def tokenizer(rng):
+    """com.microsoft.Tokenizer: matches of an expression, parts between separators, characters."""
+    x = texts(rng, *[int(d) for d in rng.integers(1, 4, size=rng.integers(1, 3))])
+    how = rng.integers(3)
+    attributes = [dict(tokenexp=["[a-zA-Z]+", r"\w+", "[^ ]", r"(?i)[a-c]+|\d{2}", "..?"][rng.integers(5)]),
+                  dict(separators=[[" "], [" ", "-"], [r"\s+", "[,!]"]][rng.integers(3)]), dict(separators=[""])][how]
+    node = helper.make_node("Tokenizer", ["X"], ["Y"], domain="com.microsoft", mark=int(rng.integers(2)), pad_value="#",
+                            mincharnum=1 if how == 2 else int(rng.integers(1, 4)), **attributes)
+    model = cases.node_model(node, {"X": x}, {"": 17, "com.microsoft": 1}, symbolic=bool(rng.integers(2)))
+    return model, {"X": x}, cases.ort_answers(model, {"X": x})
+
+
+def expression(rng, depth=2):
+    """A random regular expression of RE2's syntax."""
+    def atom():
+        kind = rng.integers(8)
+        if kind < 4:
+            return "abcdABé日 "[rng.integers(9)]
+        if kind == 4:
+            return [".", "[abc]", "[^a]", "[a-c日]", "[[:alpha:]]", "[^[:digit:]b]"][rng.integers(6)]
+        if kind == 5:
+            return [r"\d", r"\w", r"\s", r"\D", r"\W", r"\x61", r"\."][rng.integers(7)]
+        if kind == 6 and depth:
+            return ["(", "(?:", "(?i:", "(?P<n>"][rng.integers(4)] + expression(rng, depth - 1) + ")"
+        return ["^", "$", r"\b", "a"][rng.integers(4)]
+
+    def piece():
+        a = atom()
+        return a if a in ("^", "$", r"\b") else a + ["", "", "", "*", "+", "?", "*?", "+?", "{2}", "{1,3}", "{0,2}", "{2,}"][rng.integers(12)]
+    return "|".join("".join(piece() for _ in range(rng.integers(1, 4))) for _ in range([1, 1, 2, 3][rng.integers(4)]))
+
+
+def regex_full_match(rng):
+    pattern = expression(rng)
+    while pattern.count("(?P<n>") > 1:  # a name may stand once
+        pattern = pattern.replace("(?P<n>", "(", 1)
+    letters = "aabbccdABé日1 ."
+    x = np.array(["".join(letters[i] for i in rng.integers(len(letters), size=rng.integers(0, 7))) for _ in range(20)], object)
+    model = cases.node_model(helper.make_node("RegexFullMatch", ["X"], ["Y"], pattern=pattern), {"X": x}, {"": 20})
+    return model, {"X": x}, cases.ort_answers(model, {"X": x})
+
+
+def simple_case(text, how):
+    """By characters, without those whose other case is more than one."""
+    return "".join(c if len(getattr(c, how)()) != 1 else getattr(c, how)() for c in text)
+
+
+def string_normalizer(rng):
+    x = texts(rng, int(rng.integers(1, 6)))
+    action, exact = ["NONE", "LOWER", "UPPER"][rng.integers(3)], int(rng.integers(2))
+    stop = [simple_case(t, "upper") if rng.integers(2) else t for t in TEXTS[:4]]
+    same = (lambda t: t) if exact else lambda t: simple_case(t, "lower")
+    kept = [t for t in x if same(t) not in [same(s) for s in stop]]
+    answer = np.array([simple_case(t, action.lower()) if action != "NONE" else t for t in kept] or [""], object)
+    node = helper.make_node("StringNormalizer", ["X"], ["Y"], case_change_action=action, is_case_sensitive=exact, stopwords=stop)
+    return cases.node_model(node, {"X": x}, {"": 17}), {"X": x}, [answer]
+
+
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, tokenizer, regex_full_match, string_normalizer)}
 
 
 def random_cases(family, count, seed):
