@@ -58,10 +58,9 @@ static inline int optc_lib_tokenize(OptcLibCall *call) {
     regex[k] = optc_regex_compile(pattern, strlen(pattern));
     good = !regex[k].error && optc_regex_prepare(&run[k], &regex[k]);
   }
-  int64_t most = 0, texts = 0;  // elements that are not empty
+  int64_t most = 0, tokens = 0;  // without marks
   for (int64_t i = 0; good && i < n; ++i) {
     const OptcLibString *s = (const OptcLibString *)x->data + i;
-    texts += s->size > 0;
     static const char kMarks[] = "\x02\x03";
     now.count = 0;
     good = s->size == 0 || optc_lib_token(&now, s->data, s->data + s->size);
@@ -83,13 +82,13 @@ static inline int optc_lib_tokenize(OptcLibCall *call) {
     first[i] = kept.count;
     if (good && mark) good = optc_lib_token(&kept, kMarks, kMarks + 1);
     for (int64_t t = 0; good && t < now.count; ++t)
-      if (optc_lib_token_length(&now.items[t]) >= least)
+      if (optc_lib_token_length(&now.items[t]) >= least && ++tokens)
         good = optc_lib_token(&kept, now.items[t].data, now.items[t].data + now.items[t].size);
     if (good && mark) good = optc_lib_token(&kept, kMarks + 1, kMarks + 2);
     first[i + 1] = kept.count;
     if (kept.count - first[i] > most) most = kept.count - first[i];
   }
-  if (texts == 0) most = 0;  // not even marks
+  if (tokens == 0) most = 0;  // then there are no marks either
   int64_t dims[OPTC_LIB_MAX_RANK] = {};
   for (int32_t k = 0; k < x->rank; ++k) dims[k] = x->dims[k];
   dims[x->rank] = most;
