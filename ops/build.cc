@@ -5,7 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "ops/names.h"
+#include "ir/names.h"
 #include "ops/registry.h"
 
 namespace optc {

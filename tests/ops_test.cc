@@ -10,7 +10,7 @@
 #include "evaluate/evaluate.h"
 #include "ir/graph/text.h"
 #include "ops/build.h"
-#include "ops/names.h"
+#include "ir/names.h"
 #include "ops/registry.h"
 
 namespace optc {

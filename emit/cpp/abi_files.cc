@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "emit/cpp/names.h"
+#include "emit/cpp/text_lines.h"
 #include "emit/cpp/types.h"
 
 namespace optc {
@@ -24,7 +25,8 @@ std::string dims_text(const Shape &shape) {
 
 bool plain(const Program &p) {  // tensors only, and the outputs' dims follow from the inputs'
   auto tensor = [&](BufferId id) {
-    return p.buffer(id).type.has_shape() && p.buffer(id).element() != ElementType::kString;
+    return p.buffer(id).type.has_shape() && p.buffer(id).element() != ElementType::kString &&
+           !is_complex(p.buffer(id).element());
   };
   for (BufferId b : p.inputs)
     if (!tensor(b)) return false;
@@ -70,11 +72,11 @@ struct TypedSignature {
   std::vector<std::vector<std::string>> input_dims, output_dims;
 };
 
-TypedSignature typed_signature(const Program &p) {
+TypedSignature typed_signature(const Program &p, const std::string &bundle) {
   TypedSignature s;
   if (!plain(p)) return s;
-  NameScope names;
-  for (const char *taken : {"context", "in", "out", "status", "model", "options"}) names.take(taken);
+  NameScope names(NameScope::Use::kHeader);
+  for (const char *own : {"", "_run", "_model", "_header"}) names.take(bundle + own);
   for (const SymbolSource &source : p.sources)
     s.dims.emplace_back(source.symbol, names.unique(source.symbol->name, 24));
   for (const std::string &n : p.input_names) s.inputs.push_back(names.unique(n, 32));
@@ -109,6 +111,15 @@ std::string byte_count(const Buffer &b, const std::vector<std::string> &dims) {
   return fmt::format("({} * {} + 7) / 8", count, bits);
 }
 
+// How many elements of its storage a tensor has (a byte holds several of a sub-byte type), as C++ of type `type`.
+std::string elements(const char *type, const Buffer &b, const std::vector<std::string> &dims) {
+  std::string count;
+  for (const std::string &d : dims) count += (count.empty() ? "" : " * ") + fmt::format("static_cast<{}>({})", type, d);
+  if (count.empty()) count = "1";
+  const int per = cpp_type(b.element()).per_byte;
+  return per == 1 ? count : fmt::format("({} + {}) / {}", count, per - 1, per);
+}
+
 }  // namespace
 
 std::vector<std::string> signature(const Program &p) {
@@ -132,7 +143,7 @@ std::string c_header(const Program &p, const AbiFacts &f) {
   for (std::string line : signature(p)) {
     for (const char *mark : {"*/", "/*"})  // of names of the model
       for (size_t at; (at = line.find(mark)) != std::string::npos;) line[at] = ' ';
-    out += " *   " + line + "\n";
+    out += wrap_words(line, " *   ", " *     ") + "\n";
   }
   out += " */\n";
   out +=
@@ -141,7 +152,15 @@ std::string c_header(const Program &p, const AbiFacts &f) {
   out += fmt::format(
       "#if defined(__GNUC__)\n__attribute__((visibility(\"default\")))\n#endif\nconst optc_model *{}_model(void);\n",
       f.name);
-  const TypedSignature s = typed_signature(p);
+  out += fmt::format(R"(
+#if defined(__ELF__) && !defined(OPTC_BUNDLE_SOURCE)
+/* Where this header lies: a static library does not know its own place, and finds the files beside it from here. */
+extern const char *const {0}_header __attribute__((weak));
+const char *const {0}_header = __FILE__;
+#endif
+)",
+                     f.name);
+  const TypedSignature s = typed_signature(p, f.name);
   if (s.possible) {
     std::string parameters = "optc_context *context";
     for (const auto &[symbol, name] : s.dims) parameters += ", int64_t " + name;
@@ -165,9 +184,9 @@ std::string c_header(const Program &p, const AbiFacts &f) {
       return fmt::format("  {}optc_value {}[] = {{{}}};\n", input ? "const " : "", array, items);
     };
     if (!p.inputs.empty()) out += tensors("in", s.inputs, p.inputs, s.input_dims, true);
-    out += tensors("out", s.outputs, p.outputs, s.output_dims, false);
-    out +=
-        fmt::format("  return optc_run({}_model(), context, {}, out);\n}}\n", f.name, p.inputs.empty() ? "NULL" : "in");
+    if (!p.outputs.empty()) out += tensors("out", s.outputs, p.outputs, s.output_dims, false);
+    out += fmt::format("  return optc_run({}_model(), context, {}, {});\n}}\n", f.name,
+                       p.inputs.empty() ? "NULL" : "in", p.outputs.empty() ? "NULL" : "out");
   }
   out += "\n#ifdef __cplusplus\n}\n#endif\n#endif\n";
   return out;
@@ -178,7 +197,9 @@ std::string cpp_header(const Program &p, const AbiFacts &f) {
       "// {0}: C++ interface. Model owns a context; run() gives owned outputs. Errors are thrown as "
       "{0}::Error.\n#pragma once\n",
       f.name);
-  out += "#include <cstdint>\n#include <stdexcept>\n#include <string>\n#include <utility>\n#include <vector>\n\n";
+  out +=
+      "#include <cstdint>\n#include <stdexcept>\n#include <string>\n#include "
+      "<type_traits>\n#include <utility>\n#include <vector>\n\n";
   out += fmt::format("#include \"{}.h\"\n\nnamespace {} {{\n\n", f.name, f.name);
   out += R"(struct Error : std::runtime_error {
   Error(optc_status code, const std::string &text) : std::runtime_error(text), status(code) {}
@@ -186,7 +207,7 @@ std::string cpp_header(const Program &p, const AbiFacts &f) {
 };
 
 )";
-  const TypedSignature s = typed_signature(p);
+  const TypedSignature s = typed_signature(p, f.name);
   if (s.possible) {
     out += "struct Outputs {\n";
     for (size_t i = 0; i < s.outputs.size(); ++i)
@@ -195,6 +216,9 @@ std::string cpp_header(const Program &p, const AbiFacts &f) {
     out += "};\n\n";
   }
   out += fmt::format(R"(class Model {{
+  template <class... T>
+  using Elements = std::void_t<decltype(std::declval<const T &>().data())...>;
+
  public:
   // Options of optc.h: threads, weights_path, ... ; struct_size is set here.
   explicit Model(optc_options options = optc_options()) {{
@@ -219,33 +243,32 @@ std::string cpp_header(const Program &p, const AbiFacts &f) {
   void run(const optc_value *inputs, optc_value *outputs) {{ check(api().run(context_, inputs, outputs)); }}
 )",
                      f.name);
-  if (s.possible && !s.inputs.empty()) {
-    std::string templates, parameters, arguments = "context_";
+  if (s.possible) {
+    std::string templates, parameters, constraint, arguments = "context_";
     for (size_t i = 0; i < s.inputs.size(); ++i) {
-      templates += fmt::format("{}class T{}", i ? ", " : "", i);
-      parameters += fmt::format("{}const T{} &{}", i ? ", " : "", i, s.inputs[i]);
+      templates += fmt::format("class OptcInput{}, ", i);
+      constraint += fmt::format("{}OptcInput{}", i ? ", " : "", i);
+      parameters += fmt::format("{}const OptcInput{} &{}", i ? ", " : "", i, s.inputs[i]);
     }
     for (const auto &[symbol, name] : s.dims) {
       parameters += ", int64_t " + name;
       arguments += ", " + name;
     }
-    for (size_t i = 0; i < s.inputs.size(); ++i) {
-      std::string count;
-      for (const std::string &d : s.input_dims[i]) count += (count.empty() ? "" : " * ") + ("(" + d + ")");
-      arguments += fmt::format(", data({}, {}, \"{}\")", s.inputs[i], count.empty() ? "1" : count, s.inputs[i]);
-    }
+    for (size_t i = 0; i < s.inputs.size(); ++i)
+      arguments += fmt::format(", data({}, {}, \"{}\")", s.inputs[i],
+                               elements("int64_t", p.buffer(p.inputs[i]), s.input_dims[i]), s.inputs[i]);
     for (const std::string &o : s.outputs) arguments += ", outputs." + o + ".data()";
-    out += "\n  // Any contiguous containers (data(), size()) of the inputs' elements.\n";
-    out += fmt::format("  template <{}>\n  Outputs run({}) {{\n    Outputs outputs;\n", templates, parameters);
-    for (size_t i = 0; i < s.outputs.size(); ++i) {
-      std::string count;
-      for (const std::string &d : s.output_dims[i])
-        count += (count.empty() ? "" : " * ") + ("static_cast<size_t>(" + d + ")");
-      const int per = cpp_type(p.buffer(p.outputs[i]).element()).per_byte;
-      if (count.empty()) count = "1";
+    if (!s.inputs.empty())
+      out += fmt::format(
+          "\n  // Any contiguous containers (data(), size()) of the inputs' elements.\n  template <{}class = "
+          "Elements<{}>>\n",
+          templates, constraint);
+    else
+      out += "\n";
+    out += fmt::format("  Outputs run({}) {{\n    Outputs outputs;\n", parameters);
+    for (size_t i = 0; i < s.outputs.size(); ++i)
       out += fmt::format("    outputs.{}.resize({});\n", s.outputs[i],
-                         per == 1 ? count : fmt::format("({} + {}) / {}", count, per - 1, per));
-    }
+                         elements("size_t", p.buffer(p.outputs[i]), s.output_dims[i]));
     out += fmt::format("    check({}_run({}));\n    return outputs;\n  }}\n", f.name, arguments);
   }
   out += R"(
@@ -255,7 +278,8 @@ std::string cpp_header(const Program &p, const AbiFacts &f) {
   }
   template <class T>
   static auto data(const T &container, int64_t count, const char *name) -> decltype(container.data()) {
-    if (static_cast<int64_t>(container.size()) < count) throw Error(OPTC_INVALID_ARGUMENT, std::string("input '") + name + "' has too few elements");
+    if (count < 0 || static_cast<uint64_t>(container.size()) < static_cast<uint64_t>(count))
+      throw Error(OPTC_INVALID_ARGUMENT, std::string("input '") + name + "' has too few elements");
     return container.data();
   }
   optc_context *context_ = nullptr;
@@ -263,158 +287,6 @@ std::string cpp_header(const Program &p, const AbiFacts &f) {
 
 )";
   out += fmt::format("}}  // namespace {}\n", f.name);
-  return out;
-}
-
-std::string cmake_lists(const AbiFacts &f) {
-  std::string sources;
-  for (const std::string &s : f.sources) sources += " src/" + s;
-  std::string out =
-      fmt::format(R"(# {0}: add_subdirectory() this folder, or install it and find_package({0}). Target {0}::{0}.
-cmake_minimum_required(VERSION 3.16)
-project({0} LANGUAGES C CXX)
-include(GNUInstallDirs)
-find_package(Threads REQUIRED)
-
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
-  set(CMAKE_BUILD_TYPE Release)
-endif()
-add_library({0}{1})
-add_library({0}::{0} ALIAS {0})
-target_compile_features({0} PRIVATE cxx_std_17)
-target_compile_options({0} PRIVATE -O2 -Wall -Wextra -ffp-contract=off -fno-math-errno)
-set_target_properties({0} PROPERTIES CXX_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
-target_compile_definitions({0} PRIVATE OPTC_BUNDLE_FOLDER="${{CMAKE_CURRENT_SOURCE_DIR}}"
-  OPTC_INSTALL_FOLDER="${{CMAKE_INSTALL_FULL_DATADIR}}/{0}")
-target_include_directories({0} PUBLIC $<BUILD_INTERFACE:${{CMAKE_CURRENT_SOURCE_DIR}}/include> $<INSTALL_INTERFACE:include>
-                           PRIVATE src)
-target_link_libraries({0} PRIVATE Threads::Threads ${{CMAKE_DL_LIBS}})
-)",
-                  f.name, sources);
-  out += fmt::format(R"(
-if(CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
-  add_executable({0}_example examples/main.cpp)
-  target_compile_features({0}_example PRIVATE cxx_std_17)
-  target_link_libraries({0}_example PRIVATE {0}::{0})
-endif()
-
-install(TARGETS {0} EXPORT {0}-targets LIBRARY DESTINATION ${{CMAKE_INSTALL_LIBDIR}} ARCHIVE DESTINATION ${{CMAKE_INSTALL_LIBDIR}})
-install(FILES include/optc.h include/{0}.h include/{0}.hpp DESTINATION ${{CMAKE_INSTALL_INCLUDEDIR}})
-install(FILES python/{0}.py manifest.json DESTINATION ${{CMAKE_INSTALL_DATADIR}}/{0})
-)",
-                     f.name);
-  if (f.weights_file)
-    out += fmt::format("install(FILES {0}.weights DESTINATION ${{CMAKE_INSTALL_DATADIR}}/{0})\n", f.name);
-  out += fmt::format(R"(install(EXPORT {0}-targets NAMESPACE {0}:: DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/{0})
-file(WRITE ${{CMAKE_CURRENT_BINARY_DIR}}/{0}-config.cmake
-     "include(CMakeFindDependencyMacro)\nfind_dependency(Threads)\ninclude(\"\${{CMAKE_CURRENT_LIST_DIR}}/{0}-targets.cmake\")\n")
-install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/{0}-config.cmake DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/{0})
-file(WRITE ${{CMAKE_CURRENT_BINARY_DIR}}/{0}.pc
-     "prefix=${{CMAKE_INSTALL_PREFIX}}\nName: {0}\nDescription: {0}, compiled by optc\nVersion: 1\nCflags: -I\${{prefix}}/${{CMAKE_INSTALL_INCLUDEDIR}}\nLibs: -L\${{prefix}}/${{CMAKE_INSTALL_LIBDIR}} -l{0} -lstdc++ -lm -lpthread\n")
-install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/{0}.pc DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/pkgconfig)
-)",
-                     f.name);
-  return out;
-}
-
-std::string example_main(const Program &p, const AbiFacts &f) {
-  std::string out = fmt::format(
-      R"(// Runs {0} once on zeros and prints what it gives. Dims that the model leaves open are the arguments (1 where none is given).
-#include <cstdio>
-#include <cstdlib>
-#include <vector>
-
-#include "{0}.hpp"
-
-int main(int argc, char **argv) {{
-  try {{
-    {0}::Model model;
-    const optc_api &api = {0}::Model::api();
-    std::vector<optc_value> inputs(api.input_count()), outputs(api.output_count());
-    std::vector<std::vector<double>> memory;  // doubles: aligned for every element type
-    std::vector<std::pair<std::string, int64_t>> dims;
-    for (size_t i = 0; i < inputs.size(); ++i) {{
-      const optc_value_info &info = *api.input_info(i);
-      optc_tensor &t = inputs[i].tensor;
-      t.type = info.type;
-      t.rank = info.rank;
-      size_t count = 1;
-      for (int32_t k = 0; k < info.rank; ++k) {{
-        t.dims[k] = info.dims[k].value;
-        if (info.dims[k].symbol) {{
-          const std::string symbol = info.dims[k].symbol;
-          size_t at = 0;
-          while (at < dims.size() && dims[at].first != symbol) ++at;
-          if (at == dims.size()) dims.emplace_back(symbol, static_cast<int>(at) + 1 < argc ? std::atoll(argv[at + 1]) : 1);
-          t.dims[k] = dims[at].second;
-        }}
-        count *= static_cast<size_t>(t.dims[k]);
-      }}
-      memory.emplace_back(count * 2 + 1);
-      t.data = memory.back().data();
-    }}
-    if (api.output_dims(model.context(), inputs.data(), outputs.data()) != OPTC_OK) throw {0}::Error(OPTC_INVALID_ARGUMENT, api.last_error(nullptr));
-    for (optc_value &o : outputs) {{
-      memory.emplace_back(o.tensor.needed_bytes / sizeof(double) + 4096);
-      o.tensor.data = memory.back().data();
-      o.tensor.capacity_bytes = memory.back().size() * sizeof(double);
-    }}
-    model.run(inputs.data(), outputs.data());
-    for (size_t i = 0; i < outputs.size(); ++i) {{
-      std::printf("%s [", api.output_info(i)->name);
-      int64_t count = 1;
-      for (int32_t k = 0; k < outputs[i].tensor.rank; ++k) {{
-        std::printf(k ? ", %lld" : "%lld", static_cast<long long>(outputs[i].tensor.dims[k]));
-        count *= outputs[i].tensor.dims[k];
-      }}
-      std::printf("]");
-      if (outputs[i].tensor.type == 1)
-        for (int64_t k = 0; k < count && k < 8; ++k) std::printf(" %g", static_cast<double>(static_cast<const float *>(outputs[i].tensor.data)[k]));
-      std::printf("\n");
-    }}
-  }} catch (const {0}::Error &error) {{
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }}
-}}
-)",
-      f.name);
-  (void)p;
-  return out;
-}
-
-std::string readme(const Program &p, const AbiFacts &f, const std::string &memory) {
-  std::string out = fmt::format("# {}\n\nGenerated by {} from {}. Needs a C++17 compiler and nothing else.\n\n", f.name,
-                                f.compiler, f.source);
-  for (const std::string &line : signature(p)) out += "- " + line + "\n";
-  out += "- " + memory + "\n\n";
-  out += fmt::format(
-      R"(Build:
-
-    cmake -S . -B build && cmake --build build -j        # static library, and the example build/{0}_example
-    cmake -S . -B build -DBUILD_SHARED_LIBS=ON           # lib{0}.so, which python/{0}.py loads
-
-Use: `add_subdirectory` this folder or install it and `find_package({0})`, link `{0}::{0}`, include `{0}.hpp` (C++) or `{0}.h` (C).
-
-| file | what |
-|---|---|
-| include/optc.h, {0}.h, {0}.hpp | the interface: C ABI of every bundle, this model in C, in C++ |
-| src/model.cpp | the schedule: every kernel call in order |
-| src/kernels_*.inc | the kernels' functions (one for all kernels of one form), compiled for each instruction set by kernels_*.cpp |
-{2}| src/runtime/ | the runtime headers that are used |
-{1}| examples/main.cpp, python/{0}.py | a program that runs it once; the same from Python with NumPy |
-| report.html, graph.html | what the optimizer did, kernels and memory; the graph before and after, drawn |
-| manifest.json | signature, kernels with origin and cost, memory plan |
-)",
-      f.name,
-      f.weights_file ? fmt::format("| {0}.weights | the weights; found beside the library, in this "
-                                   "folder, or where `weights_path` says |\n",
-                                   f.name)
-                     : std::string(),
-      std::count(f.sources.begin(), f.sources.end(), "cuda.cpp")
-          ? "| kernels/*.ptx, src/cuda.cpp | the kernels of GPUs and their launches; the driver is loaded when the "
-            "model runs, and without one the CPU takes it |\n"
-          : "");
   return out;
 }
 

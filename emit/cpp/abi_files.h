@@ -22,7 +22,7 @@ std::vector<std::string> signature(const Program &program);
 std::string c_header(const Program &program, const AbiFacts &facts);
 std::string cpp_header(const Program &program, const AbiFacts &facts);
 std::string cmake_lists(const AbiFacts &facts);
-std::string example_main(const Program &program, const AbiFacts &facts);
+std::string example_main(const AbiFacts &facts);
 std::string python_module(const Program &program, const AbiFacts &facts);
 std::string readme(const Program &program, const AbiFacts &facts, const std::string &memory);
 

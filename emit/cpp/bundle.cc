@@ -84,7 +84,7 @@ Result<BundleReport> BundleWriter::write() {
     facts_.sources.push_back(file);
   }
   OPTC_TRY(put("CMakeLists.txt", cmake_lists(facts_)));
-  OPTC_TRY(put("examples/main.cpp", example_main(program_, facts_)));
+  OPTC_TRY(put("examples/main.cpp", example_main(facts_)));
   OPTC_TRY(put("python/" + name_ + ".py", python_module(program_, facts_)));
   const std::string memory =
       model.arena_bytes >= 0

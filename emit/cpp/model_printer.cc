@@ -23,11 +23,7 @@ ElementType leaf_element(const Type &type) {
 }
 
 ModelPrinter::ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics, GpuHost gpu)
-    : program_(program), name_(std::move(name)), diagnostics_(diagnostics), gpu_(gpu) {
-  for (const char *taken :
-       {"d", "k", "run", "env", "bytes", "sizes", "in", "out", "attributes", "memory", "Model", "Mixed", "Dims", "gpu"})
-    names_.take(taken);
-}
+    : program_(program), name_(std::move(name)), diagnostics_(diagnostics), gpu_(gpu) {}
 
 void ModelPrinter::line(const std::string &text) {
   body_ += std::string(static_cast<size_t>(indent_) * 2, ' ') + text + "\n";

@@ -139,7 +139,7 @@ class ModelPrinter : private DimText {
   Diagnostics &diagnostics_;
   GpuHost gpu_;
   FaultPlaces places_;
-  NameScope fields_, names_;
+  NameScope fields_, names_{NameScope::Use::kSchedule};
   std::unordered_map<const DimSymbol *, std::string> symbol_fields_;
   std::vector<const DimSymbol *> model_symbols_, data_symbols_;
   // What the text printed so far has done, on every path to this place: sizes that it found, outputs whose dims it

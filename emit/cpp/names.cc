@@ -2,56 +2,32 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <vector>
 
 namespace optc {
 namespace {
 
-const std::unordered_set<std::string_view> &reserved() {
-  static const std::unordered_set<std::string_view> words = {
-      "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
-      "char8_t", "char16_t", "char32_t", "class", "compl", "concept", "const", "consteval", "constexpr", "constinit",
-      "const_cast", "continue", "co_await", "co_return", "co_yield", "decltype", "default", "delete", "do", "double",
-      "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
-      "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or",
-      "or_eq", "private", "protected", "public", "register", "reinterpret_cast", "requires", "return", "short",
-      "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch", "template", "this",
-      "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual",
-      "void", "volatile", "wchar_t", "while", "xor", "xor_eq", "restrict",
-      // macros and types of the C library and of Linux's compilers
-      "NAN", "INFINITY", "NULL", "EOF", "linux", "unix", "I", "errno", "stdin", "stdout", "stderr", "main", "assert",
-      // names that emitted code uses itself
-      "env", "begin", "end", "scratch", "task", "vf", "vi", "vm", "vu", "load", "store", "splat", "splat_i", "select",
-      "min", "max", "abs", "sign", "floor", "ceil", "trunc", "sqrt", "exp", "log", "tanh", "erf", "sigmoid", "pow",
-      "sin", "cos", "fma", "lanes", "least", "most", "times", "plus", "checked", "parallel", "bits", "n", "run", "optc",
-      "Env", "Kernels", "iota", "expm1", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh",
-      "atanh", "relu", "softplus"};
-  return words;
+// What the code around the names uses itself, by where they stand.
+const std::vector<const char *> &around(NameScope::Use use) {
+  static const std::vector<const char *> kernel = {"plan", "s", "sink", "epilogue", "part", "partial", "a", "env"},
+                                         schedule = {"d",       "k",      "run",        "env",      "bytes",
+                                                     "sizes",   "in",     "out",        "gpu",      "state",
+                                                     "memory",  "places", "attributes", "Model",    "Mixed",
+                                                     "Dims",    "State",  "Run",        "inputs",   "outputs",
+                                                     "weights", "shapes", "faults",     "manifest", "cuda",
+                                                     "list",    "values", "processor",  "status",   "Places",
+                                                     "Objects"},
+                                         header = {"context", "in",     "out",     "status",   "model",   "options",
+                                                   "outputs", "inputs", "Outputs", "Model",    "Error",   "data",
+                                                   "check",   "api",    "check_",  "context_", "other",   "error",
+                                                   "count",   "name",   "text",    "code",     "Elements"};
+  return use == NameScope::Use::kSchedule ? schedule : use == NameScope::Use::kHeader ? header : kernel;
 }
 
 }  // namespace
 
-std::string identifier(std::string_view name, size_t longest) {
-  std::string out;
-  for (char c : name) {
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    const bool digit = c >= '0' && c <= '9';
-    if (letter || digit) {
-      out += c;
-    } else if (!out.empty() && out.back() != '_') {
-      out += '_';
-    }
-  }
-  while (!out.empty() && out.back() == '_') out.pop_back();
-  if (out.size() > longest) {
-    out.erase(0, out.size() - longest);
-    // Not in the middle of a word when a border is near.
-    const size_t border = out.find('_');
-    if (border != std::string::npos && border < longest / 3) out.erase(0, border + 1);
-  }
-  if (out.empty()) out = "v";
-  if (out[0] >= '0' && out[0] <= '9') out.insert(0, "v");
-  if (reserved().count(out) || out.compare(0, 5, "optc_") == 0 || out.compare(0, 5, "OPTC_") == 0) out += '_';
-  return out;
+NameScope::NameScope(Use use) {
+  for (const char *name : around(use)) take(name);
 }
 
 std::string bundle_name(std::string_view wish) {
@@ -92,6 +68,7 @@ std::string NameScope::unique(std::string_view wish, size_t longest) {
   if (taken_.insert(base).second) return base;
   for (size_t k = 2;; ++k) {
     std::string name = base + (base.back() >= '0' && base.back() <= '9' ? "_" : "") + std::to_string(k);
+    if (is_reserved(name)) name.insert(0, "v_");  // "T0_2" is spelled as macros are
     if (taken_.insert(name).second) return name;
   }
 }

@@ -1,23 +1,25 @@
 #pragma once
-// Names of emitted code: C identifiers made of ONNX names, unique in their scope.
+// Names of emitted code by scope, and texts that hold any name.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 
+#include "ir/names.h"
+
 namespace optc {
 
-// A C identifier that is no keyword of C or C++ and no name of the runtime: other characters become '_', runs of them
-// one.
-// "/layer.1/conv/Conv_output_0" -> "layer_1_conv_Conv_output_0". Long names keep their end. Never empty.
 // A bundle's name for a wish: an identifier of at most 64 letters that is free as a namespace, a CMake target, a header
 // NAME.h and a Python module.
 std::string bundle_name(std::string_view wish);
-std::string identifier(std::string_view name, size_t longest = 48);
 
 // Names already taken in a scope of the emitted code.
 class NameScope {
  public:
+  enum class Use : uint8_t { kKernel, kSchedule, kHeader };  // a function of kernels_*; model*.cpp; NAME.h, NAME.hpp
+  NameScope() = default;
+  explicit NameScope(Use use);  // what the code there uses itself is taken
   // `wish` as an identifier, with a number behind it when it is taken.
   std::string unique(std::string_view wish, size_t longest = 48);
   void take(std::string name) { taken_.insert(std::move(name)); }

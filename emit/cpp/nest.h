@@ -171,7 +171,7 @@ class NestPrinter : private DimText {
   const Kernel &kernel_;
   const LoopNest &nest_;
   FaultPlaces &places_;
-  NameScope names_;
+  NameScope names_{NameScope::Use::kKernel};
   std::unordered_map<const DimSymbol *, Dim> fixed_;
   std::unordered_map<const DimSymbol *, int> level_;  // of the loops open or planned in the current stage
   std::unordered_map<const DimSymbol *, std::string> symbol_names_;

@@ -9,8 +9,6 @@ namespace optc {
 NestPrinter::NestPrinter(const Program &program, const Kernel &kernel, FaultPlaces &places)
     : program_(program), kernel_(kernel), nest_(*kernel.nest()), places_(places) {
   names_.take(kernel.name);
-  // Variables of emitted contractions.
-  for (const char *taken : {"plan", "s", "sink", "epilogue", "part", "partial", "a"}) names_.take(taken);
   for (const Stage &stage : nest_.stages)
     for (const StageOutput &o : stage.outputs)
       if (o.buffer.valid()) {

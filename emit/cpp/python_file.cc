@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "emit/cpp/abi_files.h"
+#include "emit/cpp/text_lines.h"
 
 namespace optc {
 
@@ -10,7 +11,7 @@ std::string python_module(const Program &p, const AbiFacts &f) {
   for (const std::string &line : signature(p)) {
     std::string safe;
     for (char c : line) safe += c == '"' || c == '\\' ? '\'' : c;
-    doc += "    " + safe + "\n";
+    doc += wrap_words(safe, "    ", "      ") + "\n";
   }
   std::string out = fmt::format(R"PY("""{0}, compiled by optc: the model as a Python callable on NumPy arrays.
 
@@ -254,7 +255,10 @@ class Model:
 
     @property
     def manifest(self):
-        return self._api.manifest_json().decode()
+        text = self._api.manifest_json()
+        if text is None:
+            raise Error(5, self._api.last_error(None).decode())
+        return text.decode()
 
 
 def _find_library():

@@ -42,9 +42,7 @@ std::string float_text(float x) {
 class RecurrentPrinter : private DimText {
  public:
   RecurrentPrinter(const Program &program, const Kernel &kernel)
-      : program_(program), kernel_(kernel), call_(*kernel.library()) {
-    names_.take("env");
-  }
+      : program_(program), kernel_(kernel), call_(*kernel.library()) {}
 
   KernelText print() {
     const Strategy &s = kernel_.strategy;
@@ -209,7 +207,7 @@ class RecurrentPrinter : private DimText {
   const Program &program_;
   const Kernel &kernel_;
   const LibraryCall &call_;
-  NameScope names_;
+  NameScope names_{NameScope::Use::kKernel};
   std::vector<BufferId> buffers_;
   std::vector<bool> written_;
   std::vector<std::string> buffer_names_;

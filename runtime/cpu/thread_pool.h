@@ -86,7 +86,7 @@ class ThreadPool {
   // `threads` counts the caller. Fewer run when the system gives no more.
   explicit ThreadPool(int threads) {
     if (threads <= 1) return;
-    workers_ = new (std::nothrow) Worker[threads - 1];
+    workers_ = new (std::nothrow) Worker[static_cast<size_t>(threads - 1)];
     if (!workers_) return;
     for (int i = 0; i < threads - 1; ++i) {
       try {

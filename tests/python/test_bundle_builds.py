@@ -1,0 +1,118 @@
+"""Every form of signature gives a bundle that compiles without a warning and whose example runs: 0 to 5 inputs and outputs, static and
+symbolic, strings, sequences, optionals; by g++ and clang++, from C and C++; no generated line is longer than 140 characters."""
+
+import pathlib
+import shutil
+import subprocess
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+F32, STRING = TensorProto.FLOAT, TensorProto.STRING
+FLAGS = ["-Wall", "-Wextra", "-Wconversion", "-Werror", "-ffp-contract=off", "-fno-math-errno"]
+COMPILERS = {"g++": "gcc", "clang++": "clang"}
+
+
+def tensors(inputs, outputs, dims):
+    """Sums of the inputs: output k is their sum times k."""
+    values = [helper.make_tensor_value_info(f"x{i}", F32, dims) for i in range(inputs)]
+    results = [helper.make_tensor_value_info(f"y{i}", F32, dims) for i in range(outputs)]
+    nodes, constants = [], [helper.make_tensor(f"k{i}", F32, [], [float(i)]) for i in range(outputs)]
+    if inputs == 0:
+        nodes.append(helper.make_node("RandomUniform", [], ["sum"], shape=dims, seed=1.0))
+    else:
+        nodes.append(helper.make_node("Sum", [v.name for v in values], ["sum"]))
+    nodes += [helper.make_node("Mul", ["sum", f"k{i}"], [f"y{i}"]) for i in range(outputs)]
+    return nodes, values, results, constants
+
+
+def strings():
+    return ([helper.make_node("StringConcat", ["a", "b"], ["c"])],
+            [helper.make_tensor_value_info(n, STRING, ["N"]) for n in "ab"], [helper.make_tensor_value_info("c", STRING, ["N"])], [])
+
+
+def sequences():
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(F32, [3]))
+    return ([helper.make_node("SequenceInsert", ["list", "x"], ["longer"])],
+            [helper.make_value_info("list", kind), helper.make_tensor_value_info("x", F32, [3])], [helper.make_value_info("longer", kind)], [])
+
+
+def optionals():
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(F32, [3]))
+    return ([helper.make_node("OptionalHasElement", ["maybe"], ["there"])], [helper.make_value_info("maybe", kind)],
+            [helper.make_tensor_value_info("there", TensorProto.BOOL, [])], [])
+
+
+def found_sizes():
+    nodes = [helper.make_node("NonZero", ["x"], ["places"]), helper.make_node("Cast", ["places"], ["numbers"], to=F32)]
+    return (nodes, [helper.make_tensor_value_info("x", F32, ["N"])],
+            [helper.make_tensor_value_info("places", TensorProto.INT64, [1, None]), helper.make_tensor_value_info("numbers", F32, [1, None])], [])
+
+
+# Names that the code around them uses, macros, and what is no identifier.
+NAMES = ["outputs", "Outputs", "T0", "M_PI", "SIZE_MAX", "CHAR_BIT", "INFINITY", "NULL", "EOF", "errno", "in", "out", "context", "run", "Model",
+         "Error", "data", "std", "float", "int64_t", "size_t", "this", "linux", "signal", "a/b:c", "ü", "9", "model", "optc_run", "names_run",
+         "names_model", "names", "x" * 200, "stdin", "assert", "W", "I", "d", "k", "env", "max", "exp", "round", "kernels", "fill"]
+
+
+def named():
+    """Every name as an input, as a dim, as a node and, as an output, what the node named like it gives."""
+    nodes, values, results = [], [], []
+    for i, name in enumerate(NAMES):
+        values.append(helper.make_tensor_value_info(name, F32, [NAMES[(i + 7) % len(NAMES)], 3]))
+        nodes.append(helper.make_node("Softmax" if i % 2 else "ReduceSum", [name], [f"{name}!"], name=name, **({"axis": 0} if i % 2 else {})))
+        results.append(helper.make_tensor_value_info(f"{name}!", F32, None))
+    return nodes, values, results, []
+
+
+MODELS = {f"{form}_{n}": (lambda n=n, dims=dims: tensors(n, n, dims))
+          for form, dims in (("fixed", [2, 3]), ("open", ["N", "M"])) for n in range(6) if form == "fixed" or n}
+MODELS.update({"one_output": lambda: tensors(5, 1, ["N", 3]), "five_outputs": lambda: tensors(1, 5, [4]), "scalars": lambda: tensors(2, 2, []),
+               "strings": strings, "sequences": sequences, "optionals": optionals, "found_sizes": found_sizes, "names": named})
+SMALL = ["fixed_2", "strings", "names"]
+
+
+def compiled(optc, folder, name):
+    nodes, inputs, outputs, constants = MODELS[name]()
+    if not outputs:
+        outputs = [helper.make_tensor_value_info("sum", F32, [2, 3])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    onnx.save(model, folder / f"{name}.onnx")
+    subprocess.run([optc, folder / f"{name}.onnx", "-o", folder / name, "-q"], check=True)
+    return folder / name
+
+
+def compile_all(bundle, compiler, work):
+    """Every source of the bundle and its example into one program; a C program that includes its header."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not there")
+    name = bundle.name
+    include = [f"-I{bundle}/include", f"-I{bundle}/src", f'-DOPTC_BUNDLE_FOLDER="{bundle}"']
+    (work / "main.c").write_text(f'#include "{name}.h"\nint main(void) {{ return {name}_model()->abi_version == OPTC_ABI_VERSION ? 0 : 1; }}\n')
+    commands = [[compiler, "-std=c++17", "-O0", "-fPIC", *FLAGS, *include, *sorted(map(str, (bundle / "src").glob("*.cpp"))),
+                 str(bundle / "examples/main.cpp"), "-o", str(work / "example"), "-ldl", "-lpthread"],
+                [COMPILERS[compiler], "-std=c99", "-pedantic", "-O0", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only", *include,
+                 str(work / "main.c")]]
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[:4000]
+
+
+def check_lines(bundle):
+    for path in bundle.rglob("*"):
+        if path.suffix in (".cpp", ".h", ".hpp", ".inc", ".py", ".txt", ".md"):
+            for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+                assert len(line) <= 140, f"{path}:{number}: {len(line)} bytes"
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("name", [n if n in SMALL else pytest.param(n, marks=pytest.mark.tier2) for n in MODELS])
+def test_compiles_without_a_warning_and_runs(optc, tmp_path, name, compiler):
+    bundle = compiled(optc, tmp_path, name)
+    check_lines(bundle)
+    compile_all(bundle, compiler, tmp_path)
+    done = subprocess.run([tmp_path / "example"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) >= 1
