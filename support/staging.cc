@@ -1,6 +1,7 @@
 #include "support/staging.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -81,7 +82,57 @@ struct FolderLock {
 
 // Where a file or folder is made before it is renamed to `path`: in the same folder, so that the rename stays on one
 // file system, and with the process id, so that two compilers do not meet.
-std::string staging_name(const std::string &path) { return path + ".tmp" + std::to_string(::getpid()); }
+constexpr std::string_view kStaging = ".optc.tmp";
+std::string staging_name(const std::string &path) { return path + std::string(kStaging) + std::to_string(::getpid()); }
+
+// A folder that is being filled holds this file, with the id of the process that fills it and holds its lock. It goes
+// when the folder takes its place: what has none is not ours to remove.
+constexpr std::string_view kMarker = ".optc-staging";
+
+int mark(const std::string &folder) {
+  const int fd = ::open((folder + "/" + std::string(kMarker)).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return fd;
+  ::flock(fd, LOCK_EX | LOCK_NB);
+  const std::string id = std::to_string(::getpid());
+  if (::write(fd, id.data(), id.size()) < 0) return fd;  // then nobody removes it
+  return fd;
+}
+
+bool is_running(long id) { return id <= 0 || ::kill(static_cast<pid_t>(id), 0) == 0 || errno != ESRCH; }
+
+// Whether the lock of a file is free, so that no process (of another container, say) has it open in this way.
+bool is_free(const std::string &file, std::string *content) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return false;
+  struct stat info;
+  bool free = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  char text[32];
+  const ssize_t n = free && content ? ::read(fd, text, sizeof text) : 0;
+  if (n > 0) content->assign(text, static_cast<size_t>(n));
+  ::close(fd);
+  return free && n >= 0;
+}
+
+long number(std::string_view text) {
+  if (text.empty() || text.size() > 10 || text.find_first_not_of("0123456789") != std::string_view::npos) return -1;
+  return std::stol(std::string(text));
+}
+
+// Removes what processes that were killed left in `folder`: folders that they filled, and staged files, whose names
+// begin with `begin`. Other processes may remove the same at the same time.
+void remove_left(const std::string &folder, const std::string &begin) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string(), path = at->path().string();
+    if (name.compare(0, begin.size(), begin) != 0) continue;
+    std::error_code ignored;
+    const fs::file_status status = at->symlink_status(ignored);
+    std::string owner = name.substr(begin.size());
+    const bool left = fs::is_directory(status) ? (owner.clear(), is_free(path + "/" + std::string(kMarker), &owner))
+                                               : fs::is_regular_file(status) && is_free(path, nullptr);
+    if (left && number(owner) > 0 && !is_running(number(owner))) fs::remove_all(path, ignored);
+  }
+}
 
 }  // namespace
 
@@ -101,10 +152,12 @@ Result<std::unique_ptr<StagedFile>> StagedFile::create(const std::string &path, 
     return diagnostics.error(ErrorKind::kIo, "cannot write " + path + ": it is a folder");
   if (!there || S_ISREG(info.st_mode)) {
     staged->staging_ = staging_name(staged->final_);
+    remove_left(parent_of(staged->final_), fs::path(staged->final_).filename().string() + std::string(kStaging));
     note_unfinished(staged->staging_);
   }
   staged->file_ = std::fopen((staged->staging_.empty() ? staged->final_ : staged->staging_).c_str(), "wbe");
   if (!staged->file_) return diagnostics.error(ErrorKind::kIo, "cannot write " + path + ": " + reason(errno));
+  if (!staged->staging_.empty()) ::flock(::fileno(staged->file_), LOCK_EX | LOCK_NB);
   return staged;
 }
 
@@ -142,10 +195,13 @@ Status write_file(const std::string &path, std::string_view text, Diagnostics &d
 
 ScratchFolder::ScratchFolder() {
   const char *base = std::getenv("TMPDIR");
-  std::string pattern = std::string(base && *base ? base : "/tmp") + "/optc-XXXXXX";
+  const std::string folder = base && *base ? base : "/tmp";
+  remove_left(folder, "optc-");
+  std::string pattern = folder + "/optc-XXXXXX";
   if (!::mkdtemp(pattern.data())) return;
   path_ = pattern;
   note_unfinished(path_);
+  marker_ = mark(path_);
 }
 
 ScratchFolder::~ScratchFolder() {
@@ -153,6 +209,7 @@ ScratchFolder::~ScratchFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
   note_finished(path_);
+  if (marker_ >= 0) ::close(marker_);
 }
 
 Result<std::unique_ptr<StagedDirectory>> StagedDirectory::create(const std::string &final_path,
@@ -160,16 +217,18 @@ Result<std::unique_ptr<StagedDirectory>> StagedDirectory::create(const std::stri
   std::unique_ptr<StagedDirectory> directory(new StagedDirectory);
   directory->final_ = final_place(final_path);
   directory->inside_ = must_stay(directory->final_);
-  const std::string staging = directory->inside_ ? directory->final_ + "/.optc.tmp" + std::to_string(::getpid())
-                                                 : staging_name(directory->final_);
+  const std::string place = directory->inside_ ? directory->final_ + "/" : directory->final_;
+  const std::string staging = staging_name(place);
   std::error_code error;
   fs::create_directories(parent_of(staging), error);
+  if (!error) remove_left(parent_of(staging), fs::path(place).filename().string() + std::string(kStaging));
   if (!error) fs::remove_all(staging, error);  // left by a process of the same id that was killed
   note_unfinished(staging);
   if (!error) fs::create_directory(staging, error);
   directory->staging_ = staging;
   if (error)
     return diagnostics.error(ErrorKind::kIo, "cannot create the folder " + final_path + ": " + error.message());
+  directory->marker_ = mark(staging);
   return directory;
 }
 
@@ -177,6 +236,7 @@ StagedDirectory::~StagedDirectory() {
   std::error_code ignored;
   if (!committed_) fs::remove_all(staging_, ignored);
   note_finished(staging_);
+  if (marker_ >= 0) ::close(marker_);
 }
 
 Status StagedDirectory::write(const std::string &relative_path, std::string_view text, Diagnostics &diagnostics) {
@@ -362,6 +422,7 @@ Status StagedDirectory::commit(Diagnostics &diagnostics, bool force) {
     OPTC_TRY(write(kManifest, text + "\n }\n}\n", diagnostics));
   }
   const FolderLock lock(parent_of(final_));
+  ::unlink((staging_ + "/" + std::string(kMarker)).c_str());
   // Another process may make the folder, or remove it, at the same time, where locks do not work.
   for (int attempt = 0;; ++attempt) {
     std::error_code error;

@@ -1,6 +1,7 @@
 #pragma once
 // Output that appears whole or not at all: files and folders that are filled beside their final place and renamed
-// there. A final place that is a link is followed.
+// there. A final place that is a link is followed. What a killed process left is removed by the next one that stages at
+// the same place (scratch folders: by any).
 
 #include <cstddef>
 #include <cstdio>
@@ -65,6 +66,7 @@ class StagedDirectory {
   std::map<std::string, std::string> hashes_;  // of the files, by path
   bool inside_ = false;  // staged inside the final folder, which cannot change places with another
   bool committed_ = false;
+  int marker_ = -1;  // the open file that says whose folder it is
 };
 
 // A new folder below $TMPDIR or /tmp that goes with the object.
@@ -78,6 +80,7 @@ class ScratchFolder {
 
  private:
   std::string path_;
+  int marker_ = -1;  // as in a StagedDirectory
 };
 
 // Removes what is staged at this moment, and stages nothing more: for a process that a signal ends.

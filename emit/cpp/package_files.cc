@@ -55,12 +55,16 @@ include(\"\${{CMAKE_CURRENT_LIST_DIR}}/${{PROJECT_NAME}}-targets.cmake\")
 ")
 install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/${{PROJECT_NAME}}-config.cmake DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/${{PROJECT_NAME}})
 # Both packages go by their own place, so that what is installed may be moved.
+set(libraries "-lstdc++ -lm -lpthread")
+foreach(library ${{CMAKE_DL_LIBS}})
+  string(APPEND libraries " -l${{library}}")
+endforeach()
 file(RELATIVE_PATH headers "${{CMAKE_INSTALL_FULL_LIBDIR}}/pkgconfig" "${{CMAKE_INSTALL_FULL_INCLUDEDIR}}")
 file(WRITE ${{CMAKE_CURRENT_BINARY_DIR}}/${{PROJECT_NAME}}.pc "Name: ${{PROJECT_NAME}}
 Description: ${{PROJECT_NAME}}, compiled by optc
 Version: 1
 Cflags: -I\${{pcfiledir}}/${{headers}}
-Libs: -L\${{pcfiledir}}/.. -l${{PROJECT_NAME}} -lstdc++ -lm -lpthread ${{CMAKE_DL_LIBS}}
+Libs: -L\${{pcfiledir}}/.. -l${{PROJECT_NAME}} ${{libraries}}
 ")
 install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/${{PROJECT_NAME}}.pc DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/pkgconfig)
 )CMAKE",

@@ -79,9 +79,9 @@ def compiled(optc, folder, name):
         outputs = [helper.make_tensor_value_info("sum", F32, [2, 3])]
     graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    onnx.save(model, folder / f"{name}.onnx")
-    subprocess.run([optc, folder / f"{name}.onnx", "-o", folder / name, "-q"], check=True)
-    return folder / name
+    onnx.save(model, folder / f"m_{name}.onnx")
+    subprocess.run([optc, folder / f"m_{name}.onnx", "-o", folder / f"m_{name}", "-q"], check=True)
+    return folder / f"m_{name}"
 
 
 def compile_all(bundle, compiler, work):
@@ -116,3 +116,56 @@ def test_compiles_without_a_warning_and_runs(optc, tmp_path, name, compiler):
     done = subprocess.run([tmp_path / "example"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) >= 1
+
+
+APP = r"""
+#include <cstdio>
+#include <cstring>
+#include <vector>
+#include "moved.hpp"
+int main() {
+  moved::Model model;
+  const std::vector<float> x = {1, 2, 3};
+  const moved::Outputs outputs = model.run(x);
+  std::printf("%g %g", static_cast<double>(outputs.y[0]), static_cast<double>(outputs.y[1]));
+  return std::strstr(moved::Model::api().manifest_json(), "\"schema_version\"") ? 0 : 1;
+}
+"""
+
+
+@pytest.mark.parametrize("shared", ["OFF", pytest.param("ON", marks=pytest.mark.tier2)])
+def test_an_installed_bundle_may_be_moved_when_its_sources_are_gone(optc, tmp_path, shared):
+    weights = helper.make_tensor("w", F32, [3, 2], [1, 2, 3, 4, 5, 6])
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [helper.make_tensor_value_info("x", F32, [1, 3])],
+                              [helper.make_tensor_value_info("y", F32, [1, 2])], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "moved.onnx")
+
+    def run(*command):
+        done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+        return done.stdout
+
+    run(optc, tmp_path / "moved.onnx", "-o", tmp_path / "source", "--name", "moved", "-q")
+    run("cmake", "-S", tmp_path / "source", "-B", tmp_path / "build", f"-DBUILD_SHARED_LIBS={shared}", "-DCMAKE_CXX_FLAGS=-O0")
+    run("cmake", "--build", tmp_path / "build")
+    run("cmake", "--install", tmp_path / "build", "--prefix", tmp_path / "first")
+    shutil.rmtree(tmp_path / "source")
+    shutil.rmtree(tmp_path / "build")
+    (tmp_path / "first").rename(tmp_path / "second")
+    (tmp_path / "app.cpp").write_text(APP)
+    (tmp_path / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.16)
+project(app CXX)
+set(CMAKE_CXX_STANDARD 17)
+find_package(moved REQUIRED)
+add_executable(app app.cpp)
+target_link_libraries(app PRIVATE moved::moved)
+""")
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "app_build", f"-DCMAKE_PREFIX_PATH={tmp_path / 'second'}")
+    run("cmake", "--build", tmp_path / "app_build")
+    assert run(tmp_path / "app_build/app") == "22 28"
+    if shutil.which("pkg-config") is None:
+        return
+    package = next((tmp_path / "second").rglob("moved.pc"))
+    flags = run("env", f"PKG_CONFIG_PATH={package.parent}", "pkg-config", "--cflags", "--libs", "moved").split()
+    run("g++", "-std=c++17", tmp_path / "app.cpp", *flags, "-o", tmp_path / "by_pc", f"-Wl,-rpath,{package.parent.parent}")
+    assert run(tmp_path / "by_pc") == "22 28"

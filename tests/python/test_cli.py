@@ -1,6 +1,7 @@
 """The command line's contract: exit codes, where things are printed, and the verbs on a small model."""
 
 import json
+import os
 import subprocess
 
 import numpy as np
@@ -222,7 +223,7 @@ def test_an_interrupted_compile_leaves_nothing(optc, tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "long.onnx")
     for attempt in range(3):
         process = subprocess.Popen([optc, tmp_path / "long.onnx", "-o", tmp_path / "out"], stderr=subprocess.DEVNULL)
-        while process.poll() is None and not list(tmp_path.glob("out.tmp*")):
+        while process.poll() is None and not list(tmp_path.glob("out.optc.tmp*")):
             time.sleep(0.002)
         process.send_signal(signal.SIGINT)
         if process.wait() == -signal.SIGINT:
@@ -460,3 +461,23 @@ def test_folders_of_others_are_left_alone(optc, model, tmp_path):
     (tmp_path / "manifest.json").write_text('{"name": "a web page"}')
     run(optc, model, "-o", tmp_path, code=2)
     assert (tmp_path / "thesis.tex").read_text() == "years"
+
+
+def test_what_a_killed_process_left_is_removed(optc, model, tmp_path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    owners = {"left": str(gone.pid), "running": str(os.getpid()), "unmarked": None}
+    for name, owner in owners.items():
+        folder = tmp_path / f"out.optc.tmp{gone.pid if name == 'left' else 1000000 + len(name)}"
+        folder.mkdir()
+        (folder / "model.cpp").write_text("half")
+        if owner:
+            (folder / ".optc-staging").write_text(owner)
+        owners[name] = folder
+    half = tmp_path / f"small.onnx.optc.tmp{gone.pid}"
+    half.write_text("half")
+    assert subprocess.run([optc, model, "-o", tmp_path / "out", "-q"], check=False).returncode == 0
+    assert subprocess.run([optc, "opt", model, "-o", tmp_path / "small.onnx", "-q"], check=False).returncode == 0
+    assert not owners["left"].exists() and not half.exists()
+    assert owners["running"].exists() and owners["unmarked"].exists()
+    assert not list((tmp_path / "out").glob(".optc*"))
