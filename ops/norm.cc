@@ -204,56 +204,6 @@ Status scales_per_channel(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   return {};
 }
 
-// The inverse keeps the scales out of the operator: x normalized by ones and zeros, then scaled and shifted channel by
-// channel.
-Status scales_outside(Graph &graph, NodeId node, Diagnostics &diagnostics) {
-  const std::vector<ValueId> inputs = graph.node(node).inputs;
-  const Type x = graph.value(inputs[0]).type;
-  const int64_t groups = graph.node(node).int_or("num_groups", 0);
-  if (!x.has_shape() || x.rank() < 2 || !(*x.shape)[1].is_constant() || inputs.size() < 3)
-    return diagnostics.error(ErrorKind::kUnsupported,
-                             "GroupNormalization before opset 21 needs a known number of channels",
-                             graph.describe(node));
-  const std::string base = graph.node(node).name.empty() ? graph.node(node).op : graph.node(node).name;
-  const RegionId region = graph.node(node).region;
-  auto constant = [&](const char *what, Constant value) {
-    return graph.add_constant(graph.unique_name(base + "_" + what), std::move(value));
-  };
-  auto filled = [&](double value) {
-    const Constant one = Constant::scalar(x.element, value);
-    std::vector<uint8_t> bytes;
-    for (int64_t i = 0; i < groups; ++i) bytes.insert(bytes.end(), one.data(), one.data() + one.size());
-    return Constant::owned(x.element, {groups}, std::move(bytes));
-  };
-  auto insert = [&](const char *op, std::vector<ValueId> operands,
-                    std::vector<std::pair<std::string, Attribute>> attributes) {
-    const std::string name = graph.unique_name(base + "_" + op);
-    return graph.add_node(region, op, name, std::move(operands), {{name, Type()}}, std::move(attributes), node);
-  };
-  std::vector<int64_t> shape(static_cast<size_t>(x.rank()) - 1, 1);
-  shape[0] = (*x.shape)[1].value();
-  const ValueId channels = constant("channels", Constant::int64s(shape));
-  ValueId column[2];
-  for (size_t i = 0; i < 2; ++i) {
-    const NodeId view = insert("Reshape", {inputs[1 + i], channels}, {{"allowzero", int64_t{0}}});
-    OPTC_TRY(infer_node(graph, view, diagnostics));
-    column[i] = graph.node(view).outputs[0];
-  }
-  // The old form of the operator is not inferred again: its output has the type of x.
-  const NodeId inner =
-      insert("GroupNormalization", {inputs[0], constant("ones", filled(1)), constant("zeros", filled(0))},
-             {{"num_groups", groups}, {"epsilon", epsilon_of(graph.node(node))}});
-  graph.set_type(graph.node(inner).outputs[0], x);
-  const NodeId product = insert("Mul", {graph.node(inner).outputs[0], column[0]}, {});
-  OPTC_TRY(infer_node(graph, product, diagnostics));
-  graph.set_op(node, "Add");
-  for (const char *name : {"num_groups", "epsilon", "stash_type"}) graph.remove_attribute(node, name);
-  graph.set_input(node, 0, graph.node(product).outputs[0]);
-  graph.set_input(node, 1, column[1]);
-  graph.set_input(node, 2, ValueId());
-  return {};
-}
-
 // --- BatchNormalization --------------------------------------------------------------------------------------
 
 Status infer_batch_norm(InferContext &c) {
@@ -422,7 +372,7 @@ Status drop_old(Graph &graph, NodeId node, Diagnostics &diagnostics) {
 }
 
 constexpr VersionStep kSince6[] = {{6, drop_old, nullptr}};
-constexpr VersionStep kGroupSteps[] = {{21, scales_per_channel, scales_outside}};
+constexpr VersionStep kGroupSteps[] = {{21, scales_per_channel, nullptr}};  // down: emit/onnx/norm_chains.cc
 constexpr VersionStep kBatchSteps[] = {{7, batch_norm_inference, nullptr},
                                        {9, batch_norm_spatial, nullptr},
                                        {14, batch_norm_training, batch_norm_only_infers}};
