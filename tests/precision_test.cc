@@ -245,6 +245,78 @@ TEST(Precision, OnlyADifferenceFromItsOwnMaximumBoundsAnExponential) {
   EXPECT_FALSE(r.narrow("e")) << r.text;
 }
 
+// A rounding must not make an infinity or a NaN where f32 has none: what a divisor or a root's argument is a difference
+// of stays f32, also where it was stored before.
+TEST(PrecisionPoles, WhatMayCancelIsNotRounded) {
+  for (const auto type : {ElementType::kFloat16, ElementType::kBFloat16}) {
+    const Narrowed r = narrowed(R"(graph "poles" (x: f32[N,32]) -> (y, z, q, o) {
+    const w: f32[32,32] = hash "a"
+    const v: f32[32,32] = hash "b"
+    const u: f32[32,32] = hash "c"
+    const half: f32[1] = [0.5]
+    const one: f32[1] = [7.0]
+    a: f32[N,32] = MatMul(x, w)
+    b: f32[N,32] = MatMul(x, v)
+    c: f32[N,32] = MatMul(x, u)
+    ah: f32[N,32] = Mul(a, half)
+    ao: f32[N,32] = Add(ah, one)
+    y: f32[N,32] = Reciprocal(ao)
+    by: f32[N,32] = Tanh(b)
+    z: f32[N,32] = MatMul(by, w)
+    bs: f32[N,32] = Sub(one, b)
+    q: f32[N,32] = Sqrt(bs)
+    ce: f32[N,32] = Relu(c)
+    o: f32[N,32] = MatMul(ce, v)
+  })",
+                                LoweringOptions::Target::kGpu, type, 4e-2);
+    for (const char *name : {"a", "ah", "ao", "b", "bs"})
+      for (const Buffer &buffer : r.program.buffers)
+        if (buffer.name == name && buffer.kind == BufferKind::kTemporary) {
+          EXPECT_FALSE(r.narrow(name)) << name << r.text;
+        }
+    EXPECT_TRUE(r.narrow("ce")) << r.text;
+  }
+}
+
+// A divisor that is only scaled keeps its sign in bf16; in f16 it may underflow.
+TEST(PrecisionPoles, ADivisorUnderflowsInF16Only) {
+  for (const auto type : {ElementType::kFloat16, ElementType::kBFloat16}) {
+    const Narrowed r = narrowed(R"(graph "scaled" (x: f32[N,32]) -> (y, z) {
+    const w: f32[32,32] = hash "a"
+    const v: f32[32,32] = hash "b"
+    const half: f32[1] = [0.5]
+    a: f32[N,32] = MatMul(x, w)
+    t: f32[N,32] = Tanh(a)
+    y: f32[N,32] = MatMul(t, v)
+    s: f32[N,32] = Mul(t, half)
+    z: f32[N,32] = Reciprocal(s)
+  })",
+                                LoweringOptions::Target::kGpu, type, 1e9);
+    EXPECT_EQ(r.narrow("t"), type == ElementType::kBFloat16) << r.text;
+    if (type == ElementType::kFloat16) {
+      EXPECT_EQ(r.why("t"), "a divisor");
+    }
+  }
+}
+
+// Norms and softmaxes have no pole: nothing of a network's usual rows stays f32 because of them.
+TEST(PrecisionPoles, PositiveDivisorsKeepNothing) {
+  const Narrowed r = narrowed(R"(graph "norm" (x: f32[N,16]) -> (y) {
+    const w: f32[16,32] = hash "a"
+    const v: f32[32,8] = hash "b"
+    const g: f32[32] = hash "c"
+    const h: f32[32] = hash "d"
+    a: f32[N,32] = MatMul(x, w)
+    n: f32[N,32] = LayerNormalization(a, g, h) {axis = -1}
+    e: f32[N,32] = Sigmoid(n)
+    m: f32[N,32] = Mul(n, e)
+    s: f32[N,32] = Softmax(m) {axis = -1}
+    y: f32[N,8] = MatMul(s, v)
+  })");
+  EXPECT_TRUE(r.narrow("a")) << r.text;
+  EXPECT_TRUE(r.narrow("s")) << r.text;
+}
+
 TEST(Precision, RowsOfASoftmaxAreStoredInSixteenBits) {
   const Narrowed r = narrowed(R"(graph "softmax" (x: f32[N,16]) -> (y) {
     const w: f32[16,32] = hash "a"

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "lowering/fusion/fusion.h"
+#include "lowering/precision/poles.h"
 #include "lowering/precision/range.h"
 
 namespace optc {
@@ -42,6 +43,7 @@ class Storage {
     each_kernel([&](const Kernel &kernel) { by_kernel(kernel); });
     constants();
     ranges();
+    poles();
     choose();
     for (changed_ = true; changed_;) {
       changed_ = false;
@@ -189,6 +191,13 @@ class Storage {
           if (groups_[i] == groups_[id.index]) analysis.set(BufferId(i), magnitude);
       }
     });
+  }
+  void poles() {
+    PoleAnalysis analysis(p_, narrow_, [&](BufferId b, const char *why) { keep(b, why); });
+    do {
+      analysis.changed = false;
+      each_kernel([&](const Kernel &kernel) { analysis.visit(kernel); });
+    } while (analysis.changed);
   }
   bool fits(const Magnitude &m) const {
     if (narrow_ == ElementType::kFloat16) return fits_half(m);

@@ -7,6 +7,8 @@
 //   * its values steer discrete results: gathered indices, conversions to integers; or the angles of sin, cos and tan;
 //   * its values may leave f16's range or grid by construction (range.h): fills of -3.4e38, sums of squares, positions
 //   as floats;
+//   * a rounding of it could make an infinity or a NaN where f32 has none, or turn a comparison (poles.h): divisors
+//   that may cancel or underflow, arguments of logarithms and roots, exponents, operands of remainders and of ==;
 //   * it is a constant beyond f16's range or all in its subnormals, or a small one that no contraction multiplies;
 //   * measured on samples it costs too much (LoweringOptions::keep_f32);
 //   * on a CPU, a contraction multiplies it: those strategies read f32 panels;

@@ -94,6 +94,29 @@ def test_a_wrong_value_is_not_excused(harness):
     assert found >= 0.97 * total, f"{found} of {total}"
 
 
+def test_an_infinity_of_storage_is_not_excused(harness):
+    """With storage in 16 bits an element that is lost or infinite must be found, though the judge allows what the grid of that type does."""
+    from values import BF16, F16
+
+    oracle, found, total = harness.oracle.Oracle(), 0, 0
+    for seed in range(60):
+        graph = harness.grow.grow(seed, oracle)
+        if graph.special:
+            continue
+        storage = (F16, BF16)[seed % 2]
+        judge = harness.compare.Judge(graph, storage)
+        for name in graph.outputs() if graph.nodes else []:
+            want = graph.v[name]
+            if want.dtype != np.float32 or want.size == 0 or not np.isfinite(want).all() or not np.abs(want).max() > 1e-3:
+                continue
+            got = want.copy()
+            got.reshape(-1)[int(np.argmax(np.abs(want).reshape(-1)))] = (0, np.inf)[seed // 2 % 2]
+            total += 1
+            found += harness.compare.difference(want, got, storage) is not None and judge.excuse(name, want, got, storage) is None
+    assert total > 50
+    assert found >= 0.95 * total, f"{found} of {total}"
+
+
 def test_the_minimizer_leaves_what_fails(harness):
     """Against a runner for which every graph with a Softmax of more than one row is wrong."""
     runner = harness.runner

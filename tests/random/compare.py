@@ -6,6 +6,9 @@ away is judged by the graph itself: `Judge` evaluates it again with every interm
 is away, the problem is ill-conditioned there and the result no fault; such cases are counted by class:
   condition  float elements whose value rests on digits that are lost
   step       elements behind a rounding, a comparison, an index: another side of a step
+With storage in 16 bits some samples have intermediates on the grid of that type, since much is decided by the grid itself and by no
+noise: values that become equal (Unique, TopK, ArgMax), exponents that become whole, terms that cancel. But an infinity or a NaN where
+the right value is finite is a fault of storage (lowering/precision/poles.h) unless it comes of rounding what a product or a sum reads.
 """
 
 import numpy as np
@@ -16,6 +19,7 @@ from values import BF16, EPSILON, F16, F32, F64, FLOAT8, as_f64, is_float
 # Relative to the element and to the largest finite one: what a different order of a sum does to values that are well-conditioned.
 CLOSE = {F64: (1e-10, 1e-11), F32: (2e-5, 4e-6), F16: (4e-3, 2e-3), BF16: (3e-2, 1.6e-2)}
 SAMPLES = 12
+STORED = 12  # samples on the grid of 16 bits
 NOISE = 4  # roundings an operator, in each sample
 SLACK = 4  # a result may lie this many times as far away as the furthest sample
 UNITS = {"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"}  # sums of terms of magnitude 1
@@ -26,6 +30,7 @@ SUMS = {
     "LRN", "LpNormalization", "Softmax", "LogSoftmax", "Det", "ReduceSumSquare", "LSTM", "GRU", "RNN", "Resize", "DFT", "STFT", "Attention", "AffineGrid", "GridSample", "RoiAlign", "ReduceLogSumExp", "ReduceL1", "ReduceL2", "LpPool", "GlobalLpPool", "DeformConv", "Col2Im", "CumProd", "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "SimplifiedLayerNormalization", "ReduceLogSum", "RMSNormalization",
 }  # fmt: skip
 PLACED = {"Resize", "RoiAlign", "GridSample", "AffineGrid", "DeformConv", "Col2Im", "CumSum", "CumProd", "ReduceSum"}
+REDUCTIONS = SUMS - {"Add", "Sub", "Sum", "Mean"}  # operands in 16 bits are what storage in 16 bits means
 # Operators that only move elements: they add no rounding of their own.
 MOVES = {
     "Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND",
@@ -65,12 +70,17 @@ def difference(want, got, known_to=None):
     return f"{int(bad.sum())} of {bad.size} differ; at {list(at)}: {np.atleast_1d(got)[at]} expected {np.atleast_1d(want)[at]}"
 
 
+def kind(a):
+    """Finite, NaN, +inf or -inf, by element."""
+    return np.where(np.isfinite(a), 0, np.where(np.isnan(a), 1, np.where(a > 0, 2, 3)))
+
+
 class Judge:
     """Samples of a graph's values under disturbances; made once a graph, when a result is not close."""
 
     def __init__(self, graph, storage=None):
         """`storage`: the type in which f32 intermediates are stored, where that is not f32."""
-        self.graph, self.storage, self.samples = graph, storage, []
+        self.graph, self.storage, self.samples, self.calm = graph, storage, [], []
         self.random = np.random.default_rng(graph.seed)
 
     def disturb(self, array, single=False, unit=False):
@@ -84,6 +94,35 @@ class Judge:
         with np.errstate(all="ignore"):
             noise = self.random.uniform(-NOISE, NOISE, array.shape) * epsilon * (1 if unit else np.abs(a))
             return np.where(np.isfinite(a), a + noise, a).astype(array.dtype)
+
+    def stored(self, array):
+        """As 16-bit storage holds it, where its range does."""
+        if isinstance(array, list) or array.dtype != F32:
+            return array
+        with np.errstate(all="ignore"):
+            rounded = array.astype(self.storage).astype(F32)
+        return np.where(np.isfinite(rounded), rounded, array)
+
+    def try_stored(self, share):
+        try:
+            return self.sample_stored(share)
+        except Reject:
+            return None
+
+    def sample_stored(self, share):
+        """All values once more, a share of the intermediates, constants and inputs rounded to the storage type, and what products and
+        reductions read; nothing else is disturbed."""
+        g, values = self.graph, self.graph.v | self.graph.sequences
+        pick = lambda array: self.stored(array) if self.random.random() < share else array  # noqa: E731
+        for n in g.v:
+            if g.kind[n] != "node":
+                values[n] = pick(values[n])
+        for node, reads in g.nodes:
+            feeds = {n: self.stored(values[n]) if node.op_type in REDUCTIONS else values[n] for n in reads}
+            results, _ = g.oracle.run(node, feeds, g.opset, g.ir_version)
+            for name, array in zip((o for o in node.output if o), results):
+                values[name] = pick(array)
+        return values
 
     def try_sample(self, collapse=False):
         try:
@@ -123,6 +162,11 @@ class Judge:
         if not self.samples:
             self.samples = [self.try_sample() for _ in range(SAMPLES)]
             self.samples.append(self.try_sample(collapse=True))
+            if self.storage:
+                self.samples += [self.try_stored(1 if i == 0 else 0.6) for i in range(STORED)]
+                plain = Judge(self.graph)
+                self.calm = [plain.try_sample() for _ in range(STORED)] + [self.try_stored(0)]
+                self.calm = [s for s in self.calm if s]
         seen = [s[name] if s else None for s in self.samples]
         if any(s is None or s.shape != want.shape for s in seen):
             return "step"
@@ -139,10 +183,13 @@ class Judge:
         with np.errstate(all="ignore"):
             for s in seen:
                 s = as_f64(s)
-                other_kind |= np.isfinite(s) != np.isfinite(a)
+                other_kind |= kind(s) != kind(a)
                 furthest = np.fmax(furthest, np.abs(s - a))
             finite = a[np.isfinite(a)]
             relative, of_range = CLOSE[coarser(want.dtype, known_to)]
+            if self.storage:  # an infinity or a NaN of storage itself
+                finite_in_all = np.all([np.isfinite(as_f64(s[name])) for s in self.calm if s[name].shape == want.shape], axis=0)
+                other_kind &= ~(np.isfinite(a) & ~np.isfinite(b) & finite_in_all)
             near = np.abs(b - a) <= SLACK * furthest + relative * np.abs(a) + of_range * (np.abs(finite).max() if finite.size else 0)
         return "condition" if not (bad & ~(near | other_kind)).any() else None
 
