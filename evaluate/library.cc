@@ -1,5 +1,6 @@
 #include "evaluate/library.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -216,7 +217,10 @@ int call_library(LibraryFunction function, const LibraryCall &call, const std::v
     }
     out[i].type = static_cast<int32_t>(o.type.element);
     out[i].rank = o.type.has_shape() ? o.type.rank() : 0;
-    if (!o.tensor.valid()) continue;
+    if (!o.tensor.valid()) {
+      std::fill_n(out[i].dims, OPTC_LIB_MAX_RANK, -1);  // the call finds them
+      continue;
+    }
     if (!set_dims(out[i], o.tensor.dims)) {
       error = "an output of " + call.function + " has too many dimensions";
       return kInternalStatus;

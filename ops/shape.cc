@@ -161,7 +161,6 @@ Status infer_squeeze(InferContext &c) {
   }
   OPTC_ASSIGN(auto marks, listed_axes(c, 1, c.rank(0)));
   Shape out;
-  int unknown = 0;
   for (size_t i = 0; i < in.size(); ++i) {
     if (marks) {
       if ((*marks)[i]) {
@@ -170,14 +169,14 @@ Status infer_squeeze(InferContext &c) {
       }
     } else {
       if (in[i].is(1)) continue;
-      // A dim that is 1 only in some runs decides the rank: it is taken to be none of 1 (an exporter who means a dim of
-      // 1 writes it), which each run checks. Of sizes that only the run decides there may be one.
+      // A dim that is 1 only in some runs decides the rank. A symbol of the inputs is taken to be larger (an exporter
+      // who means a dim of 1 writes it): a bound of the symbol, which the signature shows and each run checks.
       if (!in[i].is_constant() && lower_bound(in[i]) <= 1 && upper_bound(in[i]) >= 1) {
-        if (is_run_time_size(in[i]) && ++unknown > 1)
-          return c.unsupported(
-              "the rank of the result depends on which of its dimensions are 1, which only the run decides",
-              "give Squeeze its axes");
-        c.constrain(min(max(in[i] - 1, 1 - in[i]), 1), 1);
+        const DimSymbol *symbol = single_symbol(in[i]);
+        if (!symbol || symbol->kind != SymbolKind::kModel || symbol->max < 2 || !(c.node().region == Graph::main()))
+          return c.unsupported("the rank of the result depends on whether dimension " + in[i].str() + " is 1",
+                               "give Squeeze its axes, or fix that dimension with --dim");
+        c.dims().set_bounds(symbol, 2, symbol->max);
       }
     }
     out.push_back(in[i]);

@@ -42,9 +42,9 @@ static inline int optc_lib_give(OptcLibCall *call, size_t output, const OptcLibT
     memcpy(object->items, source->items, source->count * sizeof(OptcLibTensor));
     return 0;
   }
-  // A caller's sequence may hold anything: only a value of the declared type is copied into memory of a known size.
-  int fits = to->type == from->type && (!to->data || to->rank == from->rank);
-  for (int32_t k = 0; to->data && fits && k < to->rank; ++k) fits = to->dims[k] == from->dims[k];
+  // A caller's sequence may hold anything: only a value of the declared type is taken (-1: a dim that this call finds).
+  int fits = to->type == from->type && (to->rank < 0 || to->rank == from->rank);
+  for (int32_t k = 0; fits && k < to->rank; ++k) fits = to->dims[k] < 0 || to->dims[k] == from->dims[k];
   if (!fits) return optc_lib_fault(call, "an item has another type or other dims than the model declares");
   to->rank = from->rank;
   memcpy(to->dims, from->dims, sizeof to->dims);
