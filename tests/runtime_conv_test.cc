@@ -129,6 +129,46 @@ void check(int index, OptcConvAlgorithm algorithm) {
   }
 }
 
+// What is not finite stays where the window puts it, though the transforms spread it over a tile; so do values near the
+// end of f32's range, at which the transforms overflow.
+TEST(RuntimeConv, WinogradKeepsWhatIsNotFiniteInItsWindow) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const auto algorithm : {OPTC_CONV_WINOGRAD2, OPTC_CONV_WINOGRAD4})
+    for (const OptcConvShape &s : {OptcConvShape{1, 14, 13, 40, 50, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+                                   OptcConvShape{2, 13, 12, 32, 96, 3, 3, 1, 1, 1, 1, 0, 1, 1, 0, 1}})
+      for (const float odd : {std::nanf(""), infinity, -infinity, 3e38f}) {
+        auto x = random_floats(s.n * s.h * s.w * s.c, 1);
+        auto w = random_floats(s.oc * s.c * 9, 2);
+        for (size_t i = 0; i < w.size(); i += 7) w[i] = 0;
+        const auto bias = random_floats(s.oc, 3);
+        for (const int64_t at : {0, 5, 77}) x[static_cast<size_t>((at * 31 % (s.h * s.w)) * s.c + at % s.c)] = odd;
+        const auto packed = pack(s, algorithm, w);
+        const int64_t oh = optc_conv_oh(s), ow = optc_conv_ow(s);
+        for (const auto &f : OPTC_ISA_FUNCTIONS(run_conv)) {
+          std::vector<float> scratch(scratch_floats(s, algorithm)), out(s.n * oh * ow * s.oc);
+          f.function(algorithm, false, s, x.data(), packed.data(), bias.data(), scratch.data(), out.data());
+          for (size_t at = 0; at < out.size(); ++at) {
+            const int64_t o = at % s.oc, px = at / s.oc % ow, y = at / s.oc / ow % oh, n = at / s.oc / ow / oh;
+            double sum = bias[o];
+            for (int64_t ch = 0; ch < s.c; ++ch)
+              for (int64_t j = 0; j < 3; ++j)
+                for (int64_t k = 0; k < 3; ++k) {
+                  const int64_t iy = y + j - s.pad_top, ix = px + k - s.pad_left;
+                  if (iy < 0 || ix < 0 || iy >= s.h || ix >= s.w) continue;
+                  sum += double(x[((n * s.h + iy) * s.w + ix) * s.c + ch]) * w[((o * s.c + ch) * 3 + j) * 3 + k];
+                }
+            if (std::isnan(sum)) {
+              ASSERT_TRUE(std::isnan(out[at])) << f.isa << " at " << at << ": " << out[at];
+            } else if (std::isinf(sum)) {
+              ASSERT_EQ(out[at], static_cast<float>(sum)) << f.isa << " at " << at;
+            } else {
+              ASSERT_TRUE(std::isfinite(out[at])) << f.isa << " at " << at << " of " << sum;
+            }
+          }
+        }
+      }
+}
+
 // Groups of two channels share vectors: a NaN or infinity of one must not reach the others.
 TEST(RuntimeConv, GroupsSeeTheirOwnChannelsOnly) {
   const OptcConvShape s = {1, 6, 7, 16, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 8};

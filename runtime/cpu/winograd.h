@@ -1,5 +1,6 @@
 // winograd.h: 3x3 convolutions of stride 1 by Winograd's F(m x m, 3 x 3), m = 2 or 4 (conv_plan.h). Included inside an
-// instruction-set namespace (foreach_isa.h). The sink as in conv.h. An infinity or NaN reaches the whole output tile.
+// instruction-set namespace (foreach_isa.h). The sink as in conv.h. The transforms spread an infinity or NaN over a
+// tile and may overflow before their results do: what of a tile is not finite is computed again as the sum that it is.
 #ifndef OPTC_CPU_WINOGRAD_H
 #define OPTC_CPU_WINOGRAD_H
 #include "runtime/cpu/conv.h"
@@ -90,9 +91,9 @@ static OPTC_KERNEL void winograd_inputs(const OptcConvShape &s, const OptcWinogr
 
 constexpr int kWinogradColumns = 64;  // output channels that go to the sink together
 
-// OPTC_VW channels of the outputs of one tile, from q[i * step] to results[i][j][0, OPTC_VW).
+// OPTC_VW channels of the outputs of one tile, from q[i * step] to results[i][j][0, OPTC_VW). Whether all are finite.
 template <int M>
-static OPTC_KERNEL void winograd_output(const float *q, int64_t step, float *results) {
+static OPTC_KERNEL bool winograd_output(const float *q, int64_t step, float *results) {
   constexpr int A = M + 2;
   vf t[M][A];
   OPTC_UNROLL for (int j = 0; j < A; ++j) {
@@ -101,11 +102,61 @@ static OPTC_KERNEL void winograd_output(const float *q, int64_t step, float *res
     WinogradTransform<M>::output(d, o);
     OPTC_UNROLL for (int i = 0; i < M; ++i) t[i][j] = o[i];
   }
+  vf odd = {};  // NaN in the lanes of what is not finite
   OPTC_UNROLL for (int i = 0; i < M; ++i) {
     vf o[M];
     WinogradTransform<M>::output(t[i], o);
-    OPTC_UNROLL for (int j = 0; j < M; ++j) store(results + (i * M + j) * kWinogradColumns, o[j]);
+    OPTC_UNROLL for (int j = 0; j < M; ++j) {
+      store(results + (i * M + j) * kWinogradColumns, o[j]);
+      odd = fma(o[j], vf{}, odd);
+    }
   }
+  float lanes[OPTC_VW], any = 0;
+  store(lanes, odd);
+  for (int i = 0; i < OPTC_VW; ++i) any += lanes[i];
+  return any == 0;
+}
+
+// The same results as sums over the window, from OPTC_VW output channels of the packed weights: packed + i * panel_step
+// + c * nr holds those of input channel c in the i-th of the transformed weights, of which each weight is the
+// difference of two or one of the outer ones. (y, x): the tile's first input, which may lie in the padding.
+template <int M>
+static OPTC_KERNEL void winograd_sums(const OptcConvShape &s, const ConvSource &src, const float *image, int64_t y,
+                                      int64_t x, const float *packed, int64_t panel_step, int64_t nr, float *results) {
+  constexpr int A = M + 2;
+  // Weight k of three: scale[k] * (u[first[k]] - u[second[k]]), without the latter where it is 0.
+  static const int first[3] = {0, M == 2 ? 1 : 2, A - 1}, second[3] = {0, M == 2 ? 2 : 1, 0};
+  static const float scale[3] = {M == 2 ? 1.0f : 4.0f, M == 2 ? 1.0f : 3.0f, 1.0f};
+  vf sums[M][M] = {};
+  for (int64_t c = 0; c < s.c; ++c) {
+    const float *u = packed + c * nr;
+    for (int ky = 0; ky < 3; ++ky)
+      for (int kx = 0; kx < 3; ++kx) {
+        vf w = {}, of = {};  // of: the sum of the magnitudes
+        for (int a = 0; a < (second[ky] ? 2 : 1); ++a) {
+          const float *row = u + (a ? second[ky] : first[ky]) * A * panel_step;
+          vf v = load(row + first[kx] * panel_step);
+          of = of + abs(v);
+          if (second[kx]) {
+            const vf other = load(row + second[kx] * panel_step);
+            of = of + abs(other);
+            v = v - other;
+          }
+          w = a ? w - v : v;
+        }
+        // A weight of zero must be one: it makes a NaN of an infinity. What is lost is below the transforms' rounding.
+        w = select(abs(w) <= splat(0x1p-23f) * of, vf{}, w);
+        w = w * splat(scale[ky] * scale[kx]);
+        for (int i = 0; i < M; ++i)
+          for (int j = 0; j < M; ++j) {
+            const int64_t iy = y + i + ky, ix = x + j + kx;
+            if (iy >= 0 && iy < s.h && ix >= 0 && ix < s.w)
+              sums[i][j] = fma(splat(image[iy * src.row + ix * src.pixel + c]), w, sums[i][j]);
+          }
+      }
+  }
+  for (int i = 0; i < M; ++i)
+    for (int j = 0; j < M; ++j) store(results + (i * M + j) * kWinogradColumns, sums[i][j]);
 }
 
 // Task t of `p`, optc_winograd_plan(s, M). scratch: p.scratch_floats floats of the running thread. Weights by
@@ -148,7 +199,11 @@ static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, const OptcWinograd
     for (int64_t c = n0; c < n1; c += kWinogradColumns) {
       float results[M * M * kWinogradColumns];
       const int64_t n = optc_clamp(n1 - c, 0, kWinogradColumns);
-      for (int64_t j = 0; j < n; j += OPTC_VW) winograd_output<M>(from + c + j, p.block * ldq, results + j);
+      for (int64_t j = 0; j < n; j += OPTC_VW)
+        if (!winograd_output<M>(from + c + j, p.block * ldq, results + j))
+          winograd_sums<M>(s, src, src.p + tile / map * src.image, y - s.pad_top, x - s.pad_left,
+                           packed + (c + j) / p.nr * p.nr * s.c + (c + j) % p.nr, panels * p.nr * s.c, p.nr,
+                           results + j);
       for (int64_t i = 0; i < rows; ++i)
         sink(results + i * M * kWinogradColumns, kWinogradColumns, row + i * p.ow, c, cols, n);
     }
