@@ -28,6 +28,7 @@ SUMS = {
     "MatMul", "Gemm", "Conv", "ConvTranspose", "ReduceSum", "ReduceMean", "Mean", "Sum", "Add", "Sub", "CumSum", "Einsum", "AveragePool",
     "GlobalAveragePool", "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "MeanVarianceNormalization",
     "LRN", "LpNormalization", "Softmax", "LogSoftmax", "Det", "ReduceSumSquare", "LSTM", "GRU", "RNN", "Resize", "DFT", "STFT", "Attention", "AffineGrid", "GridSample", "RoiAlign", "ReduceLogSumExp", "ReduceL1", "ReduceL2", "LpPool", "GlobalLpPool", "DeformConv", "Col2Im", "CumProd", "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "SimplifiedLayerNormalization", "ReduceLogSum", "RMSNormalization",
+    "If", "Loop", "Scan", "SequenceMap",  # with sums inside
 }  # fmt: skip
 PLACED = {"Resize", "RoiAlign", "GridSample", "AffineGrid", "DeformConv", "Col2Im", "CumSum", "CumProd", "ReduceSum"}
 REDUCTIONS = SUMS - {"Add", "Sub", "Sum", "Mean"}  # operands in 16 bits are what storage in 16 bits means
