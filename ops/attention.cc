@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/conditions.h"
 #include "ops/pointwise.h"
 #include "ops/util.h"
 
@@ -255,6 +256,22 @@ Status infer_rotary(InferContext &c) {
     if (c.rank(i) != (c.has_input(3) ? 2 : 3))
       return c.invalid("the caches have rank 2 with position_ids and rank 3 without");
   }
+  const int64_t given = c.node().int_or("rotary_embedding_dim", 0);
+  if (given < 0) return c.invalid("rotary_embedding_dim is negative");
+  OPTC_TRY(at_most(c, given, heads->width, "rotary_embedding_dim"));
+  for (size_t k = 0; k < c.shape(1).size(); ++k) {
+    OPTC_ASSIGN([[maybe_unused]] Dim size, c.same(c.shape(2)[k], c.shape(1)[k], "a dimension of the two caches"));
+  }
+  const Dim rotated = given > 0 ? Dim(given) : heads->width;
+  OPTC_ASSIGN([[maybe_unused]] Dim even,
+              c.same(rotated, floor_div(rotated, 2) * Dim(2), "the rotated width and twice its half"));
+  OPTC_ASSIGN([[maybe_unused]] Dim half, c.same(c.shape(1).back(), floor_div(rotated, 2),
+                                                "the width of the caches and half of the rotated width"));
+  const size_t places = c.has_input(3) ? 3 : 1;  // of the rows of the caches, or of what says them
+  OPTC_TRY(c.require_shape(places));
+  if (c.has_input(3) && c.rank(3) != 2) return c.invalid("position_ids must have rank 2");
+  OPTC_TRY(broadcasts_to(c, c.shape(places)[0], heads->batch, "the batch of the positions"));
+  OPTC_TRY(broadcasts_to(c, c.shape(places)[1], heads->length, "the length of the positions"));
   c.set(0, c.input(0));
   return {};
 }

@@ -96,7 +96,13 @@ Status infer_if(InferContext &c) {
   Symbols outer;
   bool possible[2];
   for (size_t b = 0; b < 2; ++b) {
-    for (ValueId value : graph.captures(branches[b])) add_symbols(graph, value, outer);
+    for (ValueId value : graph.captures(branches[b])) {
+      // While a model is read, the body around this node may not have types yet: what fails then forbids nothing.
+      const Type &type = graph.value(value).type;
+      if (type.kind == Type::Kind::kNone || (type.is_tensor() && type.element == ElementType::kUndefined))
+        return c.unsupported("the type of '" + graph.value(value).name + "' is not known");
+      add_symbols(graph, value, outer);
+    }
     Diagnostics scratch;
     const Status status = c.infer_region(branches[b], scratch);
     possible[b] = status.ok();

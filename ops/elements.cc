@@ -46,6 +46,11 @@ __int128 magnitude(Dim d, int64_t size, int depth) {
           factor = magnitude(atom->b, size, depth + 1);
           break;
         case AtomKind::kMin:
+          if (lower_bound(atom->a) >= 0 && lower_bound(atom->b) >= 0) {
+            factor = std::min(magnitude(atom->a, size, depth + 1), magnitude(atom->b, size, depth + 1));
+            break;
+          }
+          [[fallthrough]];
         case AtomKind::kMax:
           factor = std::max(magnitude(atom->a, size, depth + 1), magnitude(atom->b, size, depth + 1));
           break;
@@ -91,6 +96,14 @@ std::optional<TypedElement> typed_element(ElementType type, Dim value) {
   if (width == 32 && low < least) element.at_least = least;
   if (width == 32 && high > most) element.at_most = most;
   return element;
+}
+
+void set_sizes(InferContext &context, size_t output, std::vector<Dim> sizes) {
+  const ValueId v = context.node().output(output);
+  if (!v.valid() || sizes.size() > static_cast<size_t>(kMaxElements)) return;
+  for (Dim d : sizes)
+    if (is_saturated(d)) return;
+  context.graph().set_elements(v, std::make_shared<const std::vector<Dim>>(std::move(sizes)));
 }
 
 }  // namespace optc

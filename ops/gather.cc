@@ -274,8 +274,13 @@ Status build_tensor_scatter(BuildContext &c) {
 
 Status infer_one_hot(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
+  OPTC_TRY(c.require_shape(1));
+  OPTC_TRY(c.require_shape(2));
   const int64_t rank = c.rank(0) + 1;
   OPTC_ASSIGN(int64_t axis, c.axis(c.node().int_or("axis", -1), rank));
+  OPTC_ASSIGN([[maybe_unused]] Dim one, c.same(element_count(c.shape(1)), 1, "the number of elements of depth"));
+  if (c.rank(2) != 1) return c.invalid("values must have rank 1");
+  OPTC_ASSIGN([[maybe_unused]] Dim two, c.same(c.shape(2)[0], 2, "the number of values"));
   Dim depth;
   if (const Dims *known = c.elements(1); known && known->size() == 1) {
     depth = (*known)[0];

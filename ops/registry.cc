@@ -30,36 +30,6 @@ const std::vector<const OpDef *> &sorted_ops() {
   return ops;
 }
 
-// How deep `max` nests in a Dim, no further than kDeepestMax. Models that fix a batch of 1 beside a named one (x[N, S]
-// + y[1, N*S], layer upon layer) would otherwise double their shapes' size with each layer: beyond this depth, the
-// simpler of two dims that must broadcast is taken, with a check at run time that it is the larger.
-constexpr int kDeepestMax = 3;
-int max_depth(Dim d) {
-  int depth = 0;
-  if (!d.node()) return depth;
-  for (const DimTerm &term : d.node()->terms)
-    for (const DimAtom *atom : term.atoms) {
-      if (atom->kind == AtomKind::kSymbol) continue;
-      const int inner = std::max(max_depth(atom->a), max_depth(atom->b)) + (atom->kind == AtomKind::kMax ? 1 : 0);
-      depth = std::max(depth, inner);
-      if (depth >= kDeepestMax) return kDeepestMax;
-    }
-  return depth;
-}
-
-// Of two dims that are equal or one of which is 1, the size that they broadcast to. It is their larger one, but 0 where
-// one is 0 and the other 1.
-Dim broadcast_size(Dim d, Dim e) {
-  const Dim larger = max(d, e);
-  return lower_bound(d) >= 1 && lower_bound(e) >= 1 ? larger : min(larger, d * e);
-}
-
-// The one of two expressions that is the other one times something.
-std::optional<Dim> multiple_of(Dim d, Dim e) {
-  if (exact_div(d, e)) return d;
-  return exact_div(e, d) ? std::optional<Dim>(e) : std::nullopt;
-}
-
 const Type &no_type() {
   static const Type none;
   return none;
@@ -257,72 +227,6 @@ Failure InferContext::unsupported(std::string message, std::string help) {
 
 void InferContext::constrain(Dim left, Dim right, bool or_one) {
   if (constraints_) constraints_->push_back({left, right, or_one, graph_.describe(node_)});
-}
-
-Status at_most(InferContext &context, Dim left, Dim right, std::string_view what) {
-  if (proved_at_least(right, left)) return {};
-  if (proved_less(right, left))
-    return context.invalid(std::string(what) + " must be at most " + right.str() + ", but is " + left.str());
-  context.constrain(max(left, right), right);
-  return {};
-}
-
-Status broadcasts_to(InferContext &context, Dim operand, Dim result, std::string_view what) {
-  operand = settle(operand);
-  result = settle(result);
-  if (operand == result || operand.is(1)) return {};
-  const bool differ =
-      (operand.is_constant() && result.is_constant()) || proved_less(operand, result) || proved_less(result, operand);
-  if (differ && (operand.is(0) || lower_bound(operand) > 1))
-    return context.invalid(std::string(what) + " of " + operand.str() + " does not broadcast to " + result.str());
-  context.constrain(result, operand, true);
-  return {};
-}
-
-Result<Shape> InferContext::broadcast(const std::vector<Shape> &shapes) {
-  size_t rank = 0;
-  for (const Shape &s : shapes) rank = std::max(rank, s.size());
-  Shape result(rank, Dim(1));
-  for (size_t k = 0; k < rank; ++k) {
-    Dim d = 1;
-    std::vector<Dim> unsure;  // operands that may be 1 or must equal the result
-    for (const Shape &s : shapes) {
-      if (k + s.size() < rank) continue;
-      Dim e = settle(s[k + s.size() - rank]);
-      if (e == d || e.is(1)) continue;
-      if (d.is(1)) {
-        d = e;
-        continue;
-      }
-      const bool d_not_one = lower_bound(d) > 1 || d.is(0), e_not_one = lower_bound(e) > 1 || e.is(0);
-      const bool differ = (d.is_constant() && e.is_constant()) || proved_less(d, e) || proved_less(e, d);
-      if (d_not_one && e_not_one && differ)
-        return invalid("the shapes of the inputs do not broadcast: " + d.str() + " against " + e.str());
-      if (d_not_one) {
-        unsure.push_back(e);
-      } else if (e_not_one) {
-        unsure.push_back(d);
-        d = e;
-      } else if (const auto whole = multiple_of(d, e)) {
-        // B*S against S (after a Reshape that an exporter made for B = 1): both can only be right when they are equal
-        // or the smaller one is 1, and the larger one is the result either way.
-        unsure.push_back(d == *whole ? e : d);
-        d = *whole;
-      } else if (std::max(max_depth(d), max_depth(e)) < kDeepestMax) {
-        unsure.push_back(d);
-        unsure.push_back(e);
-        d = broadcast_size(d, e);
-      } else {
-        const bool keep = d.str().size() <= e.str().size();
-        unsure.push_back(keep ? e : d);
-        d = keep ? d : e;
-      }
-    }
-    for (Dim e : unsure)
-      if (e != d) constrain(d, e, lower_bound(e) <= 1);
-    result[k] = d;
-  }
-  return result;
 }
 
 Result<Dim> InferContext::same(Dim a, Dim b, std::string_view what) {

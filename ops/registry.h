@@ -115,7 +115,7 @@ class InferContext {
   void set_tensor(size_t output, ElementType element, Shape shape);
   void set_elements(
       size_t output,
-      std::vector<Dim> elements);  // for integer outputs, at most 64 elements, row-major; after set_tensor
+      std::vector<Dim> elements);  // row-major, after set_tensor; kept where they obey the type (ops/elements.h)
   // A size that only the run decides: the symbol that output already has on that axis, or a new kData symbol named
   // after the node.
   Dim run_time_size(size_t output, size_t axis, int64_t max = kDimOverflow);
@@ -128,8 +128,8 @@ class InferContext {
   // The same, what is wrong said to `diagnostics`; its constraints are dropped.
   Status infer_region(RegionId region, Diagnostics &diagnostics);
 
-  // NumPy broadcasting. Two dims that are not proved equal and neither is 1 give the larger when one is a constant > 1,
-  // else their max with a constraint that is checked at run time. Dims proved different are an error.
+  // NumPy broadcasting: of two dims the one that cannot be 1, else what both give for every size (0 with 1 gives 0);
+  // that they do broadcast is checked at run time where it is not proved. Dims proved different are an error.
   Result<Shape> broadcast(const std::vector<Shape> &shapes);
   // a and b must be equal: an error if they cannot be, nothing if they are, else a run-time constraint; returns the one
   // to go on with.

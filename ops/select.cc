@@ -95,7 +95,9 @@ Status build_unique(BuildContext &c) {
 Status infer_topk(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   if (c.rank(0) == 0) return c.invalid("the input must have rank 1 or more");
+  OPTC_TRY(c.require_shape(1));
   OPTC_ASSIGN(int64_t axis, c.axis(c.node().int_or("axis", -1), c.rank(0)));
+  OPTC_ASSIGN([[maybe_unused]] Dim one, c.same(element_count(c.shape(1)), 1, "the number of elements of K"));
   const size_t at = static_cast<size_t>(axis);
   Shape out = c.shape(0);
   const Dims *k = c.elements(1);

@@ -2,6 +2,7 @@
 
 #include "ops/build.h"
 #include "ops/conditions.h"
+#include "ops/elements.h"
 #include "ops/registry.h"
 #include "ops/steps.h"
 #include "ops/util.h"
@@ -28,14 +29,24 @@ Status infer_shape(InferContext &c) {
   end = end < start ? start : end > rank ? rank : end;
   Dims elements(shape.begin() + start, shape.begin() + end);
   c.set_tensor(0, ElementType::kInt64, {end - start});
-  c.set_elements(0, std::move(elements));
+  set_sizes(c, 0, std::move(elements));
   return {};
 }
 
 Status infer_size(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   c.set_tensor(0, ElementType::kInt64, {});
-  c.set_elements(0, {element_count(c.shape(0))});
+  set_sizes(c, 0, {element_count(c.shape(0))});
+  return {};
+}
+// The product of dims, where it is no expression that a Dim states.
+Status build_size(BuildContext &c) {
+  if (c.graph().value(c.node().output(0)).elements) return build_elements(c);
+  NestBuilder nest(c, "size");
+  Expr count = nest.index(1);
+  for (Dim d : c.shape(0)) count = count * nest.index(d);
+  nest.store(c.output(0), {}, count);
+  nest.finish();
   return {};
 }
 
@@ -232,7 +243,7 @@ const VersionStep kShapeSteps[] = {{15, nullptr, no_start_end}};
 
 const OpDef kOps[] = {
     {"Shape", OpForm::kIndex, 25, infer_shape, build_elements, kShapeSteps},
-    {"Size", OpForm::kIndex, 25, infer_size, build_elements},
+    {"Size", OpForm::kIndex, 25, infer_size, build_size},
     {"Reshape", OpForm::kIndex, 25, infer_reshape, build_reshape, kReshapeSteps},
     {"Flatten", OpForm::kIndex, 25, infer_flatten, build_view},
     {"Squeeze", OpForm::kIndex, 25, infer_squeeze, build_axes_view, kAxesSteps},

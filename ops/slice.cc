@@ -302,7 +302,9 @@ Status build_pad(BuildContext &c) {
       } else if (mode == "wrap") {
         moved = apply(ScalarOp::kMod, moved, nest.index(max(extent, 1)));
       }
-      from[k] = nest.as_index(apply(ScalarOp::kMax, apply(ScalarOp::kMin, moved, last), zero), extent);
+      // Of an empty input the index is 0, and `inside` holds nowhere.
+      const Dim bound = mode == "constant" ? max(extent, 1) : extent;
+      from[k] = nest.as_index(apply(ScalarOp::kMax, apply(ScalarOp::kMin, moved, last), zero), bound);
       continue;
     }
     if (mode == "constant") {

@@ -30,6 +30,28 @@ TEST(Dim, QuotientAndRemainderOfAReshapedIndexRecombine) {
   EXPECT_EQ(floor_div(floor_div(j, 8), 8), floor_div(j, 64));
 }
 
+TEST(Dim, DifferencesOfMinimaAreBounded) {
+  DimTable table;
+  const Dim b = table.model_symbol("B"), s = table.model_symbol("S");
+  EXPECT_TRUE(proved_at_least(min(b, 2), min(b, 1)));
+  const Dim column = min(b, 5) - min(b, 4);
+  EXPECT_EQ(lower_bound(column), 0);
+  EXPECT_EQ(upper_bound(column), 1);
+  EXPECT_EQ(max(column, 0), column);
+  EXPECT_EQ(lower_bound(min(b, 4) * 3 - min(b, 5) * 3), -3);
+  EXPECT_EQ(upper_bound(max(b, 4) - max(b, 1)), 3);
+  EXPECT_EQ(lower_bound(max(b, 4) - max(b, 1)), 0);
+  EXPECT_LE(lower_bound(min(b, 4) - min(s, 4)), -4);
+  // Against every value, also where the operands are no numbers.
+  for (const Dim d : {min(b, s + 1) - min(b, s), max(b * 2, s) - max(s, b), min(b, 3) - min(s, 2) + max(b, 7)})
+    for (int64_t x = 0; x < 9; ++x)
+      for (int64_t y = 0; y < 9; ++y) {
+        const int64_t v = *evaluate(d, [&](const DimSymbol &symbol) { return symbol.name == "B" ? x : y; });
+        EXPECT_LE(lower_bound(d), v) << d.str();
+        EXPECT_GE(upper_bound(d), v) << d.str();
+      }
+}
+
 TEST(Dim, SymbolicRangesAreProved) {
   DimTable table;
   const Dim s = table.model_symbol("S");

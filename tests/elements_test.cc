@@ -194,6 +194,87 @@ TEST(Broadcast, OfAProductOfDimsAgainstOneOfThem) {
   }
 }
 
+// What NumPy broadcasts three sizes to; -1: they do not.
+int64_t broadcast_of(const std::vector<int64_t> &sizes) {
+  int64_t result = 1;
+  for (int64_t size : sizes) {
+    if (size == 1 || size == result) continue;
+    if (result != 1) return -1;
+    result = size;
+  }
+  return result;
+}
+
+TEST(Broadcast, OfThreeDimsIsWhatTheirSizesSay) {
+  for (const char *text : {R"(graph "g" (c: bool[A], x: f32[B], y: f32[C]) -> (z) {
+  opset "" 21
+  z: f32[?] = Where(c, x, y)
+})",
+                           R"(graph "g" (c: bool[A], x: f32[B], y: f32[C]) -> (z) {
+  opset "" 21
+  f: f32[A] = Cast(c) {to = 1}
+  s: f32[?] = Add(y, x)
+  t: f32[?] = Add(f, s)
+  z: f32[?] = Add(t, s)
+})"}) {
+    const Graph graph = inferred(text);
+    for (int64_t i = 0; i < 64; ++i) {
+      const int64_t a = i % 4, b = i / 4 % 4, c = i / 16;
+      Diagnostics diagnostics;
+      const auto zeros = [](E type, int64_t n) {
+        return tensor(type, {n}, std::vector<int64_t>(static_cast<size_t>(n), 0));
+      };
+      const auto z = run(graph, {zeros(E::kBool, a), zeros(E::kFloat32, b), zeros(E::kFloat32, c)}, diagnostics);
+      EXPECT_EQ(z.ok() ? (*z)[0].tensor.count() : -1, broadcast_of({a, b, c})) << a << ", " << b << ", " << c;
+    }
+  }
+}
+
+// Columns of a matrix, which may lack them: chains of them keep sizes that can be stated, and Shape says them.
+TEST(Broadcast, OfSlicesOfASymbolicDim) {
+  constexpr int kColumns = 12;
+  std::string text =
+      "graph \"g\" (x: f32[A,B], y: f32[C,D]) -> (z, n) {\n  opset \"\" 21\n  const axis: i64[1] = [1]\n";
+  text += "  const one: f32[1,1] = [1.0]\n";
+  for (int k = 0; k <= kColumns; ++k)
+    text += "  const i" + std::to_string(k) + ": i64[1] = [" + std::to_string(k) + "]\n";
+  text += "  s0: f32[C,D] = Identity(y)\n";
+  for (int k = 0; k < kColumns; ++k) {
+    const std::string at = std::to_string(k), next = std::to_string(k + 1);
+    text += "  p" + at + ": f32[?] = Slice(x, i" + at + ", i" + next + ", axis)\n";
+    text += "  s" + next + ": f32[?] = Add(s" + at + ", p" + at + ")\n";
+  }
+  text += "  h: i64[2] = Shape(s" + std::to_string(kColumns) + ")\n  z: f32[?] = Expand(one, h)\n";
+  text += "  n: i64[] = Size(s" + std::to_string(kColumns) + ")\n}\n";
+  const Graph graph = inferred(text);
+  EXPECT_LE(to_string(graph.value(graph.find_value("z")).type).size(), 600u);
+  for (const auto &[columns, width, want] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t>>{{12, 1, 1}, {20, 5, 5}, {11, 1, 0}, {11, 5, -1}, {0, 0, 0}}) {
+    Diagnostics diagnostics;
+    const auto z = run(graph,
+                       {tensor(E::kFloat32, {2, columns}, std::vector<int64_t>(static_cast<size_t>(2 * columns), 0)),
+                        tensor(E::kFloat32, {2, width}, std::vector<int64_t>(static_cast<size_t>(2 * width), 0))},
+                       diagnostics);
+    EXPECT_EQ(z.ok() ? (*z)[0].tensor.count() : -1, want < 0 ? -1 : 2 * want) << columns << " and " << width;
+    if (z.ok()) {
+      EXPECT_EQ((*z)[1].tensor.as_int64(0), 2 * want);
+    }
+  }
+}
+
+TEST(Elements, SizesBeyondWhatADimStatesAreComputed) {
+  std::string dims;
+  for (int k = 0; k < 7; ++k) dims += (k ? "," : "") + std::string("A") + std::to_string(k);
+  const Graph graph =
+      inferred("graph \"g\" (x: f32[" + dims + "]) -> (h, n) {\n  opset \"\" 21\n  h: i64[7] = Shape(x)\n" +
+               "  n: i64[] = Size(x)\n}\n");
+  Diagnostics diagnostics;
+  const auto z = run(graph, {tensor(E::kFloat32, {1, 2, 1, 3, 1, 1, 2}, std::vector<int64_t>(12, 0))}, diagnostics);
+  ASSERT_TRUE(z.ok());
+  EXPECT_EQ((*z)[0].tensor.as_int64(3), 3);
+  EXPECT_EQ((*z)[1].tensor.as_int64(0), 12);
+}
+
 TEST(Bounds, ExpressionsThatGrowEndAsSaturated) {
   DimTable table;
   Dim sum = 0;

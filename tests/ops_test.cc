@@ -9,8 +9,8 @@
 
 #include "evaluate/evaluate.h"
 #include "ir/graph/text.h"
-#include "ops/build.h"
 #include "ir/names.h"
+#include "ops/build.h"
 #include "ops/registry.h"
 
 namespace optc {
@@ -54,6 +54,12 @@ RuntimeValue floats(std::vector<int64_t> dims, const std::vector<float> &values)
   return RuntimeValue::of(Constant::owned(E::kFloat32, std::move(dims), std::move(bytes)));
 }
 
+RuntimeValue integers(std::vector<int64_t> dims, const std::vector<int64_t> &values) {
+  std::vector<uint8_t> bytes(values.size() * 8);
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return RuntimeValue::of(Constant::owned(E::kInt64, std::move(dims), std::move(bytes)));
+}
+
 std::vector<Constant> run(const Program &program, const std::vector<RuntimeValue> &inputs) {
   Diagnostics diagnostics;
   auto outputs = evaluate(program, inputs, {}, diagnostics);
@@ -62,6 +68,13 @@ std::vector<Constant> run(const Program &program, const std::vector<RuntimeValue
   if (outputs.ok())
     for (const RuntimeValue &v : *outputs) values.push_back(v.tensor);
   return values;
+}
+
+void expect_fault(const Program &program, const std::vector<RuntimeValue> &inputs) {
+  Diagnostics diagnostics;
+  const auto outputs = evaluate(program, inputs, {}, diagnostics);
+  ASSERT_FALSE(outputs.ok());
+  EXPECT_EQ(outputs.failure().kind, ErrorKind::kFault);
 }
 
 void expect_values(const Constant &constant, const std::vector<double> &expected, double tolerance = 0) {
@@ -108,8 +121,8 @@ TEST(Names, AreUniqueIdentifiers) {
   EXPECT_EQ(names.unique("/layer.0/MatMul"), "layer_0_MatMul_2");
   EXPECT_EQ(names.unique("layer_0_MatMul_2"), "layer_0_MatMul_2_2");
   EXPECT_EQ(names.unique("int"), "int_");
-  EXPECT_EQ(names.unique("0"), "k0");
-  EXPECT_EQ(names.unique("::"), "value");
+  EXPECT_EQ(names.unique("0"), "v0");
+  EXPECT_EQ(names.unique("::"), "v");
 }
 
 TEST(Inference, BroadcastOfUnknownDimsIsCheckedWhenItRuns) {
@@ -117,7 +130,7 @@ TEST(Inference, BroadcastOfUnknownDimsIsCheckedWhenItRuns) {
     opset "" 21
     z: f32[?] = Add(x, y)
 })");
-  EXPECT_EQ(to_string(graph.value(graph.find_value("z")).type), "f32[min(max(A, B), A*B),3]");
+  EXPECT_EQ(to_string(graph.value(graph.find_value("z")).type), "f32[max(A, B)*min(B, min(A, 1)),3]");
   const Program program = built(graph);
   EXPECT_EQ(program.constraints.size(), 2u);
   expect_values(run(program, {floats({2, 3}, {1, 2, 3, 4, 5, 6}), floats({1, 1}, {10})})[0], {11, 12, 13, 14, 15, 16});
@@ -293,6 +306,72 @@ TEST(Meaning, AQueryThatSeesNoKeyGivesZero) {
   const auto y =
       run(built(graph), {floats({1, 1, 2, 1}, {1, 1}), floats({1, 1, 2, 1}, {1, 1}), floats({1, 1, 2, 1}, {7, 9})});
   expect_values(y[0], {0, 7});
+}
+
+TEST(Operands, PositionsAndCachesOfARotaryEmbeddingFit) {
+  const Program program = built(inferred(R"(graph "g" (x: f32[1,1,L,W], c: f32[M,H], s: f32[R,K], at: i64[B,P]) -> (y) {
+    opset "" 23
+    y: f32[?] = RotaryEmbedding(x, c, s, at)
+})"));
+  const RuntimeValue x = floats({1, 1, 2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}), cosines = floats({2, 2}, {1, 1, 2, 2}),
+                     sines = floats({2, 2}, {0, 0, 0, 0});
+  expect_values(run(program, {x, cosines, sines, integers({1, 2}, {1, 0})})[0], {2, 4, 6, 8, 5, 6, 7, 8});
+  expect_fault(program, {x, cosines, sines, integers({1, 2}, {0, 2})});
+  expect_fault(program, {x, cosines, sines, integers({1, 2}, {0, -1})});
+  expect_fault(program, {x, cosines, floats({1, 2}, {0, 0}), integers({1, 2}, {1, 0})});
+  expect_fault(program, {x, floats({2, 1}, {1, 1}), floats({2, 1}, {0, 0}), integers({1, 2}, {1, 0})});
+  expect_fault(program, {x, cosines, sines, integers({1, 3}, {0, 0, 0})});
+  expect_fault(program, {x, cosines, sines, integers({1, 0}, {})});
+  EXPECT_NE(inference_error(R"(graph "g" (x: f32[1,1,2,4], c: f32[3,2], s: f32[2,2], at: i64[1,2]) -> (y) {
+    opset "" 23
+    y: f32[?] = RotaryEmbedding(x, c, s, at)
+})"),
+            "");
+}
+
+TEST(Operands, NumbersOfTopKAndOneHotAreOne) {
+  const Program top = built(inferred(R"(graph "g" (x: f32[N], k: i64[K]) -> (v, i) {
+    opset "" 21
+    v: f32[?], i: i64[?] = TopK(x, k) {axis = -1, largest = 1, sorted = 1}
+})"));
+  const RuntimeValue x = floats({3}, {1, 3, 2});
+  expect_values(run(top, {x, integers({1}, {2})})[0], {3, 2});
+  expect_values(run(top, {x, integers({1}, {0})})[0], {});
+  expect_fault(top, {x, integers({1}, {4})});
+  expect_fault(top, {x, integers({1}, {-1})});
+  expect_fault(top, {x, integers({0}, {})});
+  const Program hot = built(inferred(R"(graph "g" (x: i64[N], d: i64[D], v: f32[V]) -> (y) {
+    opset "" 21
+    y: f32[?] = OneHot(x, d, v) {axis = -1}
+})"));
+  const RuntimeValue at = integers({3}, {0, -1, 5});
+  expect_values(run(hot, {at, integers({1}, {2}), floats({2}, {3, 4})})[0], {4, 3, 3, 4, 3, 3});
+  expect_fault(hot, {at, integers({1}, {-1}), floats({2}, {3, 4})});
+  expect_fault(hot, {at, integers({1}, {2}), floats({1}, {3})});
+  expect_fault(hot, {at, integers({0}, {}), floats({2}, {3, 4})});
+}
+
+// As in ONNX Runtime; ONNX says nothing of it.
+TEST(Operands, WhatAConditionSaysBehindTheEndSelectsNothing) {
+  const Program program = built(inferred(R"(graph "g" (x: f32[N], m: i64[M]) -> (y) {
+    opset "" 21
+    c: bool[M] = Cast(m) {to = 9}
+    y: f32[?] = Compress(x, c) {axis = 0}
+})"));
+  const RuntimeValue x = floats({3}, {1, 2, 3});
+  expect_values(run(program, {x, integers({2}, {0, 1})})[0], {2});
+  expect_values(run(program, {x, integers({5}, {1, 0, 1, 1, 0})})[0], {1, 3});
+}
+
+TEST(Meaning, ASaturatingCastBackIsKept) {
+  DimTable table;
+  ScalarPool pool;
+  const ScalarId number = pool.cast(pool.index(table.model_symbol("N")), E::kFloat32),
+                 x = pool.cast(number, E::kFloat8E5M2, false), wide = pool.cast(x, E::kFloat32);
+  EXPECT_EQ(pool.cast(wide, E::kFloat8E5M2, false), x);
+  EXPECT_FALSE(pool.cast(wide, E::kFloat8E5M2, true) == x);
+  const ScalarId y = pool.cast(number, E::kFloat8E4M3FN, false);
+  EXPECT_EQ(pool.cast(pool.cast(y, E::kFloat32), E::kFloat8E4M3FN, true), y);
 }
 
 }  // namespace

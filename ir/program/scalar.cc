@@ -302,7 +302,9 @@ ScalarId ScalarPool::cast(ScalarId a, ElementType to, bool saturate) {
                         (wide == ElementType::kFloat64 && is_float(from) && bit_width(from) < 64) ||
                         (is_integer(wide) && is_integer(from) && bit_width(wide) > bit_width(from) &&
                          (is_signed_integer(wide) || is_unsigned_integer(from)));
-    if (widens) return x.args[0];
+    // Where infinities saturate on the way back, they do not come back (the other formats that saturate have none).
+    const bool saturates = to == ElementType::kFloat8E5M2 && saturate;
+    if (widens && !saturates) return x.args[0];
   }
   if (x.op == ScalarOp::kConstant) {
     const bool from_float = is_float(x.type), to_float = is_float(to);
