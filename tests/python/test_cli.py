@@ -221,7 +221,7 @@ def test_an_interrupted_compile_leaves_nothing(optc, tmp_path):
                               [helper.make_tensor_value_info(f"v{i}", TensorProto.FLOAT, ["N", 64])
                                for i in range(1, 6001, 7)])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "long.onnx")
-    for attempt in range(3):
+    for attempt in range(12):
         process = subprocess.Popen([optc, tmp_path / "long.onnx", "-o", tmp_path / "out"], stderr=subprocess.DEVNULL)
         while process.poll() is None and not list(tmp_path.glob("out.optc.tmp*")):
             time.sleep(0.002)
