@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
+#include "cli/kernel_report.h"
 #include "driver/bisect.h"
 #include "driver/compare.h"
 #include "driver/oracle.h"
@@ -27,7 +28,7 @@ struct VerifyOptions : CommonOptions {
   std::string against = "ort";
   double rtol = -1, atol = 0;
   int sets = 2;
-  bool bisect = false;
+  bool bisect = false, per_kernel = false, numerics = false;
 };
 
 struct Checked {
@@ -138,8 +139,9 @@ Status bisect(const VerifyOptions &o, const Graph &model, const std::vector<Runt
     OPTC_ASSIGN(const bool plain, right(on, 0));
     if (!plain) {
       print(
-          "the evaluator agrees after all of them, the bundle differs without any: the fault lies in the code of a "
-          "kernel\n");
+          fmt::format("the evaluator agrees after all of them, the bundle differs without any: the fault lies in the "
+                      "code of a kernel{}\n",
+                      o.per_kernel ? "" : "; --per-kernel names it"));
       return {};
     }
     OPTC_ASSIGN(const bool built, right(on, all));
@@ -195,6 +197,14 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   const CompileOptions &options = prepared.options;
   const auto &ids = model.region(Graph::main()).outputs;
   const Engine engine = o.engine == "evaluate" ? Engine::kEvaluate : Engine::kBundle;
+  std::optional<WatchedBundle> watched;
+  if (o.per_kernel || o.numerics) {
+    if (engine == Engine::kEvaluate)
+      return diagnostics.error(ErrorKind::kUsage,
+                               "--per-kernel and --check-numerics watch a bundle, not --engine=evaluate");
+    OPTC_ASSIGN(watched, build_watched(o.model, options, o.threads, *listener, diagnostics));
+  }
+  WatchReport kernels;
   // Given inputs or answers are one set.
   const int sets = !prepared.inputs.made() || has_answers(o.against) ? 1 : o.sets;
   std::vector<Checked> checked(ids.size());
@@ -221,6 +231,9 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
       sizes += (set == 0 ? ": " : "; ") + describe(drawn.sizes);
       size_list.push_back(drawn.sizes);
     }
+    if (watched)
+      OPTC_TRY(
+          watch_bundle(watched->program, *watched->bundle, inputs, {o.per_kernel, o.numerics}, kernels, diagnostics));
     OPTC_ASSIGN(const auto actual,
                 run_model(o.model, model, inputs, engine, o.threads, o.seed, options, *listener, diagnostics));
     if (expected.size() != actual.size()) return diagnostics.error(ErrorKind::kMismatch, "another number of outputs");
@@ -278,25 +291,23 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   if (o.format == "text" && steps) print("     " + describe(*steps) + "\n");
   if (o.format == "text" && all_say_little && !o.quiet)
     print("     no output depends on these inputs: --inputs DIR or --input NAME=@FILE gives ones that suit\n");
+  const bool kernels_ok = !kernels.difference && !kernels.nan && !kernels.infinity;
   if (o.format == "json") {
     nlohmann::ordered_json quantized;
     if (steps && steps->uncompared.empty())
       quantized = {{"values", steps->values}, {"crossed", steps->crossed}, {"by_more", steps->by_more}};
-    print(nlohmann::ordered_json{{"schema_version", 1},
-                                 {"ok", ok},
-                                 {"against", reference},
-                                 {"seed", o.seed},
-                                 {"input_sets", sets},
-                                 {"sizes", size_list},
-                                 {"outputs", list},
-                                 {"quantized", quantized}}
-              .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-          "\n");
+    nlohmann::ordered_json json{{"schema_version", 1}, {"ok", ok && kernels_ok}, {"against", reference},
+                                {"seed", o.seed},      {"input_sets", sets},     {"sizes", size_list},
+                                {"outputs", list},     {"quantized", quantized}};
+    if (watched) json["kernels"] = nlohmann::ordered_json::parse(kernel_json(kernels, o.per_kernel, o.numerics));
+    print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   } else if (!o.quiet) {
     print(fmt::format("{} {}, seed {}, {} input set{}{}\n", ok ? "verified against" : "differs from", reference, o.seed,
                       sets, sets == 1 ? "" : "s", sizes));
   }
-  if (ok) return {};
+  if (watched && o.format == "text") print(kernel_text(kernels, o.per_kernel, o.numerics, o.quiet));
+  if (ok && kernels_ok) return {};
+  if (ok) return diagnostics.error(ErrorKind::kMismatch, kernel_summary(kernels));
   // How much the model's own rounding decides.
   std::string sensitivity;
   if (o.against == "ort") {
@@ -310,7 +321,10 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   d.kind = ErrorKind::kMismatch;
   d.message = "outputs differ from " + reference;
   if (!sensitivity.empty()) d.notes.push_back(std::move(sensitivity));
-  if (!o.bisect) d.help = "--bisect-passes finds the step that is to blame";
+  if (o.per_kernel) d.notes.push_back(kernel_summary(kernels));
+  if (!o.bisect)
+    d.help = o.per_kernel ? "--bisect-passes finds the step that is to blame"
+                          : "--bisect-passes finds the step that is to blame, --per-kernel the kernel";
   return diagnostics.add(std::move(d));
 }
 
@@ -338,6 +352,11 @@ void add_verify(CommandLine &line, int &code) {
   verb->add_flag("--bisect-passes", o->bisect,
                  "on a difference, find the first step that makes it: a rewrite, or a fusion, layout, storage or "
                  "strategy of lowering");
+  verb->add_flag("--per-kernel", o->per_kernel,
+                 "compare each kernel of the bundle with the evaluator, on the bundle's own inputs of that kernel, and "
+                 "name the first that differs");
+  verb->add_flag("--check-numerics", o->numerics,
+                 "name the first kernel that makes a NaN or an infinity of inputs that have none");
   add_run_options(*verb, *o);
   add_engine(*verb, *o);
   add_shape_options(*verb, *o);

@@ -57,8 +57,9 @@ Result<std::string> cache_key(const std::string &path, const CompileOptions &opt
     key += " " + name + "=";
     for (const std::string &dim : dims) key += dim + "x";
   }
-  key += fmt::format(" level={} f32={} precision={} embed={} stop={} name={}", options.level, options.f32,
-                     to_string(options.precision), options.embed_weights, options.stop_after_rewrites, options.name);
+  key += fmt::format(" level={} f32={} precision={} embed={} probe={} stop={} name={}", options.level, options.f32,
+                     to_string(options.precision), options.embed_weights, options.probe, options.stop_after_rewrites,
+                     options.name);
   return xxh3_128(key.data(), key.size()).substr(0, 16);
 }
 

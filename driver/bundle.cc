@@ -67,7 +67,7 @@ struct Bundle::Impl {
   const optc_api *api = nullptr;
   optc_weights *weights = nullptr;
   optc_context *context = nullptr;
-  std::string weights_path;
+  std::string name, weights_path;
 
   std::vector<std::vector<uint8_t>> bytes;  // of the outputs
   // What inputs that are strings or objects point to.
@@ -259,6 +259,7 @@ Result<std::unique_ptr<Bundle>> Bundle::load(const std::string &library, const s
     return diagnostics.error(ErrorKind::kIo, fmt::format("{} speaks ABI version {}, this optc {}", library,
                                                          model->abi_version, OPTC_ABI_VERSION));
   impl.api = model->api;
+  impl.name = name;
   impl.weights_path = options.weights_path;
   optc_options o = {};
   o.struct_size = sizeof(o);
@@ -271,6 +272,14 @@ Result<std::unique_ptr<Bundle>> Bundle::load(const std::string &library, const s
   if (const optc_status status = impl.api->context_create(impl.weights, &o, &impl.context); status != OPTC_OK)
     return impl.failed("the bundle cannot start", status, impl.api->last_error(nullptr), diagnostics);
   return bundle;
+}
+
+Status Bundle::watch(void (*function)(void *user, const ProbeEvent *event), void *user, Diagnostics &diagnostics) {
+  using Setter = void(void (*)(void *, const ProbeEvent *), void *);
+  auto *set = reinterpret_cast<Setter *>(dlsym(impl_->library, (impl_->name + "_set_probe").c_str()));
+  if (!set) return diagnostics.error(ErrorKind::kUsage, "the bundle '" + impl_->name + "' has no probe");
+  set(function, user);
+  return {};
 }
 
 Result<std::vector<RuntimeValue>> Bundle::run(const std::vector<RuntimeValue> &inputs, Diagnostics &diagnostics) {

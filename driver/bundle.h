@@ -13,6 +13,8 @@
 
 namespace optc {
 
+struct ProbeEvent;  // runtime/bundle/probe.h
+
 // Configures and builds the bundle in `bundle` (absolute or relative path) as a shared library below `build`; returns
 // its path. The compiler is CMake's choice ($CXX). A build folder of an earlier call is used again. kIo when CMake or a
 // compiler is not there, kInternal when the compiler refuses what optc wrote (its last lines are a note).
@@ -43,6 +45,9 @@ class Bundle {
   // Milliseconds by kernel of the last profiled run, as the bundle's JSON; empty when the bundle has no profile.
   Result<std::string> profile(const std::vector<RuntimeValue> &inputs, int iterations, Diagnostics &diagnostics);
   std::string manifest() const;
+  // Of a bundle that is built with a probe (BundleOptions::probe): calls `function` before and after each kernel; null
+  // ends it. kUsage where it has none.
+  Status watch(void (*function)(void *user, const ProbeEvent *event), void *user, Diagnostics &diagnostics);
 
  private:
   Bundle();

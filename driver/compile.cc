@@ -60,6 +60,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   for (const RuleSummary &rule : rules) bundle.passes.push_back(fmt::format("{} x{}", rule.rule, rule.count));
   if (cuda) bundle.cuda = &*cuda;
   bundle.precision = to_string(options.precision);
+  bundle.probe = options.probe;
   OPTC_ASSIGN(const BundleReport report, emit_bundle(program, bundle, *directory, diagnostics));
 
   ReportInput page;

@@ -39,6 +39,7 @@ struct CompileOptions {
   std::string samples;         // folder of inputs on which the cost of `precision` is measured; empty: random ones
   bool force = false;          // replace files in the bundle's folder that were changed by others
   bool embed_weights = false;  // in the library, instead of a file beside it
+  bool probe = false;          // the bundle tells of each kernel (driver/kernel_watch.h)
   int64_t stop_after_rewrites = -1;  // for bisection: only so many rewrites are allowed; negative: all
 };
 

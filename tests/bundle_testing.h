@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <string>
 #include <utility>
@@ -51,9 +52,11 @@ class BuiltBundle {
     }
   }
 
-  // Emits and builds; an empty string when all went well.
+  // Emits and builds; an empty string when all went well. `before_build` may change the files in the folder it is
+  // given.
   std::string make(const Program &program, BundleOptions options, const std::string &compiler = "g++",
-                   const std::string &flags = "-O1") {
+                   const std::string &flags = "-O1",
+                   const std::function<void(const std::string &bundle)> &before_build = {}) {
     char pattern[] = "/tmp/optc_bundle_XXXXXX";
     if (!mkdtemp(pattern)) return "no temporary folder";
     folder_ = pattern;
@@ -65,12 +68,14 @@ class BuiltBundle {
     if (!directory.ok()) return messages(diagnostics);
     if (!emit_bundle(program, options, **directory, diagnostics).ok()) return messages(diagnostics);
     if (!(*directory)->commit(diagnostics).ok()) return messages(diagnostics);
+    if (before_build) before_build(bundle());
     const std::string library = folder_ + "/lib" + options.name + ".so";
     const std::string command =
         "cd " + bundle() + " && " + compiler + " -std=c++17 " + flags +
         " -ffp-contract=off -fno-math-errno -fvisibility=hidden -fPIC -shared -Wall -Wextra -Werror -Iinclude -Isrc"
         " -DOPTC_BUNDLE_FOLDER='\"" +
         bundle() + "\"' src/*.cpp -o " + library + " -ldl -lpthread > " + folder_ + "/log 2>&1";
+    library_path_ = library;
     if (std::system(command.c_str()) != 0)
       return "the bundle does not build:\n" + text_of(folder_ + "/log").substr(0, 6000);
     library_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -120,6 +125,7 @@ class BuiltBundle {
   }
 
   std::string bundle() const { return folder_ + "/bundle"; }
+  const std::string &library() const { return library_path_; }
   static std::string text_of(const std::string &path) {
     std::ifstream in(path);
     return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -129,7 +135,7 @@ class BuiltBundle {
   optc_status status = OPTC_OK;
 
  private:
-  std::string folder_;
+  std::string folder_, library_path_;
   void *library_ = nullptr;
   const optc_model *model_ = nullptr;
   optc_context *context_ = nullptr;

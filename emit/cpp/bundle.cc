@@ -40,7 +40,7 @@ BundleWriter::BundleWriter(const Program &program, const BundleOptions &options,
 }
 
 Result<BundleReport> BundleWriter::write() {
-  ModelPrinter model(program_, name_, diagnostics_);
+  ModelPrinter model(program_, name_, diagnostics_, options_.probe);
   OPTC_TRY(model.print());
   facts_.name = name_;
   facts_.compiler = options_.compiler.empty() ? "optc" : options_.compiler;
@@ -58,7 +58,7 @@ Result<BundleReport> BundleWriter::write() {
   }
   std::unique_ptr<ModelPrinter> host;  // where some kernels of the GPU's Program run here
   if (options_.cuda && options_.cuda->schedule.mixed()) {
-    host = std::make_unique<ModelPrinter>(*options_.cuda->program, name_ + "_host", diagnostics_,
+    host = std::make_unique<ModelPrinter>(*options_.cuda->program, name_ + "_host", diagnostics_, options_.probe,
                                           GpuHost{&options_.cuda->schedule, &options_.cuda->buffers});
     host->weights_bytes = (model.weights_bytes + 63) / 64 * 64;  // its constants follow
     OPTC_TRY(host->print());

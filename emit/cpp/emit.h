@@ -46,6 +46,8 @@ struct BundleOptions {
   std::string precision = "f32";     // how f32 tensors are stored, for the manifest
   std::vector<std::string> passes;   // what the optimizer did, for the manifest
   const BundleCuda *cuda = nullptr;  // null: CPU only
+  // Calls NAME_set_probe's function before and after each kernel (runtime/bundle/probe.h). For optc itself.
+  bool probe = false;
 };
 
 struct BundleReport {
@@ -59,6 +61,10 @@ struct BundleReport {
 // what has no C++ form.
 Result<BundleReport> emit_bundle(const Program &program, const BundleOptions &options, StagedDirectory &directory,
                                  Diagnostics &diagnostics);
+
+// The buffers whose places a probe tells of a kernel, in its order: roots of what it reads and writes, without
+// constants, scratch and objects.
+std::vector<BufferId> probed_buffers(const Program &program, const Kernel &kernel);
 
 // The text of one kernel's function, as a bundle holds it.
 Result<std::string> print_kernel(const Program &program, const Kernel &kernel, Diagnostics &diagnostics);

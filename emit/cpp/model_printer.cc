@@ -22,8 +22,8 @@ ElementType leaf_element(const Type &type) {
   return t->element == ElementType::kUndefined ? ElementType::kFloat32 : t->element;
 }
 
-ModelPrinter::ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics, GpuHost gpu)
-    : program_(program), name_(std::move(name)), diagnostics_(diagnostics), gpu_(gpu) {}
+ModelPrinter::ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics, bool probe, GpuHost gpu)
+    : program_(program), name_(std::move(name)), diagnostics_(diagnostics), probe_(probe), gpu_(gpu) {}
 
 void ModelPrinter::line(const std::string &text) {
   body_ += std::string(static_cast<size_t>(indent_) * 2, ' ') + text + "\n";
@@ -285,13 +285,41 @@ void ModelPrinter::sequence(const std::vector<KernelId> &order) {
     if (!kernel.control()) step_names_.push_back(kernel.name);
     if (texts_.count(&kernel)) {
       prepare_memory(kernel);
+      print_probe(id, false);
       print_kernel_call(kernel);
+      print_probe(id, true);
     } else if (const LibraryCall *call = kernel.library()) {
+      print_probe(id, false);
       print_library(kernel, *call);
+      print_probe(id, true);
     } else {
       print_control(kernel, *kernel.control());
     }
   }
+}
+
+std::vector<BufferId> probed_buffers(const Program &program, const Kernel &kernel) {
+  std::vector<BufferId> roots, all = reads(program, kernel);
+  const std::vector<BufferId> written = writes(program, kernel);
+  all.insert(all.end(), written.begin(), written.end());
+  for (BufferId b : all) {
+    while (program.buffer(b).alias.valid()) b = program.buffer(b).alias;
+    const Buffer &buffer = program.buffer(b);
+    if (buffer.kind == BufferKind::kConstant || buffer.kind == BufferKind::kScratch || !buffer.type.is_tensor() ||
+        buffer.element() == ElementType::kString)
+      continue;
+    if (std::find(roots.begin(), roots.end(), b) == roots.end()) roots.push_back(b);
+  }
+  return roots;
+}
+
+void ModelPrinter::print_probe(KernelId kernel, bool after) {
+  if (!probe_) return;
+  std::string places;
+  for (const BufferId b : probed_buffers(program_, program_.kernel(kernel)))
+    places += (places.empty() ? "" : ", ") + pointer(b, false);
+  line(fmt::format("probe(run, {}, {}, {}, {{{}}});", kernel.index, string_literal(program_.kernel(kernel).name), after,
+                   places));
 }
 
 // The main sequence of a Program with kernels on a GPU.

@@ -57,7 +57,7 @@ struct ModelSources {
 class ModelPrinter : private DimText {
  public:
   // `name` makes the namespace of the kernels: NAME_code.
-  ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics, GpuHost gpu = {});
+  ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics, bool probe, GpuHost gpu = {});
 
   // Prints kernels and schedule. Fails when something has no C++ form.
   Status print();
@@ -103,6 +103,7 @@ class ModelPrinter : private DimText {
   void define(const DimSymbol &symbol, const std::string &value);
   void after_definitions();
   void sequence(const std::vector<KernelId> &order);
+  void print_probe(KernelId kernel, bool after);
   void device_sequence();
   void print_copies(const std::vector<DeviceCopy> &copies);
   void next_part();
@@ -137,6 +138,7 @@ class ModelPrinter : private DimText {
   const Program &program_;
   std::string name_;
   Diagnostics &diagnostics_;
+  const bool probe_;
   GpuHost gpu_;
   FaultPlaces places_;
   NameScope fields_, names_{NameScope::Use::kSchedule};

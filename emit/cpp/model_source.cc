@@ -107,6 +107,7 @@ void ModelPrinter::print_infos() {
 ModelSources ModelPrinter::model_sources(const std::string &include_name, const ModelPlaces &places,
                                          const ModelPrinter *host) const {
   std::string includes = fmt::format("#include \"kernels.h\"\n#include \"runtime/bundle/model.h\"\n");
+  if (probe_) includes += "#include \"runtime/bundle/probe.h\"\n";
   if (host) includes += "#include \"host_kernels.h\"\n";
   std::set<std::string> headers = plan_headers_;
   if (host) headers.insert(host->plan_headers_.begin(), host->plan_headers_.end());
@@ -135,9 +136,14 @@ ModelSources ModelPrinter::model_sources(const std::string &include_name, const 
       include_name, places.declarations);
   std::string executes = execute_source("Model");
   if (host) executes += host->execute_source("Mixed");
-  const std::string entry =
-      fmt::format("\nconst optc_model *{}_model(void) {{ return {}bundle<{}::Model{}>(); }}\n", name_,
-                  cuda_weights >= 0 ? "cuda_" : "", space, host ? ", " + space + "::Mixed" : "");
+  std::string entry = fmt::format("\nconst optc_model *{}_model(void) {{ return {}bundle<{}::Model{}>(); }}\n", name_,
+                                  cuda_weights >= 0 ? "cuda_" : "", space, host ? ", " + space + "::Mixed" : "");
+  if (probe_)
+    entry += fmt::format(
+        "\nextern \"C\" __attribute__((visibility(\"default\"))) void {0}_set_probe(ProbeFunction function, void "
+        "*user);\nvoid {0}_set_probe(ProbeFunction function, void *user) {{\n"
+        "  probe_function = function;\n  probe_user = user;\n}}\n",
+        name_);
   const std::string what = fmt::format("// {}: the schedule of the model", name_);
   const std::string public_header =
       fmt::format("#define OPTC_BUNDLE_SOURCE  // of the bundle itself\n#include \"{}.h\"\n", include_name);
@@ -225,7 +231,16 @@ std::string ModelPrinter::struct_source(const std::string &title, const ModelPla
   for (const DimSymbol *s : model_symbols_) out += fmt::format("    int64_t {};\n", symbol_fields_.at(s));
   for (const DimSymbol *s : data_symbols_)
     out += fmt::format("    int64_t {};  // found while the model runs\n", symbol_fields_.at(s));
-  out += "  };\n\n";
+  out += "  };\n";
+  if (probe_) {
+    std::string numbers;
+    for (const auto *symbols : {&model_symbols_, &data_symbols_})
+      for (const DimSymbol *s : *symbols) numbers += (numbers.empty() ? "" : ", ") + std::to_string(s->id);
+    out += fmt::format(
+        "  static constexpr size_t kProbeDims = {};\n  static constexpr int32_t kProbeSymbols[] = {{{}}};\n",
+        model_symbols_.size() + data_symbols_.size(), numbers.empty() ? "0" : numbers);
+  }
+  out += "\n";
   out += "  // The named dims, read off the inputs, and the conditions on them.\n";
   out += "  static optc_status bind(Run<" + title + "> &run) {\n    [[maybe_unused]] Dims &d = run.dims;\n" + bind_ +
          "    return OPTC_OK;\n  }\n\n";

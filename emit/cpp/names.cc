@@ -16,7 +16,7 @@ const std::vector<const char *> &around(NameScope::Use use) {
                                                      "Dims",    "State",  "Run",        "inputs",   "outputs",
                                                      "weights", "shapes", "faults",     "manifest", "cuda",
                                                      "list",    "values", "processor",  "status",   "Places",
-                                                     "Objects"},
+                                                     "Objects", "probe"},
                                          header = {"context", "in",     "out",     "status",   "model",   "options",
                                                    "outputs", "inputs", "Outputs", "Model",    "Error",   "data",
                                                    "check",   "api",    "check_",  "context_", "other",   "error",

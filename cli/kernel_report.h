@@ -1,0 +1,14 @@
+#pragma once
+// What watching a bundle's kernels found, as text and as JSON (optc verify --per-kernel, --check-numerics).
+
+#include <string>
+
+#include "driver/kernel_watch.h"
+
+namespace optc::cli {
+
+std::string kernel_text(const WatchReport &report, bool compared, bool numerics, bool quiet);
+std::string kernel_json(const WatchReport &report, bool compared, bool numerics);  // an object
+std::string kernel_summary(const WatchReport &report);                             // one sentence
+
+}  // namespace optc::cli

@@ -1,0 +1,91 @@
+"""optc verify --per-kernel and --check-numerics: each kernel of a bundle beside the evaluator, on the bundle's own inputs of it."""
+
+import json
+import os
+import subprocess
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+
+def run(optc, *arguments, code=0, env=None):
+    done = subprocess.run([optc, *map(str, arguments)], capture_output=True, text=True, env=env)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def saved(path, nodes, inputs, outputs):
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info(*i) for i in inputs],
+                              [helper.make_tensor_value_info(*o) for o in outputs])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["s"], name="head", axis=-1),
+        helper.make_node("Sub", ["x", "s"], ["d"], name="minus"),
+        helper.make_node("LeakyRelu", ["d"], ["l"], name="leaky", alpha=0.1875),
+        helper.make_node("Softmax", ["l"], ["y"], name="tail", axis=-1),
+    ]
+    float_n = (TensorProto.FLOAT, ["N", 24])
+    return saved(tmp_path_factory.mktemp("per_kernel") / "net.onnx", nodes, [("x", *float_n)], [("y", *float_n), ("l", *float_n)])
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory):
+    return {**os.environ, "OPTC_CACHE": str(tmp_path_factory.mktemp("cache"))}
+
+
+def test_a_right_bundle(optc, model, env):
+    text = run(optc, "verify", model, "--per-kernel", "--check-numerics", "--against=evaluate", env=env).stdout
+    assert "computes what the evaluator computes of the same inputs" in text
+    assert "no kernel makes a NaN or an infinity" in text
+    done = run(optc, "verify", model, "--per-kernel", "--against=evaluate", "--format=json", env=env)
+    found = json.loads(done.stdout)
+    assert found["ok"] and found["kernels"]["first_difference"] is None
+    assert found["kernels"]["compared"] >= 3 and found["kernels"]["not_compared"] == []
+    assert "first_nan" not in found["kernels"]
+
+
+def test_a_wrong_kernel_is_named(optc, model, tmp_path):
+    env = {**os.environ, "OPTC_CACHE": str(tmp_path)}
+    run(optc, "verify", model, "--per-kernel", "--against=evaluate", env=env)
+    patched = []
+    for source in tmp_path.glob("bundles/net-*/bundle/src/*.inc"):
+        text = source.read_text()
+        if "0.1875f" in text and (source.parent / "runtime/bundle/probe.h").exists():
+            source.write_text(text.replace("0.1875f", "0.25f"))
+            patched.append(source.parents[2] / "build")
+    assert len(patched) == 1
+    subprocess.run(["cmake", "--build", patched[0]], check=True, capture_output=True)
+    done = run(optc, "verify", model, "--per-kernel", "--against=evaluate", code=1, env=env)
+    assert "the first kernel that differs" in done.stdout
+    assert "LeakyRelu 'leaky'" in done.stdout and "instruction set" in done.stdout
+    assert "worst element" in done.stdout
+    assert "is the first that differs" in done.stderr
+    found = json.loads(run(optc, "verify", model, "--per-kernel", "--against=evaluate", "--format=json", code=1, env=env).stdout)
+    first = found["kernels"]["first_difference"]
+    assert not found["ok"] and any("'leaky'" in node for node in first["nodes"])
+    assert abs(first["got"] / first["expected"] - 0.25 / 0.1875) < 1e-4
+
+
+def test_the_first_kernel_that_makes_a_nan(optc, tmp_path, env):
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["s"], name="head", axis=-1),
+        helper.make_node("Log", ["x"], ["l"], name="logarithm"),
+        helper.make_node("Softmax", ["l"], ["y"], name="tail", axis=-1),
+    ]
+    shape = (TensorProto.FLOAT, [4, 24])
+    path = saved(tmp_path / "nan.onnx", nodes, [("x", *shape)], [("y", *shape), ("l", *shape), ("s", *shape)])
+    done = run(optc, "verify", path, "--check-numerics", "--against=evaluate", code=1, env=env)
+    assert "the first kernel that makes a NaN" in done.stdout and "Log 'logarithm'" in done.stdout
+    found = json.loads(run(optc, "verify", path, "--check-numerics", "--against=evaluate", "--format=json", code=1, env=env).stdout)
+    assert any("'logarithm'" in node for node in found["kernels"]["first_nan"]["nodes"])
+    assert found["kernels"]["first_infinity"] is None
+
+
+def test_it_watches_a_bundle(optc, model):
+    assert "--engine=evaluate" in run(optc, "verify", model, "--per-kernel", "--engine=evaluate", code=2).stderr
