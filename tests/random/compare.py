@@ -22,7 +22,9 @@ SAMPLES = 12
 STORED = 12  # samples on the grid of 16 bits
 NOISE = 4  # roundings an operator, in each sample
 SLACK = 4  # a result may lie this many times as far away as the furthest sample
-UNITS = {"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"}  # sums of terms of magnitude 1
+# Sums of terms of magnitude 1, and the logarithm of one.
+UNITS = {"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix", "LogSoftmax"}
+WAVES = {"DFT", "STFT"}  # factors of magnitude 1 that are rounded: an error of the largest element's size in each
 # Operators that add up or normalize: what they compute is exact for operands that are a few roundings away.
 SUMS = {
     "MatMul", "Gemm", "Conv", "ConvTranspose", "ReduceSum", "ReduceMean", "Mean", "Sum", "Add", "Sub", "CumSum", "Einsum", "AveragePool",
@@ -36,7 +38,7 @@ REDUCTIONS = SUMS - {"Add", "Sub", "Sum", "Mean"}  # operands in 16 bits are wha
 MOVES = {
     "Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Split", "Slice", "Gather", "GatherElements", "GatherND",
     "Pad", "Expand", "Tile", "Where", "Max", "Min", "Relu", "Abs", "Neg", "MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "Clip", "TopK",
-    "Compress", "DepthToSpace", "SpaceToDepth", "Trilu", "ReverseSequence", "ScatterElements", "ScatterND", "Unique", "Shape", "Size", "If",
+    "Compress", "DepthToSpace", "SpaceToDepth", "Trilu", "ReverseSequence", "ScatterElements", "ScatterND", "Unique", "Shape", "Size",
 }  # fmt: skip
 
 
@@ -84,8 +86,15 @@ class Judge:
         self.graph, self.storage, self.samples, self.calm = graph, storage, [], []
         self.random = np.random.default_rng(graph.seed)
 
-    def disturb(self, array, single=False, unit=False):
-        """With noise of some roundings: relative to each element, or to 1 with `unit`."""
+    @staticmethod
+    def unit(node, array):
+        """What the roundings of an operator's result are relative to, when that is not each element: see UNITS and WAVES."""
+        if node.op_type in WAVES and array.size:
+            return float(np.abs(as_f64(array)).max())
+        return 1 if node.op_type in UNITS else 0
+
+    def disturb(self, array, single=False, unit=0):
+        """With noise of some roundings: relative to each element, or to `unit`."""
         if isinstance(array, list) or not is_float(array.dtype) or array.size == 0:
             return array
         epsilon = EPSILON[F32 if single and array.dtype == F64 else array.dtype]
@@ -93,7 +102,7 @@ class Judge:
             epsilon = EPSILON[self.storage]
         a = as_f64(array)
         with np.errstate(all="ignore"):
-            noise = self.random.uniform(-NOISE, NOISE, array.shape) * epsilon * (1 if unit else np.abs(a))
+            noise = self.random.uniform(-NOISE, NOISE, array.shape) * epsilon * (unit or np.abs(a))
             return np.where(np.isfinite(a), a + noise, a).astype(array.dtype)
 
     def stored(self, array):
@@ -152,7 +161,7 @@ class Judge:
             results, _ = g.oracle.run(node, feeds, g.opset, g.ir_version)
             for name, array in zip((o for o in node.output if o), results):
                 if node.op_type not in MOVES or self.storage:
-                    array = self.disturb(array, name in g.single, node.op_type in UNITS)
+                    array = self.disturb(array, name in g.single, self.unit(node, array))
                 if collapse and not isinstance(array, list) and is_float(array.dtype) and array.shape == g.v[name].shape:
                     array = np.where(np.abs(as_f64(g.v[name])) <= SLACK * self.spread(name), 0, array).astype(array.dtype)
                 values[name] = array

@@ -35,14 +35,18 @@ CHANNEL_PARAMETERS = {"BatchNormalization", "InstanceNormalization", "GroupNorma
 NEEDS_FINITE = {
     "DynamicQuantizeLinear", "NonMaxSuppression", "Resize", "GridSample", "RoiAlign", "AffineGrid", "Col2Im", "DeformConv", "Einsum", "MaxRoiPool", "DFT", "STFT",
 }  # fmt: skip
+BROADCASTS = {
+    "Add", "Sub", "Mul", "Div", "Mod", "Pow", "Max", "Min", "Sum", "Mean", "Where", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual",
+    "And", "Or", "Xor", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
+}  # fmt: skip
 # Operators whose constants (1/6, sqrt(1/2)) the oracle has in single precision.
 SINGLE_CONSTANTS = {"HardSwish", "HardSigmoid", "Gelu", "Selu", "Elu", "Celu", "LeakyRelu", "ThresholdedRelu", "Swish", "Gemm", "Shrink"}
 SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 0.0, -0.0, 1e-40, 1e10, -1e10]
 
 
-def broadcasts(a, b, most=20000):
+def broadcasts(*shapes, most=20000):
     try:
-        return np.prod(np.broadcast_shapes(a, b)) <= most
+        return np.prod(np.broadcast_shapes(*shapes)) <= most
     except ValueError:
         return False
 
@@ -79,8 +83,26 @@ def refuse_undefined(node, feeds):
         scores, target = arrays[0].shape, arrays[1].shape
         if target != scores[:1] + scores[2:] or any(a.shape != scores[1:2] for a in arrays[2:]):
             raise Reject
-    if op == "Attention" and len({a.shape[0] for a in arrays[:3]}) > 1:
+    # Whether a key that is masked out, or that no query sees, may still make a NaN (0 * inf) is not said.
+    if op == "Attention" and (len({a.shape[0] for a in arrays[:3]}) > 1 or not all(map(is_finite, arrays[:3]))):
         raise Reject
+    if op in BROADCASTS and not broadcasts(*(a.shape for a in arrays), most=np.inf):  # ONNX Runtime takes 0 against anything
+        raise Reject
+    if op == "Concat":  # ONNX Runtime passes over empty parts, whatever their dims
+        axis = attributes["axis"]
+        if len({a.shape[:axis] + (0,) + a.shape[axis % a.ndim + 1 :] for a in arrays}) > 1:
+            raise Reject
+    if op == "Compress":
+        length = arrays[0].size if "axis" not in attributes else arrays[0].shape[attributes["axis"]]
+        if arrays[1].size > length:
+            raise Reject
+    if op == "PRelu" and (arrays[0] == 0).any() and not is_finite(arrays[1]):  # the slope is for x < 0; runtimes take it for 0 too
+        raise Reject
+    if op in ("ScatterElements", "ScatterND") and attributes.get("reduction") in (b"max", b"min") and not all(map(is_finite, arrays)):
+        raise Reject
+    if op in ("ReduceSumSquare", "ReduceL2") and is_int(arrays[0].dtype):
+        if (as_f64(arrays[0]) ** 2).sum() > np.iinfo(arrays[0].dtype).max:
+            raise Reject
     if op in CHANNEL_PARAMETERS and any(a.shape != (arrays[0].shape[1],) for a in arrays[1:]):
         raise Reject
 
