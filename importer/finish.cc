@@ -39,14 +39,17 @@ Status Converter::finish_region(RegionId region, bool strict) {
       OPTC_TRY(infer_node(graph_, id, diagnostics_));
     } else {
       bool known = true;  // an operator is not asked what comes of operands without types
-      for (ValueId v : graph_.node(id).inputs) {
-        if (!v.valid()) continue;
+      const auto check = [&](ValueId v) {
+        if (!v.valid()) return;
         const Type &type = graph_.value(v).type;
         known =
             known && type.kind != Type::Kind::kNone && !(type.is_tensor() && type.element == ElementType::kUndefined);
-      }
+      };
+      for (ValueId v : graph_.node(id).inputs) check(v);
+      for (const auto &[name, inner] : graph_.node(id).regions)
+        for (ValueId v : graph_.captures(inner)) check(v);
       Diagnostics scratch;
-      if (known) (void)infer_node(graph_, id, scratch).ok();
+      if (known) (void)infer_node(graph_, id, scratch, nullptr, InferMode::kTentative).ok();
     }
     const std::vector<ValueId> outputs = graph_.node(id).outputs;
     for (ValueId output : outputs) {

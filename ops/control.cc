@@ -109,10 +109,19 @@ Status infer_if(InferContext &c) {
     // What optc lacks is said; what the model forbids is an error only when no branch is left.
     if (!possible[b] && (status.failure().kind != ErrorKind::kInvalid || (b == 1 && !possible[0])))
       return c.infer_region(branches[b]);
-    if (!possible[b]) fail_branch(graph, branches[b], reason(scratch));
+    if (!possible[b] && c.mode() == InferMode::kFinal) fail_branch(graph, branches[b], reason(scratch));
   }
   for (size_t b = 0; b < 2; ++b) {
     if (possible[b]) continue;
+    if (c.mode() == InferMode::kTentative) {  // the types of the other branch, with any dims
+      for (size_t i = 0; i < c.output_count(); ++i) {
+        Type type = graph.value(graph.region(branches[1 - b]).outputs[i]).type;
+        if (type.has_shape())
+          for (size_t k = 0; k < type.shape->size(); ++k) (*type.shape)[k] = c.run_time_size(i, k);
+        c.set(i, std::move(type));
+      }
+      return {};
+    }
     const std::vector<ValueId> &results = graph.region(branches[1 - b]).outputs;
     for (size_t i = 0; i < results.size(); ++i) {
       Type type = graph.value(results[i]).type;
@@ -201,6 +210,16 @@ Status build_if(BuildContext &c) {
 // --- Loop and Scan
 // ----------------------------------------------------------------------------------------------------------------
 
+// Whether an If is somewhere inside, of which one branch may be impossible.
+bool has_branches(const Graph &graph, RegionId region) {
+  for (NodeId n : graph.nodes(region)) {
+    if (graph.node(n).op == "If") return true;
+    for (const auto &[name, inner] : graph.node(n).regions)
+      if (has_branches(graph, inner)) return true;
+  }
+  return false;
+}
+
 // Infers a body with loop-carried values until their types hold: carried[i] is region input first_input + i and region
 // output first_output + i, and starts with the type of node input first_operand + i. Sets the outputs' types of carried
 // values.
@@ -226,7 +245,7 @@ Status infer_carried(InferContext &c, RegionId body, size_t count, size_t first_
       graph.set_type(input, types[i]);
       graph.set_elements(input, nullptr);
     }
-    OPTC_TRY(c.infer_region(body));
+    OPTC_TRY(c.infer_region(body, InferMode::kTentative));
     bool changed = false;
     for (size_t i = 0; i < count; ++i) {
       const Type &after = graph.value(graph.region(body).outputs[first_output + i]).type;
@@ -256,6 +275,7 @@ Status infer_carried(InferContext &c, RegionId body, size_t count, size_t first_
     if (!changed) break;
     if (round > 8) return c.unsupported("the types of the loop-carried values do not settle");
   }
+  if (c.mode() == InferMode::kFinal && has_branches(graph, body)) OPTC_TRY(c.infer_region(body));
   for (size_t i = 0; i < count; ++i) {
     Type type = types[i];
     // An optional that the body gives back unwrapped.

@@ -88,7 +88,8 @@ const OpDef *find_op(std::string_view name) {
 
 std::vector<const OpDef *> all_ops() { return sorted_ops(); }
 
-Status infer_node(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vector<DimConstraint> *constraints) {
+Status infer_node(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vector<DimConstraint> *constraints,
+                  InferMode mode) {
   const OpDef *op = find_op(graph.node(node).op);
   if (!op)
     return diagnostics.error(ErrorKind::kUnsupported, "operator " + graph.node(node).op + " is not supported",
@@ -102,7 +103,7 @@ Status infer_node(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vect
   std::vector<Type> before;
   if (graph.node(node).region == Graph::main())
     for (ValueId v : graph.node(node).outputs) before.push_back(v.valid() ? graph.value(v).type : Type());
-  InferContext context(graph, node, diagnostics, constraints);
+  InferContext context(graph, node, diagnostics, constraints, mode);
   OPTC_TRY(op->infer(context));
   OPTC_TRY(check_bounds(graph, node, diagnostics));
   for (size_t i = 0; i < before.size(); ++i) {
@@ -125,8 +126,9 @@ Status OpInference::infer(Graph &graph, NodeId node, Diagnostics &diagnostics) c
 
 // --- InferContext --------------------------------------------------------------------------------------------
 
-InferContext::InferContext(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vector<DimConstraint> *constraints)
-    : graph_(graph), node_(node), diagnostics_(diagnostics), constraints_(constraints) {
+InferContext::InferContext(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vector<DimConstraint> *constraints,
+                           InferMode mode)
+    : graph_(graph), node_(node), diagnostics_(diagnostics), constraints_(constraints), mode_(mode) {
   // What an earlier inference knew of the elements may no longer hold.
   for (ValueId v : this->node().outputs)
     if (v.valid() && graph_.value(v).elements) graph_.set_elements(v, nullptr);
@@ -208,13 +210,14 @@ Dim InferContext::run_time_size(size_t output, size_t axis, int64_t max) {
   return dims().new_symbol(SymbolKind::kData, name, 0, max);
 }
 
-Status InferContext::infer_region(RegionId region) {
-  for (NodeId node : graph_.nodes(region)) OPTC_TRY(infer_node(graph_, node, diagnostics_, constraints_));
+Status InferContext::infer_region(RegionId region, InferMode mode) {
+  if (mode_ == InferMode::kTentative) mode = mode_;
+  for (NodeId node : graph_.nodes(region)) OPTC_TRY(infer_node(graph_, node, diagnostics_, constraints_, mode));
   return {};
 }
 
 Status InferContext::infer_region(RegionId region, Diagnostics &diagnostics) {
-  for (NodeId node : graph_.nodes(region)) OPTC_TRY(infer_node(graph_, node, diagnostics));
+  for (NodeId node : graph_.nodes(region)) OPTC_TRY(infer_node(graph_, node, diagnostics, nullptr, mode_));
   return {};
 }
 

@@ -74,11 +74,14 @@ class OpInference : public TypeInference {
  public:
   Status infer(Graph &graph, NodeId node, Diagnostics &diagnostics) const override;
 };
+// kTentative: the operands' types may not be the last ones (the importer's first look into a body, a loop before its
+// carried types hold), so what they forbid says nothing about the model and nothing is taken out of the Graph for it.
+enum class InferMode : uint8_t { kFinal, kTentative };
 // Infers one node / every node of the main region in order (bodies: by the `infer` of the node that owns them, which
 // knows the types of their inputs). Called by the importer after version steps. What could not be proved and must be
 // checked at run time is appended to `constraints` when given.
 Status infer_node(Graph &graph, NodeId node, Diagnostics &diagnostics,
-                  std::vector<DimConstraint> *constraints = nullptr);
+                  std::vector<DimConstraint> *constraints = nullptr, InferMode mode = InferMode::kFinal);
 Status infer_graph(Graph &graph, Diagnostics &diagnostics);
 
 inline constexpr int64_t kMaxElements = 64;
@@ -88,9 +91,11 @@ std::shared_ptr<const std::vector<Dim>> constant_elements(const Constant &consta
 // What an operator's `infer` sees and sets.
 class InferContext {
  public:
-  InferContext(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vector<DimConstraint> *constraints = nullptr);
+  InferContext(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vector<DimConstraint> *constraints = nullptr,
+               InferMode mode = InferMode::kFinal);
 
   Graph &graph() { return graph_; }
+  InferMode mode() const { return mode_; }
   const Node &node() const { return graph_.node(node_); }
   NodeId id() const { return node_; }
   DimTable &dims() { return *graph_.dims(); }
@@ -123,8 +128,8 @@ class InferContext {
   Failure invalid(std::string message, std::string help = {});
   Failure unsupported(std::string message, std::string help = {});
 
-  // Infers the nodes of a body in order; its inputs' types must be set (control flow).
-  Status infer_region(RegionId region);
+  // Infers the nodes of a body in order; its inputs' types must be set (control flow). Tentative where this node is.
+  Status infer_region(RegionId region, InferMode mode = InferMode::kFinal);
   // The same, what is wrong said to `diagnostics`; its constraints are dropped.
   Status infer_region(RegionId region, Diagnostics &diagnostics);
 
@@ -144,6 +149,7 @@ class InferContext {
   NodeId node_;
   Diagnostics &diagnostics_;
   std::vector<DimConstraint> *constraints_;
+  InferMode mode_;
 };
 
 }  // namespace optc

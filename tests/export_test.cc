@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "importer/importer.h"
+#include "ir/graph/text.h"
 
 namespace optc {
 namespace {
@@ -112,6 +113,25 @@ TEST(Export, BranchThatGivesBackAnOuterValue) {
   ASSERT_TRUE(graph.ok());
   const auto model = exported(*graph);
   EXPECT_EQ(model.graph().node_size(), 2);
+}
+
+// Exporters scale queries and keys of 16 bits before their product, which would overflow; the fused operator keeps
+// that.
+TEST(Export, AttentionOfHalvesIsScaledBeforeTheProduct) {
+  Diagnostics diagnostics;
+  const auto graph = parse_graph(R"(graph "g" (q: f16[1,2,3,4], k: f16[1,2,5,4], v: f16[1,2,5,4]) -> (y) {
+    opset "" 24
+    y: f16[1,2,3,4] = optc.Attention(q, k, v) {scale = 0.2}
+})",
+                                 diagnostics);
+  ASSERT_TRUE(graph.ok());
+  const auto model = exported(*graph, 24);
+  std::vector<std::string> ops;
+  for (const auto &node : model.graph().node()) {
+    ops.push_back(node.op_type());
+    EXPECT_NE(node.op_type(), "Attention");
+  }
+  EXPECT_EQ(ops, (std::vector<std::string>{"Mul", "Mul", "Transpose", "MatMul", "Softmax", "MatMul"}));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ Status lower_attention(Graph &graph, NodeId id, Diagnostics &diagnostics) {
   std::vector<NodeId> made;
   auto add = [&](const char *op, std::vector<ValueId> inputs,
                  std::vector<std::pair<std::string, Attribute>> attributes = {}) {
-    const std::string name = node.name + "/" + op;
+    const std::string name = graph.unique_name(node.name + "/" + op);
     const NodeId n =
         graph.add_node(node.region, op, name, std::move(inputs), {{name, Type()}}, std::move(attributes), id);
     graph.set_origin(n, node.origin);
@@ -26,11 +26,21 @@ Status lower_attention(Graph &graph, NodeId id, Diagnostics &diagnostics) {
     return graph.node(n).outputs[0];
   };
   auto number = [&](const char *name, double value) {
-    return graph.add_constant(node.name + "/" + name, Constant::scalar(element, value));
+    return graph.add_constant(graph.unique_name(node.name + "/" + name), Constant::scalar(element, value));
   };
-  const ValueId keys = add("Transpose", {node.inputs[1]}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
-  ValueId scores = add("MatMul", {node.inputs[0], keys});
-  if (scale != 1.0f) scores = add("Mul", {scores, number("scale", static_cast<double>(scale))});
+  // Products of 16 bits overflow where their scaled values do not: there the scale stands before the product, on both
+  // sides, on the keys' side as a power of two, which rounds nothing.
+  double queries_scale = 1, keys_scale = 1, scores_scale = static_cast<double>(scale);
+  if (scale != 0 && (element == ElementType::kFloat16 || element == ElementType::kBFloat16)) {
+    keys_scale = std::exp2(std::round(std::log2(std::fabs(scores_scale)) / 2));
+    queries_scale = scores_scale / keys_scale;
+    scores_scale = 1;
+  }
+  auto scaled = [&](ValueId v, const char *what, double by) { return by == 1 ? v : add("Mul", {v, number(what, by)}); };
+  const ValueId queries = scaled(node.inputs[0], "queries_scale", queries_scale);
+  const ValueId keys = add("Transpose", {scaled(node.inputs[1], "keys_scale", keys_scale)},
+                           {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+  ValueId scores = scaled(add("MatMul", {queries, keys}), "scale", scores_scale);
   if (const ValueId mask = node.input(3); mask.valid()) {
     if (graph.value(mask).type.element == ElementType::kBool)
       scores = add("Where", {mask, scores, number("excluded", -INFINITY)});

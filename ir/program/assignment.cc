@@ -1,5 +1,6 @@
 #include "ir/program/assignment.h"
 
+#include <unordered_map>
 #include <unordered_set>
 
 #include "ir/program/cover.h"
@@ -14,6 +15,8 @@ class Assignment {
       : p_(program), uses_(program), fail_(fail), written_(program.buffers.size()) {}
 
   void run() {
+    for (const DimConstraint &c : p_.constraints)
+      if (!c.or_one) equal(settled(c.left), settled(c.right));
     for (size_t i = 0; i < p_.buffers.size(); ++i) {
       const BufferKind kind = p_.buffers[i].kind;
       if (kind != BufferKind::kTemporary && kind != BufferKind::kOutput) written_[i].whole = true;
@@ -29,6 +32,28 @@ class Assignment {
     bool unknown = false;  // and something of which the extent is not seen
     std::vector<Box> boxes;
   };
+
+  // What the model asks of its sizes holds in every run that goes on: a symbol that must equal something is that.
+  void equal(Dim a, Dim b) {
+    if (!single_symbol(a)) std::swap(a, b);
+    const DimSymbol *symbol = single_symbol(a);
+    if (!symbol || uses_symbol(b, symbol)) return;
+    for (auto &[other, value] : equal_)
+      value =
+          substitute(value, [&](const DimSymbol &s) { return &s == symbol ? std::optional<Dim>(b) : std::nullopt; });
+    equal_.emplace(symbol, b);
+  }
+  Dim settled(Dim d) const {
+    if (equal_.empty() || d.is_constant()) return d;
+    return substitute(d, [&](const DimSymbol &s) -> std::optional<Dim> {
+      const auto found = equal_.find(&s);
+      return found == equal_.end() ? std::nullopt : std::optional<Dim>(found->second);
+    });
+  }
+  Shape settled(Shape shape) const {
+    for (Dim &d : shape) d = settled(d);
+    return shape;
+  }
 
   void sequence(const std::vector<KernelId> &order) {
     for (KernelId k : order) kernel(k);
@@ -99,13 +124,15 @@ class Assignment {
   std::optional<Box> box(BufferId b, const std::vector<Loop> *loops, const std::vector<Dim> *index) const {
     const Buffer &buffer = p_.buffer(b), &root = p_.buffer(uses_.root(b));
     if (!buffer.type.is_tensor() || !root.type.is_tensor()) return std::nullopt;
-    const Box all = whole_box(buffer.shape());
-    const std::optional<Box> part = loops ? box_of(*loops, *index) : std::optional<Box>(all);
+    const Shape shape = settled(buffer.shape()), root_shape = settled(root.shape());
+    const Box all = whole_box(shape);
+    std::optional<Box> part = loops ? box_of(*loops, *index) : std::optional<Box>(all);
     if (!part || !uses_.offset(b).is(0)) return std::nullopt;
-    if (buffer.shape() == root.shape()) return part;
+    for (Span &s : *part) s = {settled(s.begin), settled(s.length)};
+    if (shape == root_shape) return part;
     // Another shape: all of it is all of the root.
-    if (element_count(buffer.shape()) == element_count(root.shape()) && covers({*part}, all) == Cover::kYes)
-      return whole_box(root.shape());
+    if (element_count(shape) == element_count(root_shape) && covers({*part}, all) == Cover::kYes)
+      return whole_box(root_shape);
     return std::nullopt;
   }
 
@@ -128,7 +155,7 @@ class Assignment {
     if (written.whole) return;
     const Buffer &root = p_.buffer(uses_.root(b));
     if (!root.type.is_tensor()) return;
-    if (covers(written.boxes, whole_box(root.shape())) == Cover::kYes) {
+    if (covers(written.boxes, whole_box(settled(root.shape()))) == Cover::kYes) {
       written.whole = true;
       written.boxes.clear();
       return;
@@ -143,6 +170,7 @@ class Assignment {
   const Uses uses_;
   const std::function<void(const std::string &)> &fail_;
   std::vector<Written> written_;
+  std::unordered_map<const DimSymbol *, Dim> equal_;
 };
 
 }  // namespace
