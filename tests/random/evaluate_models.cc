@@ -126,6 +126,7 @@ class Runner {
   Status evaluate_and_write(const Program &program, const std::string &way, Diagnostics &diagnostics) {
     EvaluateOptions options;
     options.max_bytes = int64_t{1} << 30;
+    options.as_lowered = way != "unfused";
     OPTC_ASSIGN(const std::vector<RuntimeValue> outputs, evaluate(program, inputs_, options, diagnostics));
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Type &type = program.buffer(program.outputs[i]).type;
