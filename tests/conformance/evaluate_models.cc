@@ -1,7 +1,8 @@
 // optc_conformance: evaluates models on data sets of the ONNX test layout.
 //
 //   optc_conformance MODEL INPUTS_DIR OUTPUTS_DIR     one data set; exits with the code of the first error's kind
-//   optc_conformance [--timeout S] [--no-products]    jobs from the standard input, one a line: ID, MODEL, INPUTS_DIR,
+//   optc_conformance [--timeout S] [--no-products] [--lowered]
+//                                                     jobs from the standard input, one a line: ID, MODEL, INPUTS_DIR,
 //   OUTPUTS_DIR
 //                                                     with tabs between; each in a process of its own. One line of
 //                                                     answer a job: ID, "ok" or what went wrong, and its text
@@ -21,6 +22,7 @@
 
 #include "evaluate/evaluate.h"
 #include "importer/importer.h"
+#include "lowering/lower.h"
 #include "onnx/onnx_pb.h"
 #include "ops/build.h"
 #include "support/file.h"
@@ -34,6 +36,7 @@ namespace {
 struct Settings {
   EvaluateOptions evaluate;
   unsigned timeout = 60;
+  bool lowered = false;  // the Program is lowered, and runs as it is
 };
 
 Status run_data_set(const Program &program, const std::string &inputs_dir, const std::string &outputs_dir,
@@ -62,8 +65,10 @@ Status run_data_set(const Program &program, const std::string &inputs_dir, const
 Status run_model(const std::string &model, const std::string &inputs_dir, const std::string &outputs_dir,
                  const Settings &settings, Diagnostics &diagnostics) {
   OPTC_ASSIGN(const Graph graph, import_model(model, {}, diagnostics));
-  OPTC_ASSIGN(const Program program, build_program(graph, diagnostics));
+  OPTC_ASSIGN(Program program, build_program(graph, diagnostics));
   OPTC_TRY(verify(program, diagnostics));
+  LoweringReport report;
+  if (settings.lowered) OPTC_TRY(lower_program(program, {}, report, diagnostics));
   return run_data_set(program, inputs_dir, outputs_dir, settings, diagnostics);
 }
 
@@ -147,7 +152,9 @@ int main_with(int argc, char **argv) {
   std::vector<std::string> paths;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    if (argument == "--no-products")
+    if (argument == "--lowered")
+      settings.lowered = settings.evaluate.as_lowered = true;
+    else if (argument == "--no-products")
       settings.evaluate.use_runtime_kernels = false;
     else if (argument == "--timeout" && i + 1 < argc)
       settings.timeout = static_cast<unsigned>(std::atoi(argv[++i]));

@@ -2,14 +2,17 @@
 """Runs every test of the onnx package (see export.py) through optc and compares as onnx's own runner does.
 
   run.py [--binary BUILD/bin/optc_conformance] [--ways static,dynamic,constant,folded] [--filter GLOB] [--op NAME]
-         [--bundles] [--part K/N] [--jobs N] [--show N] [--json OUT] [--bless]
+         [--bundles | --lowered] [--part K/N] [--jobs N] [--show N] [--json OUT] [--bless]
 
 On the evaluator, or with --bundles as emitted C++ (optc_conformance_bundles): compiled, built, many tests a library, and run. --part
 takes every Nth test by the hash of its name.
 
-Failures that are known stand in expected.json: {way: {test: reason}}; the ways of bundles are "bundle.static", .... A failure that is
-not there fails the run, and so does one of another kind or at another node than the reason there says, and an entry there whose test
-passes. --bless writes the failures of this run into expected.json (of the ways that it ran; reasons that still hold are kept).
+With --lowered the evaluator runs lowered Programs, as they are lowered.
+
+Failures that are known stand in expected.json: {way: {test: reason}}; the ways of bundles are "bundle.static", ..., those of --lowered
+"lowered.static", .... A failure that is not there fails the run, and so does one of another kind or at another node than the reason
+there says, and an entry there whose test passes. --bless writes the failures of this run into expected.json (of the ways that it ran;
+reasons that still hold are kept).
 """
 
 import argparse
@@ -120,14 +123,14 @@ def compare(test, folder, number, outputs):
     return None
 
 
-def run_share(binary, timeout, jobs, tests, folder, work):
+def run_share(binary, options, jobs, tests, folder, work):
     """Runs (way, name, set) jobs in one process of the runner; gives (way, name, failure or None)."""
     lines = []
     for n, (way, name, number) in enumerate(jobs):
         out = work / str(n)
         out.mkdir(parents=True)
         lines.append("\t".join([str(n), str(folder / name / f"{way}.onnx"), str(folder / name / way / f"set_{number}"), str(out)]))
-    process = subprocess.run([str(binary), "--timeout", str(timeout)], input="\n".join(lines) + "\n", capture_output=True, text=True,
+    process = subprocess.run([str(binary), *options], input="\n".join(lines) + "\n", capture_output=True, text=True,
                              errors="replace")
     answers = {}
     for line in process.stdout.splitlines():
@@ -175,6 +178,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default="")
     parser.add_argument("--bundles", action="store_true")
+    parser.add_argument("--lowered", action="store_true")
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--filter", default="*")
@@ -189,6 +193,7 @@ def main():
 
     binary = args.binary or str(ROOT / "build/bin" / ("optc_conformance_bundles" if args.bundles else "optc_conformance"))
     part, parts = (int(x) for x in args.part.split("/"))
+    options = ["--timeout", str(args.timeout)] + (["--lowered"] if args.lowered else [])
 
     folder = cache_folder()
     tests = export.export(folder)["tests"]
@@ -208,13 +213,14 @@ def main():
         count = -(-len(jobs) // UNIT) if args.bundles else args.jobs * 4
         share = [jobs[i::count] for i in range(count)]
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-            done = pool.map(lambda k: run_share(binary, args.timeout, share[k], tests, folder, pathlib.Path(work) / str(k)),
+            done = pool.map(lambda k: run_share(binary, options, share[k], tests, folder, pathlib.Path(work) / str(k)),
                             range(len(share)))
             results = [r for rs in done for r in rs]
 
-    if args.bundles:  # from here on under the names that expected.json has for them
-        results = [("bundle." + way, name, failure) for way, name, failure in results]
-        ways = ["bundle." + way for way in ways]
+    if args.bundles or args.lowered:  # from here on under the names that expected.json has for them
+        kind = "bundle." if args.bundles else "lowered."
+        results = [(kind + way, name, failure) for way, name, failure in results]
+        ways = [kind + way for way in ways]
     failures = {way: {} for way in ways}
     counts = {way: set() for way in ways}
     for way, name, failure in results:

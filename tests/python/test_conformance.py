@@ -16,6 +16,12 @@ def test_conformance_on_the_evaluator(evaluator, way):
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
+@pytest.mark.parametrize("way", ["static", "dynamic"])
+def test_conformance_of_lowered_programs_on_the_evaluator(evaluator, way):
+    done = subprocess.run([sys.executable, str(RUN), "--lowered", "--binary", str(evaluator), "--ways", way], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
 def commit_number():
     """The first digits of the commit, so that each commit tests another part; 0 outside of a checkout."""
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=RUN.parent, capture_output=True, text=True)
