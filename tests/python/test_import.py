@@ -75,9 +75,10 @@ def draws_anew(graph):
                for n in graph.node)
 
 
-# Node tests that do not come back equal, and why. One that works again must leave the list.
+# Node tests that do not come back equal, by the options, and why. One that works again must leave the list.
 KNOWN = {
-    "test_loop16_seq_none": "the Loop's carried optional is written as the sequence that inference makes of it",
+    (): {"test_affine_grid_3d_expanded": "a branch that is never taken has a constant index out of range, and is refused until it is folded"},
+    ("--optimize",): {},
 }
 
 
@@ -135,9 +136,9 @@ def test_node_tests_round_trip(tool, tmp_path, options):
         except Exception as error:  # noqa: BLE001
             wrong.append(f"{test.name}: {str(error)[:300]}")
     print(f"{len(tests)} models, {equal} equal under ONNX Runtime, {len(unsupported)} unsupported, {len(wrong)} wrong")
-    new = [w for w in wrong if w.partition(":")[0] not in KNOWN]
+    new = [w for w in wrong if w.partition(":")[0] not in KNOWN[options]]
     assert not new, f"{len(new)} wrong\n" + "\n".join(new[:60])
-    stale = set(KNOWN) - {w.partition(":")[0] for w in wrong}
+    stale = set(KNOWN[options]) - {w.partition(":")[0] for w in wrong}
     assert not stale, f"work again: {stale}"
     assert equal >= 1400
 
