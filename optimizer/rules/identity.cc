@@ -67,6 +67,11 @@ Result<bool> same(RuleContext &context, NodeId n) {
   const Node &node = context.node(n);
   const ValueId x = context.input(n, 0);
   if (node.outputs.size() != 1 || !x.valid() || !same_type(context, x, context.output(n))) return false;
+  // Without axes the sizes of each run decide what goes: a written model must ask them again.
+  if (node.op == "Squeeze" && !context.input(n, 1).valid()) {
+    for (const Dim d : *context.type(x).shape)
+      if (!d.is_constant()) return false;
+  }
   // Slice and Pad of equal shape could still reverse or shift.
   if (node.op == "Slice") {
     const Constant *steps = context.constant(context.input(n, 4));
