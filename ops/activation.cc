@@ -50,11 +50,9 @@ Expr shrink(const Node &n, Expr x) {
   return select(is_below(x, -lambda), x + bias, select(is_above(x, lambda), x - bias, x.constant(0)));
 }
 
+// The slope broadcasts to the input, says ONNX; a larger one is taken as ONNX Runtime takes it: both broadcast.
 Status infer_prelu(InferContext &c) {
-  if (c.has_shape(0) && c.has_shape(1)) {
-    if (c.rank(1) > c.rank(0)) return c.invalid("the slope has a higher rank than the input");
-    OPTC_TRY(infer_broadcast(c, c.element(0)));  // checks that they broadcast
-  }
+  if (c.has_shape(0) && c.has_shape(1)) return infer_broadcast(c, c.element(0));
   return infer_type(c);
 }
 Status build_prelu(BuildContext &c) {

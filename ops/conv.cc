@@ -33,7 +33,7 @@ Result<Window> conv_window(InferContext &c, size_t x, size_t w) {
     OPTC_TRY(c.same(kernel[i], stored[i], "kernel_shape and the weight's dimension"));
   if (c.node().int_or("group", 1) < 1) return c.invalid("group must be positive");
   std::string error;
-  auto window = resolve_window(c.node(), spatial(c.shape(x)), kernel, false, error);
+  auto window = resolve_window(c.node(), spatial(c.shape(x)), kernel, WindowCount::kWhole, error);
   if (!window) return c.invalid(error);
   const bool same = c.node().string_or("auto_pad", "NOTSET").substr(0, 4) == "SAME";  // fits by its pads
   for (size_t i = 0; !same && i < window->out.size(); ++i)
@@ -78,7 +78,7 @@ Result<ConvSum> emit_conv(BuildContext &c, NestBuilder &nest, size_t x, size_t w
   const Shape in = c.shape(x), weight = c.shape(w), out = c.output_shape(0);
   const int64_t group = c.node().int_or("group", 1);
   std::string error;
-  auto resolved = resolve_window(c.node(), spatial(in), kernel_dims(c.node(), weight), false, error);
+  auto resolved = resolve_window(c.node(), spatial(in), kernel_dims(c.node(), weight), WindowCount::kWhole, error);
   if (!resolved) return c.invalid(error);
   const Window &window = *resolved;
   const Dim filters = group == 1 ? out[1] : floor_div(out[1], group);

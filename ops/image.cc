@@ -130,7 +130,7 @@ Status infer_deform_conv(InferContext &c) {
   OPTC_TRY(c.same(offset[1], w[2] * w[3] * (2 * offset_group), "the channels of offset"));
   OPTC_TRY(c.same(offset[0], x[0], "the batch of offset"));
   std::string error;
-  auto window = resolve_window(c.node(), {x[2], x[3]}, {w[2], w[3]}, false, error);
+  auto window = resolve_window(c.node(), {x[2], x[3]}, {w[2], w[3]}, WindowCount::kWhole, error);
   if (!window) return c.invalid(error);
   OPTC_ASSIGN(Dim h, c.same(window->out[0], offset[2], "the height of offset"));
   OPTC_ASSIGN(Dim v, c.same(window->out[1], offset[3], "the width of offset"));

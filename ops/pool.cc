@@ -20,8 +20,8 @@ Result<Window> pool_window(const Node &node, const Shape &in, std::string &error
     error = "kernel_shape is missing";
     return Failure{ErrorKind::kInvalid};
   }
-  return resolve_window(node, spatial(in), Dims(kernel->begin(), kernel->end()), node.int_or("ceil_mode", 0) != 0,
-                        error);
+  return resolve_window(node, spatial(in), Dims(kernel->begin(), kernel->end()),
+                        node.int_or("ceil_mode", 0) != 0 ? WindowCount::kCeil : WindowCount::kFloor, error);
 }
 
 Status infer_pool(InferContext &c) {
@@ -31,9 +31,11 @@ Status infer_pool(InferContext &c) {
   auto window = pool_window(c.node(), c.shape(0), error);
   if (!window) return c.invalid(error);
   const bool same = c.node().string_or("auto_pad", "NOTSET").substr(0, 4) == "SAME";  // fits by its pads
-  for (size_t i = 0; !same && i < window->out.size(); ++i)
-    OPTC_TRY(at_most(c, (window->kernel[i] - 1) * window->dilations[i] + 1,
-                     c.shape(0)[i + 2] + window->pads_begin[i] + window->pads_end[i], "the extent of the window"));
+  for (size_t i = 0; !same && i < window->out.size(); ++i) {
+    const Dim extent = (window->kernel[i] - 1) * window->dilations[i] + 1,
+              padded = c.shape(0)[i + 2] + window->pads_begin[i] + window->pads_end[i];
+    if (!padded.is_constant()) OPTC_TRY(at_most(c, extent, padded, "the extent of the window"));
+  }
   Shape out = {c.shape(0)[0], c.shape(0)[1]};
   out.insert(out.end(), window->out.begin(), window->out.end());
   c.set_tensor(0, c.element(0), out);
@@ -120,8 +122,7 @@ Status build_average_pool(BuildContext &c) {
   std::string error;
   auto window = pool_window(c.node(), in, error);
   if (!window) return c.invalid(error);
-  const bool include = c.node().int_or("count_include_pad", 0) != 0,
-             whole = !window->padded && c.node().int_or("ceil_mode", 0) == 0;
+  const bool include = c.node().int_or("count_include_pad", 0) != 0, whole = !window->padded && !window->clipped;
   NestBuilder nest(c, "average pool");
   Dims o = nest.outer(out);
   Position p = window_position(nest, *window, in, o);

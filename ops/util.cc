@@ -187,7 +187,7 @@ bool is_empty_sequence(const Graph &graph, ValueId value) {
   return node.op == "SequenceEmpty";
 }
 
-Result<Window> resolve_window(const Node &node, const std::vector<Dim> &in, std::vector<Dim> kernel, bool ceil_mode,
+Result<Window> resolve_window(const Node &node, const std::vector<Dim> &in, std::vector<Dim> kernel, WindowCount count,
                               std::string &error) {
   const size_t n = in.size();
   const auto fail = [&](std::string message) {
@@ -222,12 +222,18 @@ Result<Window> resolve_window(const Node &node, const std::vector<Dim> &in, std:
       if (auto_pad == "VALID") begin = end = 0;
       if (auto_pad != "VALID" && auto_pad != "NOTSET" && !auto_pad.empty())
         return fail("auto_pad '" + std::string(auto_pad) + "' is not known");
+      const bool ceil_mode = count == WindowCount::kCeil;
       Dim span = in[i] + begin + end - extent;
-      if (upper_bound(span) < 0)
+      const bool clips = count != WindowCount::kWhole && span.is_constant() && span.value() > -2 * stride;
+      if (upper_bound(span) < 0 && !clips)
         return fail("a window of " + extent.str() + " does not fit into a padded input of " +
                     (in[i] + begin + end).str());
       out = (ceil_mode ? ceil_div(span, stride) : floor_div(span, stride)) + 1;
-      if (ceil_mode && !divisible_by(span, stride)) {
+      window.clipped = window.clipped || ceil_mode;
+      if (upper_bound(span) < 0) {
+        out = span.value() > -stride ? 1 : 0;
+        window.clipped = true;
+      } else if (ceil_mode && !divisible_by(span, stride)) {
         // The last window must start inside the input or the begin padding: (out - 1) * stride < in + begin.
         out = min(out, floor_div(in[i] + begin - 1, stride) + 1);
       }

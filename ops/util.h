@@ -70,13 +70,18 @@ struct Window {
   std::vector<Dim> kernel;
   std::vector<int64_t> strides, dilations;
   std::vector<Dim> pads_begin, pads_end, out;
-  bool padded = false;  // some pad is not 0
+  bool padded = false;   // some pad is not 0
+  bool clipped = false;  // some window reaches beyond the padded input
   // The input coordinate that window position `k` of output coordinate `o` reads in spatial dimension i; may lie
   // outside.
   Dim at(size_t i, Dim o, Dim k) const { return o * strides[i] + k * dilations[i] - pads_begin[i]; }
 };
-// in: spatial dims of the input. ceil_mode: ONNX's, where a window that starts in the end padding is dropped.
-Result<Window> resolve_window(const Node &node, const std::vector<Dim> &in, std::vector<Dim> kernel, bool ceil_mode,
+// How many windows there are along a dimension. Pools may clip the last one: kCeil is ONNX's ceil_mode, where a window
+// that starts in the end padding is dropped; kFloor counts whole windows, yet of a padded input shorter than one ONNX's
+// inference, which divides towards zero, makes one window by less than a stride and none by less than two.
+enum class WindowCount : uint8_t { kWhole, kFloor, kCeil };
+// in: spatial dims of the input. An input that is too short is an error where its size is known.
+Result<Window> resolve_window(const Node &node, const std::vector<Dim> &in, std::vector<Dim> kernel, WindowCount count,
                               std::string &error);
 
 }  // namespace optc
