@@ -100,5 +100,5 @@ def failures(binary, cases, timeout=120):
             jobs.append(("static", name, 0))
         results = []
         for first in range(0, len(jobs), UNIT):
-            results += conformance.run_share(binary, timeout, jobs[first:first + UNIT], tests, work, work / "out")
+            results += conformance.run_share(binary, ["--timeout", str(timeout)], jobs[first:first + UNIT], tests, work, work / "out")
     return {name: failure for _, name, failure in results if failure}
