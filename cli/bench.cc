@@ -179,14 +179,7 @@ void add_bench(CommandLine &line, int &code) {
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);
   add_output_options(*verb, *o);
-  verb->callback([o, &code] {
-    Diagnostics diagnostics(o->model);
-    const Status status = bench(*o, diagnostics);
-    if (!status.ok())
-      code = report(diagnostics, status.failure(), *o);
-    else
-      print_warnings(diagnostics, *o);
-  });
+  on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return bench(*o, diagnostics); });
 }
 
 }  // namespace optc::cli

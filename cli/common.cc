@@ -156,6 +156,12 @@ void add_shape_options(Verb &verb, CommonOptions &o) {
       ->group(kShapes);
 }
 
+void add_disable_pass(Verb &verb, CommonOptions &o) {
+  verb.add_option("--disable-pass", o.disabled, "leave out a pass, a rule or a step of lowering, by name (repeatable)")
+      ->type_name("NAME")
+      ->group(kCompiling);
+}
+
 void add_compile_options(Verb &verb, CommonOptions &o) {
   verb.add_option("--target", o.targets,
                   "cpu (always there), GPUs sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a (repeatable, comma-separated)")
@@ -180,9 +186,7 @@ void add_compile_options(Verb &verb, CommonOptions &o) {
       ->between(0, 3)
       ->type_name("LEVEL")
       ->group(kCompiling);
-  verb.add_option("--disable-pass", o.disabled, "leave out a pass, a rule or a step of lowering, by name (repeatable)")
-      ->type_name("NAME")
-      ->group(kCompiling);
+  add_disable_pass(verb, o);
   verb.add_option("--name", o.name, "the bundle's name, a C identifier (default: the model's stem)")
       ->check([](const std::string &text) -> std::string {
         if (is_bundle_name(text)) return "";
@@ -297,6 +301,18 @@ void print_warnings(const Diagnostics &diagnostics, const CommonOptions &o) {
   if (o.quiet) return;
   for (const Diagnostic &d : diagnostics.all())
     if (d.severity == Severity::kWarning) std::fputs(format(d).c_str(), stderr);
+}
+
+void on_parsed(Verb &verb, std::shared_ptr<const CommonOptions> options, int &code,
+               std::function<Status(Diagnostics &)> work) {
+  verb.callback([options = std::move(options), &code, work = std::move(work)] {
+    Diagnostics diagnostics(options->model);
+    const Status status = work(diagnostics);
+    if (!status.ok())
+      code = report(diagnostics, status.failure(), *options);
+    else
+      print_warnings(diagnostics, *options);
+  });
 }
 
 int report(const Diagnostics &diagnostics, const Failure &failure, const CommonOptions &o) {

@@ -1,6 +1,7 @@
 #pragma once
 // What the verbs share: common options, where results, progress and errors are printed, exit codes.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,7 +39,8 @@ struct CommonOptions {
 };
 
 void add_model(Verb &verb, CommonOptions &options);
-void add_output_options(Verb &verb, CommonOptions &options);   // -v, -q, --color, --format
+void add_output_options(Verb &verb, CommonOptions &options);  // -v, -q, --color, --format
+void add_disable_pass(Verb &verb, CommonOptions &options);
 void add_shape_options(Verb &verb, CommonOptions &options);    // --dim, --shape, --custom-op
 void add_compile_options(Verb &verb, CommonOptions &options);  // --target, -O, --disable-pass, --name
 void add_run_options(Verb &verb, CommonOptions &options);      // --inputs, --input, --seed, --threads
@@ -67,6 +69,10 @@ std::unique_ptr<Listener> make_listener(const CommonOptions &options);
 // Prints all diagnostics on stderr; returns the exit code of `failure`.
 int report(const Diagnostics &diagnostics, const Failure &failure, const CommonOptions &options);
 void print_warnings(const Diagnostics &diagnostics, const CommonOptions &options);
+// What the verb does once its options are read: `work`; then its diagnostics are printed, and `code` is the exit code
+// of its failure if it has one.
+void on_parsed(Verb &verb, std::shared_ptr<const CommonOptions> options, int &code,
+               std::function<Status(Diagnostics &)> work);
 // The word of a list that `word` was most likely meant to be; empty when none is near.
 std::string nearest(const std::string &word, const std::vector<std::string> &list);
 int run_usage_error(const std::string &message, const std::string &help = {});

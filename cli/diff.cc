@@ -76,19 +76,10 @@ void add_diff(CommandLine &line, int &code) {
   verb->add_option("B", o->other, "the model after; without it: A as optc optimizes it")->type_name("");
   verb->add_option("--html", o->html, "also write a page that opens offline")->type_name("FILE");
   verb->add_flag("--exit-code", o->exit_code, "exit with 1 when the models differ");
-  verb->add_option("--disable-pass", o->disabled,
-                   "leave out a pass, a rule or a step of lowering, by name (repeatable)")
-      ->type_name("NAME");
+  add_disable_pass(*verb, *o);
   add_shape_options(*verb, *o);
   add_output_options(*verb, *o);
-  verb->callback([o, &code] {
-    Diagnostics diagnostics(o->model);
-    const Status status = diff(*o, diagnostics);
-    if (!status.ok())
-      code = report(diagnostics, status.failure(), *o);
-    else
-      print_warnings(diagnostics, *o);
-  });
+  on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return diff(*o, diagnostics); });
 }
 
 }  // namespace optc::cli

@@ -163,14 +163,7 @@ void add_inspect(CommandLine &line, int &code) {
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);
   add_output_options(*verb, *o);
-  verb->callback([o, &code] {
-    Diagnostics diagnostics(o->model);
-    const Status status = inspect(*o, o->ir, diagnostics);
-    if (!status.ok())
-      code = report(diagnostics, status.failure(), *o);
-    else
-      print_warnings(diagnostics, *o);
-  });
+  on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return inspect(*o, o->ir, diagnostics); });
 }
 
 }  // namespace optc::cli

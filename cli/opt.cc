@@ -165,19 +165,10 @@ void add_opt(CommandLine &line, int &code) {
                    "write a page that draws the model before and after, with the rules and the kernels; opens offline")
       ->type_name("FILE");
   verb->add_option("-O", o->level, "0: no rewrites; 1..3: all (default 2)")->between(0, 3)->type_name("LEVEL");
-  verb->add_option("--disable-pass", o->disabled,
-                   "leave out a pass, a rule or a step of lowering, by name (repeatable)")
-      ->type_name("NAME");
+  add_disable_pass(*verb, *o);
   add_shape_options(*verb, *o);
   add_output_options(*verb, *o);
-  verb->callback([o, &code] {
-    Diagnostics diagnostics(o->model);
-    const Status status = opt(*o, diagnostics);
-    if (!status.ok())
-      code = report(diagnostics, status.failure(), *o);
-    else
-      print_warnings(diagnostics, *o);
-  });
+  on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return opt(*o, diagnostics); });
 }
 
 }  // namespace optc::cli

@@ -97,14 +97,7 @@ void add_run(CommandLine &line, int &code) {
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);
   add_output_options(*verb, *o);
-  verb->callback([o, &code] {
-    Diagnostics diagnostics(o->model);
-    const Status status = run(*o, o->outputs, diagnostics);
-    if (!status.ok())
-      code = report(diagnostics, status.failure(), *o);
-    else
-      print_warnings(diagnostics, *o);
-  });
+  on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return run(*o, o->outputs, diagnostics); });
 }
 
 }  // namespace optc::cli

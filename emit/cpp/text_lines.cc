@@ -69,6 +69,15 @@ class Wrapper {
     out_ += indent_;
     out_ += kDeeper;
     begin_ = column_ = indent_.size() + kDeeper.size();
+    comma_column_ = 0;
+  }
+  // Where the last comma stands in the line's second half the line ends there, so that `float *x` stays together.
+  void next_line_at_comma() {
+    if (comma_column_ <= kLongestLine / 2) return next_line();
+    const std::string tail = out_.substr(comma_);
+    out_.resize(comma_);
+    next_line();
+    put(tail);
   }
   void put(std::string_view token) {
     out_ += token;
@@ -84,6 +93,7 @@ class Wrapper {
     indent_ = std::string(line.substr(0, std::min<size_t>(first, 40)));
     out_ += indent_;
     begin_ = column_ = indent_.size();
+    comma_column_ = 0;
     for (size_t i = first; i < line.size();) {
       if (line[i] == '/' && i + 1 < line.size() && line[i + 1] == '/') return comment(line.substr(i + 2));
       if (line[i] == '"') {
@@ -100,8 +110,9 @@ class Wrapper {
       if (end < line.size() && line[end] == ',') ++end;
       const size_t word = end;
       while (end < line.size() && line[end] == ' ') ++end;
-      if (column_ + (word - i) > kLongestLine && column_ > begin_) next_line();
+      while (column_ + (word - i) > kLongestLine && column_ > begin_) next_line_at_comma();
       put(line.substr(i, end - i));
+      if (line[word - 1] == ',') comma_ = out_.size(), comma_column_ = column_;
       i = end;
     }
     while (!out_.empty() && out_.back() == ' ') out_.pop_back();
@@ -157,6 +168,8 @@ class Wrapper {
   std::string_view text_;
   std::string out_, indent_, rest_;
   size_t at_ = 0, column_ = 0, begin_ = 0;
+  // Behind the line's last comma and its spaces: in out_, and the column (0: there is none).
+  size_t comma_ = 0, comma_column_ = 0;
 };
 
 }  // namespace
