@@ -1,4 +1,4 @@
-"""The cases of ../shared/cases, run in several ways. As a program: cases.py [WAY ...] [--filter GLOB] prints who fails.
+"""The cases of ../shared/cases, run in several ways. As a program: cases.py [WAY ...] [--filter GLOB,...] prints who fails.
 
 A way gives for each data set of each case None, or (kind, what was said): the kind is that of optc's error ("unsupported", "fault",
 ...), "wrong" for other values than expected, "build", "crash" or "timeout". Values are compared as tools/run_cases.py of the
@@ -29,11 +29,11 @@ def comparer():
     return module
 
 
-def data_sets(pattern="*"):
-    """[(case/data set, model, folder of the data set)]"""
+def data_sets(patterns="*"):
+    """[(case/data set, model, folder of the data set)] of the cases whose names one of `patterns`, with commas between, matches."""
     found = []
     for model in sorted(CASES.glob("*/model.onnx")):
-        if fnmatch.fnmatch(model.parent.name, pattern):
+        if any(fnmatch.fnmatch(model.parent.name, p) for p in patterns.split(",")):
             found += [(f"{model.parent.name}/{d.name}", model, d) for d in sorted(model.parent.glob("test_data_set_*"))]
     return found
 

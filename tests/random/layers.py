@@ -91,22 +91,16 @@ def split(g, x, parts, axis):
     )
 
 
+def made(g, rank, fits):
+    """Now and then a value of f32 that a node made, of this rank and with elements, for whose dims `fits` is true; else None."""
+    found = [n for n, a in g.v.items() if g.kind[n] == "node" and a.dtype == F32 and a.ndim == rank and 0 < a.size < 8000 and fits(a.shape)]
+    return g.r.choice(found) if found and g.r.random() < 0.4 else None
+
+
 def image(g, channels=None, least=4, most=14):
     """A picture, new or one that the graph has."""
     r = g.r
-    fit = [
-        n
-        for n, a in g.v.items()
-        if a.ndim == 4
-        and a.dtype == F32
-        and g.kind[n] == "node"
-        and min(a.shape) > 0
-        and a.shape[2] >= least
-        and a.shape[3] >= least
-        and a.size < 8000
-    ]
-    if fit and r.random() < 0.4:
-        x = r.choice(fit)
+    if x := made(g, 4, lambda dims: min(dims[2:]) >= least):
         return x if channels in (None, g.v[x].shape[1]) else conv(g, x, channels, kernel=1)
     c = channels or r.choice([1, 2, 3, 4, 8, 16, 17])
     return g.add_input(F32, [r.choice([1, 1, 2, 3]), c, r.randint(least, most), r.randint(least, most)])
@@ -115,18 +109,8 @@ def image(g, channels=None, least=4, most=14):
 def tokens(g, width=None):
     """[batch, length, width], new or one that the graph has."""
     r = g.r
-    fit = [
-        n
-        for n, a in g.v.items()
-        if a.ndim == 3
-        and a.dtype == F32
-        and g.kind[n] == "node"
-        and min(a.shape) > 0
-        and (width is None or a.shape[2] == width)
-        and a.size < 8000
-    ]
-    if fit and r.random() < 0.4:
-        return r.choice(fit)
+    if x := made(g, 3, lambda dims: width in (None, dims[2])):
+        return x
     return g.add_input(F32, [r.choice([1, 1, 2, 3]), r.choice([1, 2, 3, 5, 7, 16, 17]), width or r.choice([4, 6, 8, 16, 24, 32])])
 
 

@@ -50,13 +50,16 @@ def sigmoid(x):
 
 
 def defined(node, feeds):
-    """The values by the operator's definition where ONNX Runtime's kernel is another thing: its Sigmoid is 0 from about -18 on, and a
-    product over an inner dimension of 0 may be memory that nobody wrote. None elsewhere."""
+    """The values by the operator's definition where ONNX Runtime's kernel is another thing: its Sigmoid is 0 from about -18 on, a
+    product over an inner dimension of 0 may be memory that nobody wrote, and an Einsum of empty operands may end the process (it divides
+    by a dim). None elsewhere."""
     arrays = [feeds[i] for i in node.input if i]
     if node.op_type == "Sigmoid" and arrays[0].dtype in (np.float32, np.float64):
         return [sigmoid(arrays[0])]
     if node.op_type == "MatMul" and arrays[0].shape[-1:] == (0,) and arrays[1].ndim and arrays[1].shape[-2:][0] == 0:
         return [np.asarray(np.matmul(*arrays), arrays[0].dtype)]
+    if node.op_type == "Einsum" and any(a.size == 0 for a in arrays):
+        return [np.asarray(np.einsum(helper.get_node_attr_value(node, "equation").decode(), *arrays), arrays[0].dtype)]
     return None
 
 

@@ -49,27 +49,16 @@ def range_(g):
     g.node("Range", [sc(a), sc(b), sc(c)])
 
 
+MISCELLANEOUS = [
+    "Trilu", "EyeLike", "OneHot", "NonZero", "Compress", "DepthToSpace", "SpaceToDepth", "Det", "ReverseSequence", "Unique",
+    "CenterCropPad", "Dropout", "Identity", "CastLike",
+]  # fmt: skip
+
+
 @op(1)
 def misc(g):
     r = g.r
-    o = r.choice(
-        [
-            "Trilu",
-            "EyeLike",
-            "OneHot",
-            "NonZero",
-            "Compress",
-            "DepthToSpace",
-            "SpaceToDepth",
-            "Det",
-            "ReverseSequence",
-            "Unique",
-            "CenterCropPad",
-            "Dropout",
-            "Identity",
-            "CastLike",
-        ]
-    )
+    o = r.choice(MISCELLANEOUS)
     if o == "Trilu":
         if g.opset < 14:
             raise Reject

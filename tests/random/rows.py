@@ -90,21 +90,16 @@ def cumsum(g):
     )
 
 
+NORMALIZATIONS = [
+    "BatchNormalization", "LayerNormalization", "InstanceNormalization", "GroupNormalization", "LRN", "RMSNormalization",
+    "LpNormalization", "MeanVarianceNormalization",
+]  # fmt: skip
+
+
 @op(2)
 def norm(g):
     r = g.r
-    o = r.choice(
-        [
-            "BatchNormalization",
-            "LayerNormalization",
-            "InstanceNormalization",
-            "GroupNormalization",
-            "LRN",
-            "RMSNormalization",
-            "LpNormalization",
-            "MeanVarianceNormalization",
-        ]
-    )
+    o = r.choice(NORMALIZATIONS)
     if o == "LayerNormalization" and g.opset < 17 or o == "GroupNormalization" and g.opset < 21 or o == "RMSNormalization" and g.opset < 23:
         raise Reject
     x = g.pick(

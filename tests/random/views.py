@@ -202,14 +202,19 @@ def gather(g):
     g.node("Gather", [x, i], axis=ax - a.ndim if r.random() < 0.4 else ax)
 
 
+def indexed(g):
+    """(name, array) of a value that has an element and an axis."""
+    x = g.pick(minrank=1)
+    if g.v[x].size == 0:
+        raise Reject
+    return x, g.v[x]
+
+
 @op(1)
 def gather_elements(g):
-    x = g.pick(minrank=1)
-    a = g.v[x]
+    x, a = indexed(g)
     ax = g.r.randrange(a.ndim)
     n = a.shape[ax]
-    if a.size == 0:
-        raise Reject
     s = [g.r.randint(1, d) for d in a.shape]
     s[ax] = g.r.choice([1, 2, n])
     g.node("GatherElements", [x, g.const(g.np.integers(-n, n, s))], axis=ax)
@@ -217,15 +222,9 @@ def gather_elements(g):
 
 @op(1)
 def gather_nd(g):
-    x = g.pick(minrank=1)
-    a = g.v[x]
+    x, a = indexed(g)
     r = g.r
-    if a.size == 0:
-        raise Reject
     k = r.randint(1, a.ndim)
-    idx = np.stack(
-        [g.np.integers(-a.shape[j], a.shape[j], (r.choice([1, 2, 3]),) if j == 0 else (1,)) * np.ones(1, np.int64) for j in range(1)], -1
-    )
     rows = r.choice([1, 2, 3])
     idx = np.stack([g.np.integers(-a.shape[j], a.shape[j], rows) for j in range(k)], -1)
     g.node("GatherND", [x, g.const(idx.astype(np.int64))])
@@ -233,11 +232,8 @@ def gather_nd(g):
 
 @op(1.5)
 def scatter(g):
-    x = g.pick(minrank=1)
-    a = g.v[x]
+    x, a = indexed(g)
     r = g.r
-    if a.size == 0:
-        raise Reject
     red = r.choice(["none", "add", "mul", "max", "min"]) if g.opset >= 18 and a.dtype != BOOL else ("none" if g.opset >= 16 else None)
     if r.random() < 0.5:
         ax = r.randrange(a.ndim)
