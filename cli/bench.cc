@@ -84,8 +84,7 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
   OPTC_ASSIGN(const BuiltBundle built, build_model(o.model, prepared.options, *listener, diagnostics));
   BundleRunOptions run_options;
   run_options.threads = o.threads;
-  run_options.cuda =
-      std::any_of(o.targets.begin(), o.targets.end(), [](const std::string &t) { return t.rfind("sm_", 0) == 0; });
+  run_options.cuda = has_gpu_half(built.folder);
   run_options.weights_path = built.folder + "/" + built.name + ".weights";
   OPTC_ASSIGN(const auto bundle, Bundle::load(built.library, built.name, run_options, diagnostics));
   const auto once = [&](const InputSet &tried, Diagnostics &said) -> Status {
@@ -101,10 +100,15 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
   const Times own = summarize(milliseconds);
   std::string dims;
   for (const auto &[name, value] : chosen) dims += fmt::format(" {}={}", name, value);
-  nlohmann::ordered_json json = {{"schema_version", 1}, {"model", o.model}, {"threads", o.threads}, {"dims", chosen}};
+  nlohmann::ordered_json json = {{"schema_version", 1},
+                                 {"model", o.model},
+                                 {"device", run_options.cuda ? "gpu" : "cpu"},
+                                 {"threads", o.threads},
+                                 {"dims", chosen}};
   json.update(to_json(own));
-  std::string text = fmt::format("{}{}  {} thread{}   {:.3f} ms median (min {:.3f}, p95 {:.3f}, {} runs)", built.name,
-                                 dims, o.threads, o.threads == 1 ? "" : "s", own.median, own.min, own.p95, own.runs);
+  const std::string where = run_options.cuda ? "GPU" : fmt::format("{} thread{}", o.threads, o.threads == 1 ? "" : "s");
+  std::string text = fmt::format("{}{}  {}   {:.3f} ms median (min {:.3f}, p95 {:.3f}, {} runs)", built.name, dims,
+                                 where, own.median, own.min, own.p95, own.runs);
   if (o.against == "ort") {
     OracleOptions oracle;
     oracle.optimize = true;

@@ -62,6 +62,8 @@ Result<std::string> build_bundle(const std::string &bundle, const std::string &n
   return folder + "/lib" + name + ".so";
 }
 
+bool has_gpu_half(const std::string &bundle) { return exists(bundle + "/src/cuda.cpp"); }
+
 struct Bundle::Impl {
   void *library = nullptr;
   const optc_api *api = nullptr;

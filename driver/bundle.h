@@ -21,9 +21,13 @@ struct ProbeEvent;  // runtime/bundle/probe.h
 Result<std::string> build_bundle(const std::string &bundle, const std::string &name, const std::string &build,
                                  Diagnostics &diagnostics);
 
+// Whether the bundle in this folder has kernels for GPUs: where no kernel has a GPU form, one that was asked for them
+// has none and runs on the CPU.
+bool has_gpu_half(const std::string &bundle);
+
 struct BundleRunOptions {
   int threads = 1;           // 0: the physical cores
-  bool cuda = false;         // run on the first NVIDIA card
+  bool cuda = false;         // run on the first NVIDIA card; kIo where there is none, or has_gpu_half does not hold
   std::string weights_path;  // empty: where the bundle looks by itself
 };
 

@@ -81,12 +81,12 @@ Result<std::vector<RuntimeValue>> run_model(const std::string &path, const Graph
   Step step(listener, "run");
   BundleRunOptions run_options;
   run_options.threads = threads;
-  for (const std::string &target : options.targets) run_options.cuda = run_options.cuda || target.rfind("sm_", 0) == 0;
+  run_options.cuda = has_gpu_half(built.folder);
   const std::string weights = built.folder + "/" + built.name + ".weights";
   if (exists(weights)) run_options.weights_path = weights;
   OPTC_ASSIGN(const auto bundle, Bundle::load(built.library, built.name, run_options, diagnostics));
   OPTC_ASSIGN(std::vector<RuntimeValue> outputs, bundle->run(inputs, diagnostics));
-  step.end(fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"));
+  step.end(run_options.cuda ? "on the GPU" : fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"));
   return outputs;
 }
 

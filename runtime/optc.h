@@ -25,7 +25,7 @@ typedef enum optc_status {
   OPTC_MODEL_FAULT = 3,      /* the model itself: index out of range, shapes that do not broadcast */
   OPTC_OUT_OF_MEMORY = 4,
   OPTC_IO = 5,     /* weights missing, truncated, or not those that this code was made for */
-  OPTC_DEVICE = 6, /* no driver, no card, or the driver's own error */
+  OPTC_DEVICE = 6, /* no driver, no card, no code for it in the bundle, or the driver's own error */
   OPTC_CANCELLED = 7,
   OPTC_INTERNAL = 101
 } optc_status;

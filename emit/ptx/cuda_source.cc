@@ -36,8 +36,7 @@ class Printer {
 
   CudaSource print() {
     number_buffers();
-    const std::string launches = print_launches(), buffers = print_buffers(), values = print_values(),
-                      checks = print_checks();
+    const std::string launches = print_launches(), buffers = print_buffers(), values = print_values();
     std::string out = fmt::format(
         "// {0} on GPUs: buffers, launches in order, and the kernels' PTX.\n#include "
         "\"runtime/cuda/session.h\"\n\nnamespace {0}_code {{\n\n"
@@ -64,17 +63,17 @@ class Printer {
     for (const DimSymbol *found : result_.schedule.data_symbols)
       out += fmt::format("    {{{}, -1, 0}},  // found while the model runs\n", quoted(found->name));
     if (symbols_.empty()) out += "    {nullptr, 0, 0},\n";
-    out += "};\n\n" + buffers + "\n" + launches + "\n" + values + "\n" + checks + "\n" + print_images();
+    out += "};\n\n" + buffers + "\n" + launches + "\n" + values + "\n" + print_images();
     out += fmt::format(
         "const ModelTable kModel = {{{}, kSymbols, {}, kBuffers, {}, kLaunches, {}, kSegments, {}, kInputs, {}, "
         "kOutputs, {}, "
-        "kChecks, {}, kImages, {}, "
+        "kImages, {}, "
         "{}u, {}u, {}u}};\n\n}}  // namespace\n\nconst ModelTable &cuda_model();\nconst ModelTable &cuda_model() {{ "
         "return "
         "kModel; }}\n\n}}  // namespace {}_code\n",
         quoted(name_), symbols_.size(), buffers_.size(), result_.launches, result_.schedule.segments,
-        program_.inputs.size(), program_.outputs.size(), program_.checks.size(), ptx_.modules.size(),
-        result_.weights_bytes, workspace_bytes_ > 0 ? 4 * kWorkspaceCounters : 0, workspace_bytes_, name_);
+        program_.inputs.size(), program_.outputs.size(), ptx_.modules.size(), result_.weights_bytes,
+        workspace_bytes_ > 0 ? 4 * kWorkspaceCounters : 0, workspace_bytes_, name_);
     result_.source = std::move(out);
     result_.buffers = buffers_;
     return std::move(result_);
@@ -257,34 +256,30 @@ class Printer {
     return "const BufferTable kBuffers[] = {\n" + table + "};\n";
   }
 
-  std::string value_table(const char *which, const std::vector<BufferId> &ids, const std::vector<std::string> &names) {
-    std::string dims, table;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      const Buffer &b = program_.buffer(ids[i]);
+  std::string print_values() {
+    std::string inputs, dims, table;
+    for (const BufferId id : program_.inputs) {
+      const auto at = numbers_.find(id.index);
+      inputs +=
+          fmt::format("{}{}", inputs.empty() ? "" : ", ", at == numbers_.end() ? -1 : static_cast<int>(at->second));
+    }
+    for (size_t i = 0; i < program_.outputs.size(); ++i) {
+      const Buffer &b = program_.buffer(program_.outputs[i]);
       std::string list;
       for (Dim d : b.shape()) list += (list.empty() ? "" : ", ") + size(d);
-      dims += fmt::format("const Size k{}Dims{}[] = {{{}}};\n", which, i, list.empty() ? "nullptr" : list);
+      dims += fmt::format("const Size kOutputDims{}[] = {{{}}};\n", i, list.empty() ? "nullptr" : list);
       Dim offset;
-      const BufferId base = root(ids[i], &offset);
+      const BufferId base = root(program_.outputs[i], &offset);
       const auto at = numbers_.find(base.index);
-      table += fmt::format("    {{{}, {}, {}, k{}Dims{}, {}, {}}},\n", quoted(i < names.size() ? names[i] : b.name),
-                           static_cast<int>(b.element()), b.shape().size(), which, i,
+      table += fmt::format("    {{{}, {}, {}, kOutputDims{}, {}, {}}},\n",
+                           quoted(i < program_.output_names.size() ? program_.output_names[i] : b.name),
+                           static_cast<int>(b.element()), b.shape().size(), i,
                            at == numbers_.end() ? -1 : static_cast<int>(at->second), size(offset));
     }
     if (table.empty()) table = "    {nullptr, 0, 0, nullptr, -1, nullptr},\n";
-    return dims + fmt::format("const ValueTable k{}s[] = {{\n", which) + table + "};\n";
-  }
-  std::string print_values() {
-    return value_table("Input", program_.inputs, program_.input_names) + "\n" +
-           value_table("Output", program_.outputs, program_.output_names);
-  }
-
-  std::string print_checks() {
-    std::string table;
-    for (const DimCheck &c : program_.checks)
-      table += fmt::format("    {{{}, {}, {}}},\n", c.input, c.axis, size(c.expected));
-    if (table.empty()) table = "    {0, 0, nullptr},\n";
-    return "const CheckTable kChecks[] = {\n" + table + "};\n";
+    return fmt::format("// The buffers of the inputs.\nconst int kInputs[] = {{{}}};\n",
+                       inputs.empty() ? "-1" : inputs) +
+           dims + "const OutputTable kOutputs[] = {\n" + table + "};\n";
   }
 
   std::string print_images() {

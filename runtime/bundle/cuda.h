@@ -90,21 +90,28 @@ struct CudaBundle {
     if (!handle) return Cpu::missing("run", "the context");
     Context *c = context(handle);
     c->failed_on_gpu = false;
-    if (c->gpu && ((!inputs && M::kInputs) || (!outputs && M::kOutputs))) {
-      c->failed_on_gpu = true;
-      c->error = !inputs && M::kInputs ? "run: inputs is null" : "run: outputs is null";
-      return OPTC_INVALID_ARGUMENT;
-    }
     if (!c->gpu) return Cpu::run(c->cpu, inputs, outputs);
+    if (const optc_status status = accept(c, inputs, outputs)) return status;
     if (kMixed) return run_mixed(c, inputs, outputs);
-    const optc_status status = c->gpu->run(inputs, outputs);
-    c->failed_on_gpu = status != OPTC_OK;
-    if (c->failed_on_gpu) c->error = c->gpu->error();
+    const optc_status status = c->gpu->run(Cpu::context(c->cpu)->run.inputs, outputs);
+    return status == OPTC_OK ? status : device_failed(c, status);
+  }
+  // The checks of a bundle's run, for a context on a GPU: afterwards the CPU context's run has the inputs, defaults
+  // included.
+  static optc_status accept(Context *c, const optc_value *inputs, const optc_value *outputs) {
+    Run<M> &run = Cpu::context(c->cpu)->run;
+    run.status = OPTC_OK;
+    run.error[0] = 0;
+    optc_status status = Cpu::check_outputs(run, outputs, true);
+    if (status == OPTC_OK) status = Cpu::bind(run, inputs, true, true);
+    if (status == OPTC_OK) return status;
+    c->failed_on_gpu = true;
+    c->error = run.error;
     return status;
   }
   // The schedule on the host wants host memory: tensors on the card are copied to it and back.
   static optc_status run_mixed(Context *c, const optc_value *inputs, optc_value *outputs) {
-    std::vector<optc_value> in(inputs, inputs + M::kInputs), out(outputs, outputs + (outputs ? M::kOutputs : 0));
+    std::vector<optc_value> in(inputs, inputs + (inputs ? M::kInputs : 0)), out(outputs, outputs + M::kOutputs);
     c->staged.resize(in.size() + out.size());
     for (size_t i = 0; i < in.size(); ++i) {
       optc_tensor &t = in[i].tensor;
@@ -150,10 +157,23 @@ struct CudaBundle {
       c->error = "run_async: this context runs on the CPU";
     else if (kMixed)
       c->error = "run_async: some kernels of this model run on the CPU; run takes tensors on the device, too";
-    else if ((status = c->gpu->run_async(inputs, outputs, stream)) != OPTC_OK)
+    else if ((status = accept(c, inputs, outputs)) == OPTC_OK &&
+             (status = all_on_card(c, inputs, outputs)) == OPTC_OK &&
+             (status = c->gpu->run_async(Cpu::context(c->cpu)->run.inputs, outputs, stream)) != OPTC_OK)
       c->error = c->gpu->error();
     c->failed_on_gpu = status != OPTC_OK;
     return status;
+  }
+  static optc_status all_on_card(Context *c, const optc_value *inputs, const optc_value *outputs) {
+    const char *what = nullptr, *name = nullptr;
+    for (size_t i = 0; i < M::kInputs && !what; ++i)
+      if (!Cpu::absent(inputs, i) && inputs[i].tensor.device_type != OPTC_CUDA)
+        what = "input", name = M::inputs[i].name;
+    for (size_t i = 0; i < M::kOutputs && !what; ++i)
+      if (outputs[i].tensor.device_type != OPTC_CUDA) what = "output", name = M::outputs[i].name;
+    if (!what) return OPTC_OK;
+    c->error = std::string("run_async: ") + what + " '" + name + "' does not lie on the GPU";
+    return OPTC_INVALID_ARGUMENT;
   }
   static optc_status cancel(optc_context *handle) {
     if (!handle) return Cpu::missing("cancel", "the context");

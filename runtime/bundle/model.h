@@ -353,8 +353,28 @@ struct Bundle {
     delete c;
   }
 
-  // Types, ranks and pointers of the inputs, then M's own reading of the dims.
-  static optc_status bind(Run<M> &run, const optc_value *inputs, bool need_data) {
+  static bool may_lie_on(int32_t device_type, bool on_card) {
+    return device_type == 0 || device_type == OPTC_CPU || (on_card && device_type == OPTC_CUDA);
+  }
+  static optc_status wrong_device(Run<M> &run, const char *what, const char *name, int32_t device_type, bool on_card) {
+    return run.fail(OPTC_INVALID_ARGUMENT, "%s '%s' lies on a device of type %d, this context runs on %s", what, name,
+                    device_type, on_card ? "a GPU" : "the CPU");
+  }
+  static optc_status check_outputs(Run<M> &run, const optc_value *outputs, bool on_card) {
+    if (!outputs && M::kOutputs) return run.fail(OPTC_INVALID_ARGUMENT, "run: outputs is null");
+    for (size_t i = 0; i < M::kOutputs; ++i)
+      if (!may_lie_on(outputs[i].tensor.device_type, on_card))
+        return wrong_device(run, "output", M::outputs[i].name, outputs[i].tensor.device_type, on_card);
+    return OPTC_OK;
+  }
+  // Whether the caller leaves the tensor of input i out.
+  static bool absent(const optc_value *inputs, size_t i) {
+    return !inputs || (!inputs[i].tensor.data && inputs[i].tensor.type == 0);
+  }
+
+  // Types, ranks and pointers of the inputs, then M's own reading of the dims. Tensors lie on the host or, where
+  // `on_card` says so, on a GPU; what the caller leaves out is the default, which lies on the host.
+  static optc_status bind(Run<M> &run, const optc_value *inputs, bool need_data, bool on_card = false) {
     static const uint64_t nothing[8] = {};
     for (size_t i = 0; i < M::kInputs; ++i) {
       const optc_value_info &info = M::inputs[i];
@@ -366,8 +386,7 @@ struct Bundle {
         continue;
       }
       if (inputs) t = inputs[i].tensor;
-      const bool absent = !inputs || (!t.data && t.type == 0);
-      if (absent && M::defaults[i] >= 0) {
+      if (absent(inputs, i) && M::defaults[i] >= 0) {
         t = optc_tensor{};
         t.type = info.type;
         t.rank = info.rank;
@@ -376,10 +395,8 @@ struct Bundle {
                                                         : reinterpret_cast<const uint8_t *>(nothing));
         continue;
       }
-      if (absent) return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' is missing", info.name);
-      if (t.device_type != 0 && t.device_type != OPTC_CPU)
-        return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' lies on a device of type %d, this context runs on the CPU",
-                        info.name, t.device_type);
+      if (absent(inputs, i)) return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' is missing", info.name);
+      if (!may_lie_on(t.device_type, on_card)) return wrong_device(run, "input", info.name, t.device_type, on_card);
       if (t.type != info.type)
         return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' has type %d, expected %d", info.name, t.type, info.type);
       if (t.rank != info.rank)
@@ -445,11 +462,7 @@ struct Bundle {
     run.fault = 0;
     run.current = -1;
     c.error[0] = 0;
-    if (!outputs && M::kOutputs) return run.fail(OPTC_INVALID_ARGUMENT, "run: outputs is null");
-    for (size_t i = 0; i < M::kOutputs; ++i)
-      if (outputs[i].tensor.device_type != 0 && outputs[i].tensor.device_type != OPTC_CPU)
-        return run.fail(OPTC_INVALID_ARGUMENT, "output '%s' lies on a device of type %d, this context runs on the CPU",
-                        M::outputs[i].name, outputs[i].tensor.device_type);
+    if (const optc_status status = check_outputs(run, outputs, false)) return status;
     const typename M::Dims before = run.dims;
     if (const optc_status status = bind(run, inputs, true)) return status;
     run.outputs = outputs;

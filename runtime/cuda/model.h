@@ -46,11 +46,11 @@ struct SegmentTable {
   bool open;
 };
 
-struct ValueTable {
+struct OutputTable {
   const char *name;
   int32_t type, rank;
   const Size *dims;
-  int buffer;        // kInput / kOutput root, or, for an output that is a view, the buffer that holds it
+  int buffer;        // its own, or, where it is a view, the buffer that holds it
   Size byte_offset;  // into that buffer
 };
 
@@ -60,11 +60,6 @@ struct ImageTable {
   int sm;                     // compute capability * 10
   bool specific;              // sm_90a: for that capability alone; else for it and every later one
   const char *const *pieces;  // PTX text, in pieces, null at the end
-};
-
-struct CheckTable {
-  int input, axis;
-  Size expected;
 };
 
 struct ModelTable {
@@ -77,12 +72,10 @@ struct ModelTable {
   int launch_count;
   const SegmentTable *segments;
   int segment_count;
-  const ValueTable *inputs;
+  const int *inputs;  // the buffer of each; -1: no kernel reads it
   int input_count;
-  const ValueTable *outputs;
+  const OutputTable *outputs;
   int output_count;
-  const CheckTable *checks;
-  int check_count;
   const ImageTable *images;
   int image_count;
   uint64_t weights_bytes;

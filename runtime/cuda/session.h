@@ -55,25 +55,20 @@ class Session {
   const std::string &error() const { return error_; }
   size_t arena_bytes() const { return arena_bytes_; }
 
-  // Tensors lie on the host or, with device_type OPTC_CUDA, on this session's card. Returns when the outputs are there.
-  optc_status run(const optc_value *inputs, optc_value *outputs) {
+  // Inputs fit the model (the bundle has checked that: runtime/bundle/model.h, bind). Tensors lie on the host or, with
+  // device_type OPTC_CUDA, on this session's card. Returns when the outputs are there.
+  optc_status run(const optc_tensor *inputs, optc_value *outputs) {
     Entered entered(*this);
     if (entered.code) return fail(entered.code, "context");
     if (const optc_status status = enqueue(inputs, outputs, stream_)) return status;
     return wait_for("run");
   }
 
-  // Puts a run into the caller's stream and returns; all tensors lie on this session's card. The next run of the
-  // session, on whatever stream, must come after it.
-  optc_status run_async(const optc_value *inputs, optc_value *outputs, void *stream) {
+  // Puts a run into the caller's stream and returns; the caller's tensors lie on this session's card. The next run of
+  // the session, on whatever stream, must come after it.
+  optc_status run_async(const optc_tensor *inputs, optc_value *outputs, void *stream) {
     Entered entered(*this);
     if (entered.code) return fail(entered.code, "context");
-    for (int i = 0; i < model_.input_count; ++i)
-      if (inputs[i].tensor.device_type != OPTC_CUDA)
-        return refuse(std::string("run_async: input '") + model_.inputs[i].name + "' does not lie on the GPU");
-    for (int i = 0; i < model_.output_count; ++i)
-      if (outputs[i].tensor.device_type != OPTC_CUDA)
-        return refuse(std::string("run_async: output '") + model_.outputs[i].name + "' does not lie on the GPU");
     return enqueue(inputs, outputs, stream);
   }
 
@@ -168,20 +163,23 @@ class Session {
     for (Argument &a : arguments_) argument_list_.push_back(&a);
   }
 
-  optc_status enqueue(const optc_value *inputs, optc_value *outputs, Stream stream) {
-    if (optc_status status = read_dims(inputs)) return status;
+  optc_status enqueue(const optc_tensor *inputs, optc_value *outputs, Stream stream) {
+    for (int i = 0; i < model_.symbol_count; ++i) {
+      const SymbolTable &s = model_.symbols[i];
+      if (s.input >= 0) symbols_[static_cast<size_t>(i)] = inputs[s.input].dims[s.axis];
+    }
     if (optc_status status = set_outputs(outputs)) return status;
     if (!prepared_ || current_ != symbols_) {
       if (const Result code = d_->stream_wait(stream)) return fail(code, "run");  // memory may move
       if (optc_status status = prepare()) return status;
     }
     for (int i = 0; i < model_.input_count; ++i) {
-      const optc_tensor &t = inputs[i].tensor;
-      const ValueTable &v = model_.inputs[i];
-      if (v.buffer < 0) continue;
-      const size_t bytes = bytes_of(v.buffer);
+      const optc_tensor &t = inputs[i];
+      const int buffer = model_.inputs[i];
+      if (buffer < 0) continue;
+      const size_t bytes = bytes_of(buffer);
       if (bytes == 0) continue;
-      const Address to = address_[static_cast<size_t>(v.buffer)];
+      const Address to = address_[static_cast<size_t>(buffer)];
       const Result code = t.device_type == OPTC_CUDA
                               ? d_->on_device(to, reinterpret_cast<Address>(t.data), bytes, stream)
                               : d_->to_device(to, t.data, bytes, stream);
@@ -190,7 +188,7 @@ class Session {
     for (int i = 0; i < model_.segment_count; ++i)
       if (const optc_status status = launch_segment(i, stream)) return status;
     for (int i = 0; i < model_.output_count; ++i) {
-      const ValueTable &v = model_.outputs[i];
+      const OutputTable &v = model_.outputs[i];
       optc_tensor &t = outputs[i].tensor;
       if (t.needed_bytes == 0) continue;
       const Address from =
@@ -295,42 +293,6 @@ class Session {
     return OPTC_OK;
   }
 
-  optc_status read_dims(const optc_value *inputs) {
-    for (int i = 0; i < model_.input_count; ++i) {
-      const optc_tensor &t = inputs[i].tensor;
-      const ValueTable &v = model_.inputs[i];
-      const std::string name = std::string("input '") + v.name + "'";
-      if (t.type != v.type)
-        return refuse(name + " has element type " + std::to_string(t.type) + ", expected " + std::to_string(v.type));
-      if (t.rank != v.rank)
-        return refuse(name + " has rank " + std::to_string(t.rank) + ", expected " + std::to_string(v.rank));
-    }
-    for (int i = 0; i < model_.symbol_count; ++i) {
-      const SymbolTable &s = model_.symbols[i];
-      if (s.input >= 0) symbols_[static_cast<size_t>(i)] = inputs[s.input].tensor.dims[s.axis];
-    }
-    for (int i = 0; i < model_.input_count; ++i) {
-      const optc_tensor &t = inputs[i].tensor;
-      bool empty = false;
-      for (int a = 0; a < t.rank; ++a) {
-        const int64_t want = model_.inputs[i].dims[a](symbols_.data());
-        empty = empty || want == 0;
-        if (t.dims[a] != want)
-          return refuse(std::string("input '") + model_.inputs[i].name + "' has dim " + std::to_string(t.dims[a]) +
-                        " at axis " + std::to_string(a) + ", expected " + std::to_string(want));
-      }
-      if (!t.data && !empty) return refuse(std::string("input '") + model_.inputs[i].name + "' has no data");
-    }
-    for (int i = 0; i < model_.check_count; ++i) {
-      const CheckTable &c = model_.checks[i];
-      const int64_t got = inputs[c.input].tensor.dims[c.axis], want = c.expected(symbols_.data());
-      if (got != want)
-        return refuse(std::string("input '") + model_.inputs[c.input].name + "' has dim " + std::to_string(got) +
-                      ", expected " + std::to_string(want));
-    }
-    return OPTC_OK;
-  }
-
   static size_t element_bits(int32_t type) {  // of the types that kernels store: onnx.TensorProto.DataType
     switch (type) {
       case 1:
@@ -354,7 +316,7 @@ class Session {
   optc_status set_outputs(optc_value *outputs) {
     optc_status status = OPTC_OK;
     for (int i = 0; i < model_.output_count; ++i) {
-      const ValueTable &v = model_.outputs[i];
+      const OutputTable &v = model_.outputs[i];
       optc_tensor &t = outputs[i].tensor;
       t.type = v.type;
       t.rank = v.rank;
@@ -365,7 +327,8 @@ class Session {
       }
       t.needed_bytes = static_cast<size_t>(count * element_bits(v.type) / 8);
       if (t.needed_bytes > t.capacity_bytes || (!t.data && t.needed_bytes)) {
-        error_ = std::string("output '") + v.name + "' needs " + std::to_string(t.needed_bytes) + " bytes";
+        error_ = std::string("output '") + v.name + "' needs " + std::to_string(t.needed_bytes) +
+                 " bytes, its buffer has " + std::to_string(t.data ? t.capacity_bytes : 0);
         status = OPTC_BUFFER_TOO_SMALL;
       }
     }

@@ -259,8 +259,7 @@ void build(std::vector<Model> &models, const std::string &compiler, const std::s
   }
 }
 
-Status run_data_set(const Model &model, const Job &job, const std::string &library, bool cuda,
-                    Diagnostics &diagnostics) {
+Status run_data_set(const Model &model, const Job &job, const std::string &library, Diagnostics &diagnostics) {
   Silent silent;
   OPTC_ASSIGN(const Graph graph, load_model(model.path, {}, silent, diagnostics));
   const Region &main = graph.region(Graph::main());
@@ -276,7 +275,7 @@ Status run_data_set(const Model &model, const Job &job, const std::string &libra
     inputs.push_back(std::move(value));
   }
   BundleRunOptions options;
-  options.cuda = cuda;
+  options.cuda = has_gpu_half(model.folder);
   const std::string weights = model.folder + "/" + model.name + ".weights";
   if (exists(weights)) options.weights_path = weights;
   OPTC_ASSIGN(const auto bundle, Bundle::load(library, model.name, options, diagnostics));
@@ -348,7 +347,7 @@ int main_with(int argc, char **argv) {
     if (answer.word == "ok")
       answer = apart(timeout, [&] {
         Diagnostics diagnostics(m.path);
-        const Status status = run_data_set(m, job, work + "/libunit.so", !target.empty(), diagnostics);
+        const Status status = run_data_set(m, job, work + "/libunit.so", diagnostics);
         return answer_of(status, diagnostics);
       });
     std::printf("%s\t%s\t%s\n", job.id.c_str(), answer.word.c_str(), answer.text.c_str());

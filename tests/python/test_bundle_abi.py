@@ -1,7 +1,6 @@
 """The C ABI of a bundle where callers err, and values whose sizes only the run finds."""
 
 import ctypes
-import importlib.util
 import os
 import pathlib
 import subprocess
@@ -10,34 +9,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
-F32, I64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-OK, INVALID, TOO_SMALL, FAULT, IO, DEVICE = 0, 1, 2, 3, 5, 6
-
-
-def build(optc, folder, name, model):
-    """The Python module of the model's bundle, and its library: compiled without optimization."""
-    onnx.checker.check_model(model)
-    onnx.save(model, folder / f"{name}.onnx")
-    bundle, library = folder / name, folder / f"lib{name}.so"
-    subprocess.run([optc, folder / f"{name}.onnx", "-o", bundle, "-q"], check=True)
-    subprocess.run(["g++", "-std=c++17", "-O0", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{bundle}/include", f"-I{bundle}/src",
-                    f'-DOPTC_BUNDLE_FOLDER="{bundle}"', *sorted(map(str, (bundle / "src").glob("*.cpp"))), "-o", library, "-ldl",
-                    "-lpthread"], check=True)
-    spec = importlib.util.spec_from_file_location(name, bundle / "python" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module, library
-
-
-def value(name, dims, element=F32):
-    return helper.make_tensor_value_info(name, element, dims)
-
-
-def make(nodes, inputs, outputs, constants=()):
-    graph = helper.make_graph(nodes, "g", inputs, outputs, list(constants))
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+from abi import BOOL, DEVICE, F32, I64, INVALID, IO, OK, TOO_SMALL, api_of, attempt, build, create, make, value
 
 
 @pytest.fixture(scope="module")
@@ -49,19 +23,6 @@ def scale(optc, tmp_path_factory):
              helper.make_node("Add", ["xw", "column"], ["y"])]
     return build(optc, tmp_path_factory.mktemp("scale"), "scale",
                  make(nodes, [value("x", ["N", 3]), value("b", ["N"])], [value("y", ["N", 3])], [weights, axis]))
-
-
-def api_of(module, library):
-    entry = getattr(ctypes.CDLL(str(library)), module.NAME + "_model")
-    entry.restype = ctypes.POINTER(module._Model)
-    return entry().contents.api.contents
-
-
-def create(module, api, **fields):
-    """(status, context, text) of context_create with these options."""
-    options, context = module._Options(struct_size=fields.pop("struct_size", ctypes.sizeof(module._Options)), **fields), ctypes.c_void_p()
-    status = api.context_create(None, ctypes.byref(options), ctypes.byref(context))
-    return status, context, api.last_error(None).decode()
 
 
 @pytest.mark.parametrize("fields, wanted, text", [
@@ -135,19 +96,9 @@ def test_wrong_tensors_are_a_status_with_text(scale):
     module, library = scale
     api = api_of(module, library)
     _, context, _ = create(module, api, threads=1)
-    memory = (ctypes.c_float * 64)()
-
-    def attempt(**changes):
-        inputs, outputs = (module._Value * 2)(), (module._Value * 1)()
-        for slot, dims in ((inputs[0], [4, 3]), (inputs[1], [4]), (outputs[0], [])):
-            slot.tensor.data, slot.tensor.capacity_bytes, slot.tensor.type, slot.tensor.rank = ctypes.addressof(memory), 256, 1, len(dims)
-            slot.tensor.dims[:len(dims)] = dims
-        for field, (slot, content) in changes.items():
-            setattr({"x": inputs[0], "b": inputs[1], "y": outputs[0]}[slot].tensor, field, content)
-        return api.run(context, inputs, outputs), api.last_error(context).decode()
-
     dims = ctypes.c_int64 * 8
-    assert attempt()[0] == OK
+    tensors = ("x", [4, 3]), ("b", [4]), ("y", None)
+    assert attempt(module, api, context, tensors)[0] == OK
     for changes, wanted, text in (
             ({"device_type": ("x", 2)}, INVALID, "device"), ({"device_type": ("y", 2)}, INVALID, "device"),
             ({"type": ("x", 7)}, INVALID, "type 7"), ({"rank": ("x", 1)}, INVALID, "dims"), ({"rank": ("x", 99)}, INVALID, "dims"),
@@ -156,7 +107,7 @@ def test_wrong_tensors_are_a_status_with_text(scale):
             ({"dims": ("x", dims(4, 5))}, INVALID, "expected"), ({"dims": ("x", dims(1 << 40, 3))}, INVALID, "dim 0"),
             ({"dims": ("b", dims(5))}, INVALID, "expected N = 4"), ({"capacity_bytes": ("y", 8)}, TOO_SMALL, "48 bytes"),
             ({"data": ("y", None)}, TOO_SMALL, "48 bytes")):
-        status, said = attempt(**changes)
+        status, said = attempt(module, api, context, tensors, **changes)
         assert status == wanted and text in said, (changes, status, said)
     api.context_destroy(context)
 

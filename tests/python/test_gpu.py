@@ -1,5 +1,6 @@
 """Bundles with GPU kernels, run by a driver library that emulates PTX (tests/ptx_emulator), and without any driver."""
 
+import ctypes
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import sys
 import numpy as np
 import onnx
 import pytest
+from abi import I64, INVALID, OK, TOO_SMALL, api_of, attempt, build, create, make, value
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -108,3 +110,99 @@ def test_kernels_without_a_gpu_form_run_on_the_cpu_between_the_others(optc, emul
                           env=environment(emulated_driver))
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["ok"]
+
+
+# y = x c + b for x [N, 3] with N up to 64, b [N] and c [3], which has a default. mixed: z is y where it is positive, by NonZero, which has no
+# GPU form.
+@pytest.fixture(scope="module", params=["all on the GPU", "mixed"])
+def contexts(request, optc, emulated_driver, tmp_path_factory):
+    nodes = [helper.make_node("Mul", ["x", "c"], ["xc"]), helper.make_node("Unsqueeze", ["b", "axis"], ["column"]),
+             helper.make_node("Add", ["xc", "column"], ["y"])]
+    outputs = [value("y", ["N", 3])]
+    if request.param == "mixed":
+        nodes += [helper.make_node("Relu", ["y"], ["p"]), helper.make_node("NonZero", ["p"], ["i"]),
+                  helper.make_node("Transpose", ["i"], ["it"], perm=[1, 0]), helper.make_node("GatherND", ["y", "it"], ["z"])]
+        outputs.append(value("z", ["K"]))
+    constants = [helper.make_tensor("c", TensorProto.FLOAT, [3], [1, 2, 3]), helper.make_tensor("axis", I64, [1], [1])]
+    model = make(nodes, [value("x", ["N", 3]), value("b", ["N"]), value("c", [3])], outputs, constants)
+    name = "checked" + str(len(outputs))
+    module, library = build(optc, tmp_path_factory.mktemp("checked"), name, model, "--target=cpu,sm_80", "--dim", "N=1..64")
+    os.environ["OPTC_LIBCUDA"] = str(emulated_driver)
+    api, made = api_of(module, library), []
+    for device in (1, 2):
+        status, context, said = create(module, api, threads=1, device_type=device)
+        assert status == OK, said
+        made.append(context)
+    yield module, api, made, [o.name for o in outputs]
+    for context in made:
+        api.context_destroy(context)
+    del os.environ["OPTC_LIBCUDA"]
+
+
+def test_a_context_on_a_gpu_checks_its_inputs_as_one_on_the_cpu(contexts):
+    module, api, made, outputs = contexts
+    tensors = [("x", [4, 3]), ("b", [4]), ("c", [3])] + [(name, None) for name in outputs]
+    dims = ctypes.c_int64 * 8
+    for changes, wanted in (
+            ({}, OK), ({"device_type": ("x", 77)}, INVALID), ({"device_type": ("y", 77)}, INVALID), ({"type": ("x", 7)}, INVALID),
+            ({"rank": ("x", 1)}, INVALID), ({"rank": ("x", 99)}, INVALID), ({"rank": ("b", -1)}, INVALID), ({"data": ("x", None)}, INVALID),
+            ({"capacity_bytes": ("x", 8)}, INVALID), ({"dims": ("x", dims(-4, 3))}, INVALID), ({"dims": ("x", dims(4, 5))}, INVALID),
+            ({"dims": ("x", dims(1 << 40, 3))}, INVALID), ({"dims": ("b", dims(5))}, INVALID), ({"dims": ("x", dims(65, 3))}, INVALID),
+            ({"dims": ("x", dims(0, 3))}, INVALID), ({"type": ("x", 0), "data": ("x", None)}, INVALID), ({"dims": ("c", dims(1))}, INVALID),
+            ({"type": ("c", 0), "data": ("c", None)}, OK), ({"capacity_bytes": ("y", 8)}, TOO_SMALL), ({"data": ("y", None)}, TOO_SMALL)):
+        on_cpu, on_gpu = (attempt(module, api, context, tensors, **changes) for context in made)
+        assert on_cpu[0] == wanted and on_gpu == (wanted, on_cpu[1].replace("runs on the CPU", "runs on a GPU")), (changes, on_cpu, on_gpu)
+    no_inputs, no_outputs = [], []
+    for context in made:
+        values = (module._Value * 3)(), (module._Value * 2)()
+        no_inputs.append((api.run(context, None, values[1]), api.last_error(context)))
+        no_outputs.append((api.run(context, values[0], None), api.last_error(context)))
+    assert no_inputs[0] == no_inputs[1] and no_outputs[0] == no_outputs[1] and no_inputs[0][0] == no_outputs[0][0] == INVALID
+
+
+def test_an_input_with_a_default_may_be_left_out_on_a_gpu(contexts):
+    module, api, made, outputs = contexts
+    x, b, c = (np.random.default_rng(5).standard_normal(shape, dtype=np.float32) for shape in ((5, 3), (5,), (3,)))
+    for given in ([x, b, c], [x, b], [x[:2], b[:2], 2 * c], [x[:2], b[:2]]):
+        want = given[0] * (given[2] if len(given) == 3 else np.float32([1, 2, 3])) + given[1][:, None]
+        results, keep = (module._Value * 2)(), []
+        values = (module._Value * 3)()
+        for slot, array, info in zip(values, given, [api.input_info(i).contents for i in range(3)]):
+            module._give(slot, array, 0, info, keep)
+        for context in made:
+            memory = np.full((2, 64), np.nan, np.float32)
+            for slot, row in zip(results, memory):
+                slot.tensor.data, slot.tensor.capacity_bytes = row.ctypes.data, row.nbytes
+            assert api.run(context, values, results) == OK, api.last_error(context)
+            np.testing.assert_allclose(memory[0, :want.size], want.ravel(), rtol=1e-6, atol=1e-6)
+            assert len(outputs) == 1 or results[1].tensor.dims[0] == (want > 0).sum()
+
+
+def test_run_async_takes_tensors_on_the_card_alone(contexts):
+    module, api, made, outputs = contexts
+    x, c = np.arange(6, dtype=np.float32).reshape(2, 3), np.float32([1, 2, 3])
+    values, results, memory, keep = (module._Value * 3)(), (module._Value * 2)(), np.zeros((2, 64), np.float32), []
+    for slot, array, info in zip(values, (x, x[0, :2].copy()), [api.input_info(i).contents for i in range(2)]):
+        module._give(slot, array, 0, info, keep)
+    for slot, row in zip(results, memory):
+        slot.tensor.data, slot.tensor.capacity_bytes = row.ctypes.data, row.nbytes
+    wanted = INVALID if len(outputs) == 1 else 6  # OPTC_DEVICE: the host takes part
+    assert api.run_async(made[1], values, results, None) == wanted and api.last_error(made[1])
+    for slot in [*values[:2], *results]:  # the emulated card's memory is the host's
+        slot.tensor.device_type = 2
+    assert api.run_async(made[1], values, results, None) == (OK if len(outputs) == 1 else 6)
+    if len(outputs) == 1:
+        np.testing.assert_allclose(memory[0, :6], (x * c + x[0, :2, None]).ravel())
+
+
+def test_a_model_without_gpu_kernels_runs_on_the_cpu_where_a_gpu_is_asked_for(optc, emulated_driver, tmp_path):
+    """The bundle has no GPU half then, and says so when a caller insists on a GPU."""
+    node = helper.make_node("NonZero", ["x"], ["y"])
+    model = make([node], [value("x", [2, 3])], [value("y", [2, "K"], I64)])
+    module, library = build(optc, tmp_path, "host_only", model, "--target=cpu,sm_80")
+    status, _, said = create(module, api_of(module, library), device_type=2)
+    assert status == 6 and "no code for CUDA devices" in said
+    settings = {**environment(emulated_driver), "OPTC_CACHE": str(tmp_path / "cache")}
+    for verb in (["verify"], ["run", "--outputs", tmp_path / "out"], ["bench", "--duration", "0.1"]):
+        done = subprocess.run([optc, *verb, tmp_path / "host_only.onnx", "--target=cpu,sm_80"], capture_output=True, text=True, env=settings)
+        assert done.returncode == 0, done.stdout + done.stderr
