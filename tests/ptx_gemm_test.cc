@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tests/ptx_machine.h"
 
@@ -136,6 +137,110 @@ TEST(PtxGemm, ConvolutionAsImplicitProduct) {
   }
 }
 
+// --- What is not finite
+
+// Values that a sum of f32 products must take as they are: their parts in TF32 are infinite or NaN, or are lost.
+const std::vector<double> &specials() {
+  static const std::vector<double> values{
+      INFINITY, -INFINITY, NAN, 3.4028234e38, -3.4028234e38, 3.4020e38, 1e-40, -1e-42, 1e-30, 1e30, 0, -0.0};
+  return values;
+}
+// Puts one of them at every few places of a buffer of `count` elements; the rest stays.
+void put_specials(Machine &m, BufferId buffer, size_t count, size_t every, size_t from) {
+  for (size_t i = from; i < count; i += every) m.put(buffer, i, specials()[i / every % specials().size()]);
+}
+// Adds a product as f32 does, in the order of the sum.
+void add_product(float &sum, double a, double b) { sum += static_cast<float>(a) * static_cast<float>(b); }
+
+// NaN where f32's sum is, infinities where it has them, else close. size: of the terms; where finite terms add up to
+// more than f32 holds, their order decides.
+void expect_f32(double got, float want, double size, double tolerance, const std::string &where) {
+  if (std::isfinite(size) && size > std::numeric_limits<float>::max()) return;
+  if (std::isnan(want))
+    ASSERT_TRUE(std::isnan(got)) << where << ": " << got;
+  else if (std::isinf(want))
+    ASSERT_EQ(got, want) << where;
+  else
+    ASSERT_NEAR(got, want, tolerance * size + 1e-37) << where;
+}
+
+TEST(PtxGemm, InfinitiesNaNsAndTheLargestNumbersAreAsInF32) {
+  struct Case {
+    int64_t batch, m, n, k;
+    bool transposed, batched;
+    int splits = 0;
+    const char *f32 = "3xtf32";
+  };
+  int64_t seen = 0;
+  for (const Case &c :
+       {Case{1, 37, 41, 19, false, false}, Case{1, 64, 64, 128, true, false}, Case{1, 1, 64, 800, false, false},
+        Case{2, 17, 40, 24, true, true}, Case{1, 20, 36, 2048, true, false, 8}, Case{1, 33, 30, 1100, false, false},
+        Case{1, 24, 72, 40, false, false, 0, "tf32"}})
+    for (size_t which : {size_t{0}, size_t{1}, size_t{2}}) {
+      NestProgram n;
+      n.matmul(kF32, c.batch, c.m, c.n, c.k, c.transposed, c.batched);
+      Machine m(n.program, c.f32, "sm_80", c.splits);
+      ASSERT_EQ(m.output.kernels[0].form.rfind("gemm.", 0), 0u);
+      m.fill(6);
+      const auto &in = n.program.inputs;
+      const size_t M = static_cast<size_t>(c.m), N = static_cast<size_t>(c.n), K = static_cast<size_t>(c.k),
+                   B = static_cast<size_t>(c.batch);
+      if (which != 1) put_specials(m, in[0], B * M * K, 3 * K + 1, K / 2);
+      if (which != 0) put_specials(m, in[1], (c.batched ? B : 1) * K * N, 5 * (c.transposed ? K : N) + 1, 0);
+      m.run(11);
+      for (size_t b = 0; b < B; ++b)
+        for (size_t i = 0; i < M; ++i)
+          for (size_t j = 0; j < N; ++j) {
+            float sum = 0;
+            double size = 1;
+            for (size_t k = 0; k < K; ++k) {
+              const double x = m.get(in[0], (b * M + i) * K + k),
+                           y = m.get(in[1], (c.batched ? b * K * N : 0) + (c.transposed ? j * K + k : k * N + j));
+              add_product(sum, x, y);
+              size += std::fabs(x * y);
+            }
+            sum += static_cast<float>(m.get(in[2], j));
+            const float want = std::isnan(sum) ? sum : std::max(sum, 0.0f);
+            seen += !std::isfinite(want);
+            expect_f32(m.get(n.program.outputs[0], (b * M + i) * N + j), want, size,
+                       std::string(c.f32) == "tf32" ? 2e-3 : 3 * rounding(kF32),
+                       m.output.kernels[0].form + " at " + std::to_string(i) + "," + std::to_string(j));
+          }
+    }
+  EXPECT_GT(seen, 1000);
+}
+
+TEST(PtxGemm, ConvolutionsOfInfinitiesAreAsInF32) {
+  NestProgram n;
+  const size_t size = 7, channels = 8, out = 16, q = 4;
+  n.convolution(kF32, 1, size, channels, out, 3, 2, 1);
+  Machine m(n.program);
+  m.fill(8);
+  const BufferId x = n.program.inputs[0], w = n.program.inputs[1], y = n.program.outputs[0];
+  put_specials(m, x, size * size * channels, 61, 17);
+  m.run(3);
+  int64_t seen = 0;
+  for (size_t i = 0; i < q; ++i)
+    for (size_t j = 0; j < q; ++j)
+      for (size_t o = 0; o < out; ++o) {
+        float sum = 0;
+        double terms = 1;
+        for (size_t k = 0; k < channels; ++k)
+          for (size_t r = 0; r < 3; ++r)
+            for (size_t s = 0; s < 3; ++s) {
+              const size_t h = 2 * i + r - 1, v = 2 * j + s - 1;
+              const double a = h < size && v < size ? m.get(x, (h * size + v) * channels + k) : 0,
+                           b = m.get(w, ((o * 3 + r) * 3 + s) * channels + k);
+              add_product(sum, a, b);
+              terms += std::fabs(a * b);
+            }
+        seen += !std::isfinite(sum);
+        expect_f32(m.get(y, (i * q + j) * out + o), sum, terms, 3 * rounding(kF32),
+                   std::to_string(i) + "," + std::to_string(j) + "," + std::to_string(o));
+      }
+  EXPECT_GT(seen, 20);
+}
+
 TEST(PtxAttention, MaskedRaggedAndSingleQueries) {
   struct Case {
     ElementType type;
@@ -182,6 +287,69 @@ TEST(PtxAttention, MaskedRaggedAndSingleQueries) {
         }
       }
   }
+}
+
+TEST(PtxAttention, InfinitiesNaNsAndTheLargestNumbersAreAsInF32) {
+  struct Case {
+    int64_t batch, heads, queries, keys, inner, width;
+  };
+  int64_t finite = 0, others = 0;
+  for (const Case &c :
+       {Case{1, 2, 70, 45, 16, 16}, Case{2, 1, 1, 100, 64, 64}, Case{1, 1, 5, 33, 10, 7}, Case{33, 8, 3, 20, 16, 16}})
+    for (size_t which : {size_t{0}, size_t{1}, size_t{2}}) {
+      if (c.batch == 33 && which != 1) continue;  // many blocks
+      NestProgram n;
+      n.attention(kF32, c.batch, c.heads, c.queries, c.keys, c.inner, c.width);
+      Machine m(n.program);
+      ASSERT_EQ(m.output.kernels[0].form.rfind("attention.", 0), 0u);
+      m.fill(9);
+      const auto &in = n.program.inputs;
+      const size_t S = static_cast<size_t>(c.queries), T = static_cast<size_t>(c.keys),
+                   D = static_cast<size_t>(c.inner), E = static_cast<size_t>(c.width),
+                   G = static_cast<size_t>(c.batch * c.heads);
+      if (which == 0) put_specials(m, in[0], G * S * D, 3 * D + 1, D / 2);
+      if (which == 1) put_specials(m, in[1], G * T * D, 7 * D + 1, 2);
+      if (which == 2) put_specials(m, in[2], G * T * E, 4 * E + 1, 1);
+      for (size_t i = 0; i < S; ++i)  // row 0 sees nothing, others all but every fifth
+        for (size_t j = 0; j < T; ++j)
+          if ((S > 1 && i == 0) || j % 5 == 2) m.put(in[3], i * T + j, -INFINITY);
+      m.run(5);
+      for (size_t g = 0; g < G; ++g)
+        for (size_t i = 0; i < S; ++i) {
+          std::vector<float> p(T);
+          float top = -INFINITY, total = 0;
+          double terms = 0;
+          for (size_t j = 0; j < T; ++j) {
+            for (size_t d = 0; d < D; ++d) {
+              const double x = m.get(in[0], (g * S + i) * D + d), y = m.get(in[1], (g * T + j) * D + d);
+              add_product(p[j], x, y);
+              terms = std::max(terms, std::fabs(x * y));
+            }
+            p[j] = 0.25f * p[j] + static_cast<float>(m.get(in[3], i * T + j));
+            top = std::isnan(top) || p[j] <= top ? top : p[j];
+          }
+          for (size_t j = 0; j < T; ++j) total += p[j] = std::exp(p[j] - top);
+          for (size_t e = 0; e < E; ++e) {
+            float want = 0;
+            double size = 1;
+            for (size_t j = 0; j < T; ++j) {
+              const double v = m.get(in[2], (g * T + j) * E + e);
+              add_product(want, p[j], v);
+              size += std::fabs(v) * p[j];
+            }
+            if (std::isnan(total)) size = 1;
+            want = std::isnan(total) ? 0 : want / total;  // as this nest says
+            ++(std::isfinite(want) && !std::isnan(total) ? finite : others);
+            // Scores as large as these are not known to the digits that exp needs.
+            if (std::isfinite(want) && terms > 10 && terms < 1e37) continue;
+            expect_f32(m.get(n.program.outputs[0], (g * S + i) * E + e), want, size, 3 * rounding(kF32),
+                       m.output.kernels[0].form + " specials in " + std::to_string(which) + ", head " +
+                           std::to_string(g) + " query " + std::to_string(i) + " column " + std::to_string(e));
+          }
+        }
+    }
+  EXPECT_GT(finite, 1000);
+  EXPECT_GT(others, 1000);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "emit/ptx/attention_plan.h"
 #include "emit/ptx/draft.h"
 #include "emit/ptx/math.h"
 #include "emit/ptx/tile.h"
@@ -15,183 +16,7 @@ namespace optc::ptx {
 
 namespace {
 
-struct AttentionPlan {
-  GemmType type = GemmType::kThreeTF32;
-  std::vector<Loop> batch, rows;
-  Loop keys, inner, width;  // j of the products, d, e of the values
-  Operand query, key, value;
-  unsigned query_bytes = 0, key_bytes = 0, value_bytes = 0;  // fetched at once
-  int padded_inner = 0, padded_width = 0, tile = 0;
-  int row_warps = 4, key_warps = 1;  // 16 rows each; warps that share rows
-  int block_rows() const { return 16 * row_warps; }
-  LocalId product, top, weights, sum, result;
-  const StageOutput *score = nullptr;
-  const DimSymbol *score_key = nullptr, *value_key = nullptr, *result_width = nullptr;
-  const Stage *last = nullptr;
-};
-
-// The local that a scalar reads at exactly the counter `at`, or invalid.
-LocalId local_at(const Program &program, ScalarId id, const DimSymbol *at) {
-  const Scalar &s = program.scalars.at(id);
-  if (s.op != ScalarOp::kLocal) return LocalId();
-  if (!at) return s.index.empty() ? s.local : LocalId();
-  return s.index.size() == 1 && single_symbol(s.index[0]) == at ? s.local : LocalId();
-}
-
-bool reads_other_locals(const Program &program, ScalarId id, LocalId allowed, const DimSymbol *at) {
-  const Scalar &s = program.scalars.at(id);
-  if (s.op == ScalarOp::kLocal) return !(local_at(program, id, at) == allowed);
-  for (int i = 0; i < arity(s.op); ++i)
-    if (reads_other_locals(program, s.args[i], allowed, at)) return true;
-  return false;
-}
-
 constexpr int kWarps = 4;
-constexpr int64_t kFewBlocks = 264;  // two a multiprocessor of large cards
-
-int padded(int64_t n) {
-  int p = 32;
-  while (p < n) p *= 2;
-  return p;
-}
-
-std::optional<AttentionPlan> attention_plan(const Program &program, const LoopNest &nest) {
-  if (!nest.contraction || nest.contraction->kind != ContractionKind::kAttention || nest.sequential ||
-      nest.stages.size() != 7)
-    return std::nullopt;
-  AttentionPlan plan;
-  const auto &pool = program.scalars;
-  for (size_t i = 0; i < 6; ++i)
-    if (nest.stages[i].outputs.size() != 1 || !nest.stages[i].outputs[0].local.valid() ||
-        nest.stages[i].outputs[0].condition.valid() || nest.stages[i].outputs[0].initial.valid())
-      return std::nullopt;
-  auto output = [&](size_t i) -> const StageOutput & { return nest.stages[i].outputs[0]; };
-  auto array = [&](size_t i) { return output(i).index.size() == 1 ? single_symbol(output(i).index[0]) : nullptr; };
-  auto other_loop = [&](size_t i, const DimSymbol *not_this) -> const Loop * {
-    if (nest.stages[i].loops.size() != 2) return nullptr;
-    return &nest.stages[i].loops[nest.stages[i].loops[0].index == not_this ? 1 : 0];
-  };
-  auto product_of = [&](ScalarId id, ScalarId *x, ScalarId *y) {
-    if (pool.at(id).op != ScalarOp::kMul || pool.at(id).type != ElementType::kFloat32) return false;
-    *x = pool.at(id).args[0];
-    *y = pool.at(id).args[1];
-    return true;
-  };
-  // product[j] = sum of query * key over d
-  const DimSymbol *j = array(0);
-  ScalarId q, key;
-  if (!j || output(0).combine != Combine::kSum || !product_of(output(0).value, &q, &key)) return std::nullopt;
-  const Loop *d = other_loop(0, j);
-  if (!d) return std::nullopt;
-  plan.product = output(0).local;
-  plan.inner = *d;
-  for (const Loop &loop : nest.stages[0].loops)
-    if (loop.index == j) plan.keys = loop;
-  if (uses_loop(program, q, j)) std::swap(q, key);
-  if (uses_loop(program, q, j)) return std::nullopt;
-  // scores[j] = f(product[j])
-  plan.score = &output(1);
-  plan.score_key = array(1);
-  if (!plan.score_key || output(1).combine != Combine::kStore ||
-      reads_other_locals(program, output(1).value, plan.product, plan.score_key))
-    return std::nullopt;
-  const LocalId scores = output(1).local;
-  // top = max scores
-  auto one_loop = [&](size_t i) { return nest.stages[i].loops.size() == 1 ? nest.stages[i].loops[0].index : nullptr; };
-  if (!one_loop(2) || output(2).combine != Combine::kMax || !output(2).index.empty() ||
-      !(local_at(program, output(2).value, one_loop(2)) == scores))
-    return std::nullopt;
-  plan.top = output(2).local;
-  // weights[j] = exp(scores[j] - top)
-  const DimSymbol *wj = array(3);
-  const Scalar &e = pool.at(output(3).value);
-  if (!wj || output(3).combine != Combine::kStore || e.op != ScalarOp::kExp) return std::nullopt;
-  const Scalar &away = pool.at(e.args[0]);
-  if (away.op != ScalarOp::kSub || !(local_at(program, away.args[0], wj) == scores) ||
-      !(local_at(program, away.args[1], nullptr) == plan.top))
-    return std::nullopt;
-  plan.weights = output(3).local;
-  // sum
-  if (!one_loop(4) || output(4).combine != Combine::kSum || !output(4).index.empty() ||
-      !(local_at(program, output(4).value, one_loop(4)) == plan.weights))
-    return std::nullopt;
-  plan.sum = output(4).local;
-  // result[e] = sum of weights * value over j
-  const DimSymbol *width = array(5);
-  ScalarId w, value;
-  if (!width || output(5).combine != Combine::kSum || !product_of(output(5).value, &w, &value)) return std::nullopt;
-  const Loop *vj = other_loop(5, width);
-  if (!vj) return std::nullopt;
-  if (!(local_at(program, w, vj->index) == plan.weights)) std::swap(w, value);
-  if (!(local_at(program, w, vj->index) == plan.weights)) return std::nullopt;
-  plan.value_key = vj->index;
-  for (const Loop &loop : nest.stages[5].loops)
-    if (loop.index == width) plan.width = loop;
-  plan.result = output(5).local;
-  // the last stage stores to buffers
-  plan.last = &nest.stages[6];
-  if (plan.last->loops.size() != 1) return std::nullopt;
-  plan.result_width = plan.last->loops[0].index;
-  for (const StageOutput &o : plan.last->outputs)
-    if (!o.buffer.valid() || o.combine != Combine::kStore || o.condition.valid()) return std::nullopt;
-
-  for (const Loop &loop : nest.loops)
-    (uses_loop(program, key, loop.index) || uses_loop(program, value, loop.index) ? plan.batch : plan.rows)
-        .push_back(loop);
-  if (!plan.inner.extent.is_constant() || !plan.width.extent.is_constant() || plan.inner.extent.value() > 128 ||
-      plan.width.extent.value() > 128)
-    return std::nullopt;
-  plan.query = peel(program, q);
-  plan.key = peel(program, key);
-  plan.value = peel(program, value);
-  for (const Operand *o : {&plan.query, &plan.key, &plan.value})
-    if ((!o->load.valid() && !o->wide.valid()) || !o->conditions.empty() || o->stored != plan.query.stored)
-      return std::nullopt;
-  switch (plan.query.stored) {
-    case ElementType::kFloat32:
-      plan.type = GemmType::kThreeTF32;
-      break;
-    case ElementType::kFloat16:
-      plan.type = GemmType::kF16;
-      break;
-    case ElementType::kBFloat16:
-      plan.type = GemmType::kBF16;
-      break;
-    default:
-      return std::nullopt;
-  }
-  const unsigned size = element_bytes(plan.type);
-  // 0: f32 that is rounded as it is read, eight at a time; nullopt: neither way.
-  auto bytes = [&](const Operand &o, const Loop &along) -> std::optional<unsigned> {
-    if (!o.load.valid()) return wide_together(program, o, along) ? std::optional<unsigned>(0) : std::nullopt;
-    const unsigned n = static_cast<unsigned>(together(program, o, along, size)) * size;
-    if (n >= 4) return n;
-    return size == 4 ? std::optional<unsigned>(4) : std::nullopt;
-  };
-  const auto query_bytes = bytes(plan.query, plan.inner), key_bytes = bytes(plan.key, plan.inner),
-             value_bytes = bytes(plan.value, plan.width);
-  if (!query_bytes || !key_bytes || !value_bytes) return std::nullopt;
-  plan.query_bytes = *query_bytes;
-  plan.key_bytes = *key_bytes;
-  plan.value_bytes = *value_bytes;
-  plan.padded_inner = padded(plan.inner.extent.value());
-  plan.padded_width = padded(plan.width.extent.value());
-  plan.tile = size == 4 ? 32 : 64;
-  const Dim all_rows = product(plan.rows), heads = product(plan.batch);
-  if (all_rows.is_constant() && heads.is_constant()) {
-    auto blocks = [&](int rows) { return (all_rows.value() + rows - 1) / rows * heads.value(); };
-    const bool fits = size == 2 || plan.padded_inner + plan.padded_width <= 128;
-    if (blocks(32) < kFewBlocks && fits) {
-      plan.row_warps = 1;
-      plan.key_warps = 4;
-      plan.tile = 64;
-    } else if (blocks(64) < kFewBlocks) {
-      plan.row_warps = 2;
-      plan.key_warps = 2;
-    }
-  }
-  return plan;
-}
 
 void emit_attention(KernelContext &k, const AttentionPlan &plan) {
   Builder &b = k.b;
@@ -458,41 +283,118 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
     }
   }
 
-  for (int r = 0; r < 2; ++r) {
-    // All keys excluded: exp(-inf - -inf) is NaN.
-    Value top = tops[r], total = b.ir.CreateSelect(b.ir.CreateFCmpOEQ(top, minus_infinity),
-                                                   llvm::ConstantFP::getNaN(b.t_f32()), totals[r]);
-    b.when(b.lt(my_row[r], rows), [&] {
-      for (int n = 0; n < my_blocks; ++n) {
-        Value e = b.add(b.add(column, b.shl(key_warp, 3)), 8 * n * plan.key_warps);
-        const size_t at = static_cast<size_t>(4 * n + 2 * r);
-        const bool even = plan.width.extent.value() % 2 == 0;
-        auto one = [&](Value where, const Values &values_of) {
-          Scope scope = row_scope[static_cast<size_t>(r)];
-          scope.set(plan.result_width, where);
-          if (values_of.size() == 2) scope.vectorize(plan.result_width, 2);
-          scope.read_local = [&](Scope &, const Scalar &local, int lane_of) {
-            if (local.local == plan.sum) return total;
-            if (local.local == plan.top) return top;
-            return values_of[static_cast<size_t>(lane_of)];
-          };
-          for (const StageOutput &output : plan.last->outputs) {
-            Values values;
-            for (int i = 0; i < scope.lanes(); ++i) values.push_back(scope.scalar(output.value, i));
-            scope.store(output.buffer, output.index, values);
-          }
-        };
-        b.when(b.lt(e, width), [&] {
-          if (even) {
-            one(e, {sums[at], sums[at + 1]});
-          } else {
-            one(e, {sums[at]});
-            b.when(b.lt(b.add(e, 1), width), [&] { one(b.add(e, 1), {sums[at + 1]}); });
-          }
-        });
-      }
-    });
+  // All keys excluded: exp(-inf - -inf) is NaN.
+  const Value nan = llvm::ConstantFP::getNaN(b.t_f32());
+  Value excluded[2];
+  for (size_t r = 0; r < 2; ++r) {
+    excluded[r] = b.ir.CreateFCmpOEQ(tops[r], minus_infinity);
+    totals[r] = b.ir.CreateSelect(excluded[r], nan, totals[r]);
   }
+  // Neighbouring results from column e on.
+  auto store = [&](const Scope &of_row, Value e, const Values &results, Value top, Value total) {
+    Scope scope = of_row;
+    scope.set(plan.result_width, e);
+    if (results.size() == 2) scope.vectorize(plan.result_width, 2);
+    scope.read_local = [&](Scope &, const Scalar &local, int lane_of) {
+      if (local.local == plan.sum) return total;
+      if (local.local == plan.top) return top;
+      return results[static_cast<size_t>(lane_of)];
+    };
+    for (const StageOutput &output : plan.last->outputs) {
+      Values values;
+      for (int i = 0; i < scope.lanes(); ++i) values.push_back(scope.scalar(output.value, i));
+      scope.store(output.buffer, output.index, values);
+    }
+  };
+  Value first_column = b.add(column, b.shl(key_warp, 3));
+  auto finish = [&] {
+    for (int r = 0; r < 2; ++r)
+      b.when(b.lt(my_row[r], rows), [&] {
+        const Scope &scope = row_scope[static_cast<size_t>(r)];
+        for (int n = 0; n < my_blocks; ++n) {
+          Value e = b.add(first_column, 8 * n * plan.key_warps);
+          const size_t at = static_cast<size_t>(4 * n + 2 * r);
+          b.when(b.lt(e, width), [&] {
+            if (plan.width.extent.value() % 2 == 0) {
+              store(scope, e, {sums[at], sums[at + 1]}, tops[r], totals[r]);
+            } else {
+              store(scope, e, {sums[at]}, tops[r], totals[r]);
+              b.when(b.lt(b.add(e, 1), width), [&] { store(scope, b.add(e, 1), {sums[at + 1]}, tops[r], totals[r]); });
+            }
+          });
+        }
+      });
+  };
+  if (half) return finish();
+  // As with products (Gemm::plain_sum): where a row has what is not finite, it is computed again in f32 arithmetic.
+  Value good = b.ir.getTrue();
+  for (size_t r = 0; r < 2; ++r) {
+    Value finite = b.ir.CreateFMul(totals[r], b.f32(0));
+    for (int n = 0; n < my_blocks; ++n)
+      for (size_t c = 0; c < 2; ++c) finite = b.fma(sums[static_cast<size_t>(4 * n) + 2 * r + c], b.f32(0), finite);
+    good = b.both(good, b.ir.CreateOr(b.ir.CreateFCmpORD(finite, finite), excluded[r]));
+  }
+  auto rolled = [&](Value end, Value begin, const std::function<Value(Value i, Value in)> &body) {
+    return b.loop(
+        b.i32(0), end, b.i32(1), {begin}, [&](Value i, const Values &in) { return Values{body(i, in[0])}; }, true)[0];
+  };
+  auto again = [&](Value row) {
+    Scope of_row = base;
+    delinearize(of_row, plan.rows, row);
+    auto score = [&](Value j) {
+      Value raw = rolled(inner, b.f32(0), [&](Value d, Value in) {
+        Scope scope = of_row;
+        scope.set(plan.keys.index, j);
+        scope.set(plan.inner.index, d);
+        return b.ir.CreateFAdd(in, b.ir.CreateFMul(scope.scalar(plan.query.whole), scope.scalar(plan.key.whole)));
+      });
+      Scope scope = of_row;
+      scope.set(plan.score_key, j);
+      scope.read_local = [raw](Scope &, const Scalar &, int) { return raw; };
+      return scope.scalar(plan.score->value);
+    };
+    Value top = rolled(keys, minus_infinity, [&](Value j, Value in) {
+      return combine(b, Combine::kMax, ElementType::kFloat32, in, score(j));
+    });
+    auto weight = [&](Value j) { return exp_f32(b, b.ir.CreateFSub(score(j), top)); };
+    Value zero = b.ir.CreateFMul(top, b.f32(0)), known = b.ir.CreateFCmpUNO(zero, zero);  // all is NaN then
+    Value total = b.either(
+        known, [&] { return Values{nan}; },
+        [&] {
+          return Values{rolled(keys, b.f32(0), [&](Value j, Value in) { return b.ir.CreateFAdd(in, weight(j)); })};
+        })[0];
+    rolled(b.i32(2 * my_blocks), b.i32(0), [&](Value i, Value in) {
+      Value e = b.add(b.add(first_column, b.mul(b.shr(i, 1), 8 * plan.key_warps)), b.and_(i, 1));
+      b.when(b.lt(e, width), [&] {
+        Value result = b.either(
+            known, [&] { return Values{nan}; },
+            [&] {
+              return Values{rolled(keys, b.f32(0), [&](Value j, Value sum) {
+                Scope scope = of_row;
+                scope.set(plan.value_key, j);
+                scope.set(plan.width.index, e);
+                return b.ir.CreateFAdd(sum, b.ir.CreateFMul(weight(j), scope.scalar(plan.value.whole)));
+              })};
+            })[0];
+        store(of_row, e, {result}, top, total);
+      });
+      return in;
+    });
+  };
+  b.either(
+      good,
+      [&] {
+        finish();
+        return Values{};
+      },
+      [&] {
+        rolled(b.i32(2), b.i32(0), [&](Value r, Value in) {
+          Value row = b.add(b.add(b.add(row0, warp_row), b.shr(lane, 2)), b.shl(r, 3));
+          b.when(b.lt(row, rows), [&] { again(row); });
+          return in;
+        });
+        return Values{};
+      });
 }
 
 }  // namespace

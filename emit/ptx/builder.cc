@@ -110,7 +110,7 @@ Values Builder::either(Value condition, const std::function<Values()> &yes, cons
 }
 
 Values Builder::loop(Value begin, Value end, Value step, Values carried,
-                     const std::function<Values(Value, const Values &)> &body) {
+                     const std::function<Values(Value, const Values &)> &body, bool rolled) {
   auto *before = ir.GetInsertBlock();
   auto *head = llvm::BasicBlock::Create(ir.getContext(), "loop", function_);
   auto *inside = llvm::BasicBlock::Create(ir.getContext(), "body", function_);
@@ -130,7 +130,8 @@ Values Builder::loop(Value begin, Value end, Value step, Values carried,
   Values next = body(counter, phis);
   Value counted = ir.CreateAdd(counter, step, "", false, true);
   auto *last = ir.GetInsertBlock();
-  ir.CreateBr(head);
+  auto *back = ir.CreateBr(head);
+  if (rolled) rolled_.push_back(back);
   counter->addIncoming(counted, last);
   for (size_t i = 0; i < next.size(); ++i) llvm::cast<llvm::PHINode>(phis[i])->addIncoming(next[i], last);
   ir.SetInsertPoint(done);

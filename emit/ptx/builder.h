@@ -88,9 +88,12 @@ class Builder {
   // Both sides give the same types; the result is the phis.
   Values either(Value condition, const std::function<Values()> &yes, const std::function<Values()> &no);
   // for (i = begin; i < end; i += step) carried = body(i, carried); returns the last carried. i32 counters, step > 0.
+  // rolled: one copy of the body, for code that rarely runs.
   Values loop(Value begin, Value end, Value step, Values carried,
-              const std::function<Values(Value, const Values &)> &body);
+              const std::function<Values(Value, const Values &)> &body, bool rolled = false);
   void loop(Value begin, Value end, Value step, const std::function<void(Value)> &body);
+  // The ends of the loops that stay rolled, for mark_kernel.
+  const std::vector<llvm::Instruction *> &rolled() const { return rolled_; }
 
   // --- Memory
   // Address of element `index` (i32, sign-extended; or i64) of `base` + a constant number of elements.
@@ -136,6 +139,7 @@ class Builder {
   llvm::Function *function_ = nullptr;
   llvm::GlobalVariable *shared_memory_ = nullptr;
   bool chained_ = false, early_ = false;
+  std::vector<llvm::Instruction *> rolled_;
   unsigned threads_ = 0, shared_used_ = 0, shared_high_ = 0;
   Value tid_ = nullptr, lane_ = nullptr, warp_ = nullptr, block_[3] = {};
 };

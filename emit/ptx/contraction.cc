@@ -370,6 +370,23 @@ GemmOperand operand_of(KernelContext &k, const Scope &base, const Plan &plan, co
   return out;
 }
 
+// The sum at (row, column) as the nest has it, term by term.
+Value plain_sum(KernelContext &k, const Scope &base, const Plan &plan, Value size, Value row, Value column) {
+  Builder &b = k.b;
+  Scope scope = base;
+  delinearize(scope, plan.a.outer, row);
+  delinearize(scope, plan.b.outer, column);
+  return b.loop(
+      b.i32(0), size, b.i32(1), {b.f32(0)},
+      [&](Value at, const Values &in) {
+        Scope term = scope;
+        delinearize(term, plan.k, at);
+        return Values{b.ir.CreateFAdd(
+            in[0], b.ir.CreateFMul(term.scalar(plan.a.operand.whole), term.scalar(plan.b.operand.whole)))};
+      },
+      true)[0];
+}
+
 void emit_epilogue(KernelContext &k, const Scope &base, const Plan &plan, Value row, Value column, Value first,
                    Value second, Value pair) {
   Builder &b = k.b;
@@ -471,6 +488,8 @@ std::vector<Draft> draft_contraction(const Program &program, const Kernel &kerne
     }
     gemm.a = operand_of(k, base, plan, plan.a);
     gemm.b = operand_of(k, base, plan, plan.b);
+    if (element_bytes(plan.type) == 4)
+      gemm.plain_sum = [&](Value row, Value column) { return plain_sum(k, base, plan, gemm.k, row, column); };
     gemm.epilogue = [&](Value row, Value column, Value first, Value second, Value pair) {
       emit_epilogue(k, base, plan, row, column, first, second, pair);
     };

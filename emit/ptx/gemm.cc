@@ -294,10 +294,56 @@ void emit_gemm(Builder &b, const Gemm &g) {
       }
     }
   };
+  // The same for a thread one of whose sums is not finite: all of them are summed again.
+  auto finish_again = [&] {
+    const int fragments = blocks_m * 2 * blocks_n;
+    auto rolled = [&](Value begin, int end, int step, const std::function<void(Value)> &body) {
+      b.loop(
+          begin, b.i32(end), b.i32(step), {},
+          [&](Value i, const Values &) {
+            body(i);
+            return Values{};
+          },
+          true);
+    };
+    rolled(warp_k, fragments, t.warps_k, [&](Value fragment) {
+      Value column = b.add(lane_column, b.shl(b.rem(fragment, 2 * blocks_n), 3));
+      rolled(b.i32(0), 2, 1, [&](Value half_of_it) {
+        Value row = b.add(b.add(lane_row, b.shl(b.div(fragment, 2 * blocks_n), 4)), b.shl(half_of_it, 3));
+        b.when(b.both(b.lt(row, g.m), b.lt(column, g.n)), [&] {
+          Value last = b.add(g.n, -1);
+          const Values sums = b.loop(
+              b.i32(0), b.i32(2), b.i32(1), {b.f32(0), b.f32(0)},
+              [&](Value i, const Values &in) {
+                return Values{in[1], g.plain_sum(row, b.min(b.add(column, i), last))};
+              },
+              true);
+          g.epilogue(row, column, sums[0], sums[1], b.lt(b.add(column, 1), g.n));
+        });
+      });
+    });
+  };
+  auto finish_checked = [&] {
+    if (!g.plain_sum) return finish();
+    Values finite(4, b.f32(0));  // 0, or NaN
+    for (const Piece &p : pieces)
+      for (size_t i = 0; i < 4; ++i) finite[i] = b.fma(p.sums[i], b.f32(0), finite[i]);
+    Value all = b.ir.CreateFAdd(b.ir.CreateFAdd(finite[0], finite[1]), b.ir.CreateFAdd(finite[2], finite[3]));
+    b.either(
+        b.ir.CreateFCmpORD(all, all),
+        [&] {
+          finish();
+          return Values{};
+        },
+        [&] {
+          finish_again();
+          return Values{};
+        });
+  };
   if (g.splits == 1)
-    finish();
+    finish_checked();
   else
-    join_splits(b, g, start, &pieces, finish);
+    join_splits(b, g, start, &pieces, finish_checked);
 }
 
 }  // namespace optc::ptx

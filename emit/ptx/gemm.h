@@ -61,6 +61,10 @@ struct Gemm {
   Value split = nullptr, tile_number = nullptr;  // splits > 1: this block's part of k, and its tile among all of them
   Value counters = nullptr, parts = nullptr;     // splits > 1: a zeroed i32 a tile, left zeroed; split_bytes for parts
   GemmOperand a, b;                              // a: outer/inner = (m, k) or (k, m); b: (n, k) or (k, n)
+  // The sum at (row, column) in f32 arithmetic, term by term; both are in range. What the tensor cores give is not
+  // f32's answer where it is not finite: the parts of an operand that is infinite, or becomes it when it is rounded,
+  // give NaN. Null: operands are exact (16 bits).
+  std::function<Value(Value row, Value column)> plain_sum;
   // Called with neighbouring accumulators of one row (columns column, column + 1), for which row < m and column < n
   // hold; the second value is null where column + 1 == n is possible and the caller must not store it (then `pair` says
   // at run time whether it exists).

@@ -107,6 +107,7 @@ constexpr size_t kWindow = 6, kMostJoined = 4;
 struct Mark {
   llvm::Function *function = nullptr;
   unsigned threads = 0, min_blocks = 0;
+  std::vector<llvm::Instruction *> rolled;
 };
 
 class Emitter : public PtxEmitter {
@@ -232,7 +233,7 @@ class Emitter : public PtxEmitter {
                        kernels[i].launches[j]);
       }
     }
-    for (const Mark &mark : marks) ptx::mark_kernel(*mark.function, mark.threads, mark.min_blocks);
+    for (const Mark &mark : marks) ptx::mark_kernel(*mark.function, mark.threads, mark.min_blocks, mark.rolled);
     return machine.print(*module, error);
   }
 
@@ -320,7 +321,7 @@ class Emitter : public PtxEmitter {
       return;
     }
     // Marked once all are written: the numbers of metadata are part of a function's text.
-    marks.push_back({builder.function(), draft.threads, draft.min_blocks});
+    marks.push_back({builder.function(), draft.threads, draft.min_blocks, builder.rolled()});
   }
 };
 

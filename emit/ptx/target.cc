@@ -101,13 +101,20 @@ std::optional<std::string> Machine::print(llvm::Module &module, std::string *err
   return std::string(text.str());
 }
 
-void mark_kernel(llvm::Function &function, unsigned threads, unsigned min_blocks) {
+void mark_kernel(llvm::Function &function, unsigned threads, unsigned min_blocks,
+                 const std::vector<llvm::Instruction *> &rolled) {
   llvm::LLVMContext &context = function.getContext();
   llvm::NamedMDNode *list = function.getParent()->getOrInsertNamedMetadata("nvvm.annotations");
   auto number = [&](unsigned value) {
     return llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), value));
   };
   auto text = [&](const char *name) { return llvm::MDString::get(context, name); };
+  for (llvm::Instruction *branch : rolled) {
+    auto *loop =
+        llvm::MDNode::getDistinct(context, {nullptr, llvm::MDNode::get(context, {text("llvm.loop.unroll.disable")})});
+    loop->replaceOperandWith(0, loop);
+    branch->setMetadata(llvm::LLVMContext::MD_loop, loop);
+  }
   auto *self = llvm::ConstantAsMetadata::get(&function);
   list->addOperand(llvm::MDNode::get(context, {self, text("kernel"), number(1), text("maxntidx"), number(threads),
                                                text("minctasm"), number(min_blocks)}));

@@ -10,6 +10,7 @@
 
 namespace llvm {
 class Function;
+class Instruction;
 class LLVMContext;
 class Module;
 class TargetMachine;
@@ -45,8 +46,10 @@ class Machine {
 };
 
 // Makes a function a kernel entry of exactly `threads` threads a block (LLVM 19 reads this from !nvvm.annotations;
-// string attributes of later versions are ignored by it, hence one place).
-void mark_kernel(llvm::Function &function, unsigned threads, unsigned min_blocks);
+// string attributes of later versions are ignored by it, hence one place). rolled: branches that end loops which are
+// not to be unrolled.
+void mark_kernel(llvm::Function &function, unsigned threads, unsigned min_blocks,
+                 const std::vector<llvm::Instruction *> &rolled);
 
 std::string llvm_version();
 

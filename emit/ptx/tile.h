@@ -164,7 +164,8 @@ class TileStore {
 
 // A register of f32 bits as a TF32 pair: high is x rounded to nearest, ties away, and low what is left of x, exact in
 // f32; the tensor core ignores its last 13 bits. That cuts less than 2^-21 of x off, with either sign. cvt.rna, which
-// does the same to finite numbers, takes five instructions instead of two. NaN and infinity leave NaN in low.
+// does the same to finite numbers, takes five instructions instead of two. NaN, infinity and what becomes infinite when
+// it is rounded leave NaN in low or in the product, whose sum is then made anew (Gemm::plain_sum).
 struct Split {
   Value high, low;
 };
