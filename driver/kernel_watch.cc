@@ -20,7 +20,7 @@ namespace {
 class Watch {
  public:
   Watch(const Program &program, const WatchOptions &options, WatchReport &report)
-      : program_(program), options_(options), report_(report) {
+      : program_(program), uses_(program), options_(options), report_(report) {
     for (size_t i = 0; i < program.order.size(); ++i) step_of_[program.order[i].index] = i;
     for (const Placement &p : program.placements) last_step_[p.buffer.index] = p.last;
     std::set<uint32_t> by_constructs;  // what copies of control flow change, too
@@ -42,10 +42,7 @@ class Watch {
   std::string wrong_program;  // not empty: the bundle is of another Program
 
  private:
-  BufferId root(BufferId b) const {
-    while (program_.buffer(b).alias.valid()) b = program_.buffer(b).alias;
-    return b;
-  }
+  BufferId root(BufferId b) const { return uses_.root(b); }
 
   void handle(const ProbeEvent &event) {
     const size_t number = static_cast<size_t>(event.kernel);
@@ -57,7 +54,7 @@ class Watch {
     const bool compare = options_.compare && !report_.difference && !refused_;
     if (!wrong_program.empty() || (!compare && !options_.numerics)) return;
     const Kernel &kernel = program_.kernels[number];
-    std::vector<BufferId> roots = probed_buffers(program_, kernel);
+    std::vector<BufferId> roots = probed_buffers(program_, uses_, kernel);
     if (roots.size() != event.buffer_count) {
       wrong_program = fmt::format("the bundle has other buffers for kernel '{}'", event.name);
       return;
@@ -276,6 +273,7 @@ class Watch {
   }
 
   const Program &program_;
+  const Uses uses_;
   const WatchOptions &options_;
   WatchReport &report_;
   std::map<uint32_t, size_t> step_of_, last_step_;

@@ -1,54 +1,13 @@
 #include "evaluate/places.h"
 
-#include <algorithm>
-
+#include "ir/program/placement.h"
 #include "runtime/bundle/place.h"
 
 namespace optc::evaluate_detail {
 
-namespace {
-
-struct Placed {
-  const Placement *placement;
-  int64_t bytes, offset;
-  int64_t end() const { return offset + bytes; }
-};
-
-std::string lifetime(const Program &program, const Placement &p) {
-  auto name = [&](size_t step) {
-    return step < program.order.size() ? "'" + program.kernel(program.order[step]).name + "'" : std::string("the end");
-  };
-  return "from kernel " + name(p.first) + " to " + name(p.last);
-}
-
-std::string overlap(const Program &program, const Placed &a, const Placed &b) {
-  auto text = [&](const Placed &p) {
-    return "'" + program.buffer(p.placement->buffer).name + "' (bytes " + std::to_string(p.offset) + " to " +
-           std::to_string(p.end()) + ", " + lifetime(program, *p.placement) + ")";
-  };
-  return "two buffers lie over one another: " + text(a) + " and " + text(b);
-}
-
-// Sweeps over the kernels with the buffers that live there, by offset.
-std::string find_overlap(const Program &program, std::vector<Placed> &placed) {
-  std::stable_sort(placed.begin(), placed.end(),
-                   [](const Placed &a, const Placed &b) { return a.placement->first < b.placement->first; });
-  std::vector<const Placed *> alive;
-  for (const Placed &p : placed) {
-    if (p.bytes == 0) continue;
-    std::erase_if(alive, [&p](const Placed *other) { return other->placement->last < p.placement->first; });
-    for (const Placed *other : alive)
-      if (p.offset < other->end() && other->offset < p.end()) return overlap(program, *other, p);
-    alive.push_back(&p);
-  }
-  return {};
-}
-
-}  // namespace
-
 std::string Places::lay_out(const Program &program, const SymbolValues &symbols) {
   of_.assign(program.buffers.size(), nullptr);
-  std::vector<Placed> placed;
+  std::vector<PlacedBytes> placed;
   bool constant = true;
   for (const Placement &p : program.placements) {
     const std::string name = "'" + program.buffer(p.buffer).name + "'";
@@ -65,7 +24,7 @@ std::string Places::lay_out(const Program &program, const SymbolValues &symbols)
   if (!constant) {
     std::vector<int64_t> bytes, offsets(placed.size());
     std::vector<int32_t> first, last;
-    for (const Placed &p : placed) {
+    for (const PlacedBytes &p : placed) {
       bytes.push_back(p.bytes);
       first.push_back(static_cast<int32_t>(p.placement->first));
       last.push_back(static_cast<int32_t>(p.placement->last));
@@ -73,7 +32,7 @@ std::string Places::lay_out(const Program &program, const SymbolValues &symbols)
     place(bytes.data(), first.data(), last.data(), static_cast<int32_t>(placed.size()), offsets.data());
     for (size_t i = 0; i < placed.size(); ++i) placed[i].offset = offsets[i];
   }
-  for (const Placed &p : placed) {
+  for (const PlacedBytes &p : placed) {
     const bool inside = !program.arena_bytes.is_constant() || program.arena_bytes.value() >= kDimOverflow ||
                         p.end() <= program.arena_bytes.value();
     if (p.offset < 0 || !inside) return "'" + program.buffer(p.placement->buffer).name + "' lies outside of the arena";
@@ -89,10 +48,10 @@ std::string Places::refuse(const Program &program, const SymbolValues &symbols, 
   const Placement *place = of_[root.index];
   if (!place) return "'" + buffer.name + "' has no place in memory";
   if (step < place->first)
-    return "'" + buffer.name + "' is used before its place belongs to it (" + lifetime(program, *place) + ")";
+    return "'" + buffer.name + "' is used before its place belongs to it (" + lifetime_text(program, *place) + ")";
   if (step > place->last)
     return "'" + buffer.name +
-           "' is used when its place belongs to others (its lifetime: " + lifetime(program, *place) + ")";
+           "' is used when its place belongs to others (its lifetime: " + lifetime_text(program, *place) + ")";
   const auto given = symbols.evaluate(place->bytes);
   if (given && bytes > *given)
     return "'" + buffer.name + "' needs " + std::to_string(bytes) + " bytes, its place has " + std::to_string(*given);

@@ -19,6 +19,7 @@
 #include "emit/cpp/emit.h"
 #include "evaluate/evaluate.h"
 #include "ir/graph/text.h"
+#include "lowering/buffers/buffers.h"
 #include "ops/build.h"
 #include "ops/registry.h"
 #include "runtime/optc.h"
@@ -66,7 +67,9 @@ class BuiltBundle {
     options.compiler = "optc";
     auto directory = StagedDirectory::create(folder_ + "/bundle", diagnostics);
     if (!directory.ok()) return messages(diagnostics);
-    if (!emit_bundle(program, options, **directory, diagnostics).ok()) return messages(diagnostics);
+    Program placed = program;  // those of the tests are not all lowered
+    if (placed.placements.empty()) place_buffers(placed);
+    if (!emit_bundle(placed, options, **directory, diagnostics).ok()) return messages(diagnostics);
     if (!(*directory)->commit(diagnostics).ok()) return messages(diagnostics);
     if (before_build) before_build(bundle());
     const std::string library = folder_ + "/lib" + options.name + ".so";

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "emit/ptx/cuda_source.h"
+#include "lowering/buffers/buffers.h"
 #include "tests/ptx_programs.h"
 
 namespace optc::testing {
@@ -32,7 +33,8 @@ void write_tensor(std::ofstream &out, std::vector<int64_t> dims, const std::vect
 }
 
 // Prints a Program's GPU half into a new folder and compiles it to FOLDER/run; returns the folder, "" on failure.
-std::string build_runner(const Program &program, size_t launches) {
+std::string build_runner(Program program, size_t launches) {
+  place_buffers(program);
   Diagnostics diagnostics;
   std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
   PtxOptions options;
@@ -199,6 +201,7 @@ TEST(CudaSource, OffsetsThatLoweringLeftOpenAreNoOffsets) {
   placement.buffer = middle;
   placement.bytes = 32;
   placement.offset = kDimOverflow;
+  placement.last = 1;
   n.program.placements = {placement};
   Diagnostics diagnostics;
   std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());

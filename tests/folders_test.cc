@@ -24,8 +24,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"evaluate", {"support", "ir", "ops", "runtime"}},
     {"importer", {"support", "ir", "ops", "evaluate"}},
     {"optimizer", {"support", "ir", "ops", "evaluate"}},
-    {"lowering", {"support", "ir", "ops", "evaluate"}},
-    {"emit", {"support", "ir", "ops", "evaluate", "runtime"}},  // plans of kernels, which their scratch follows
+    {"lowering", {"support", "ir", "ops", "evaluate", "runtime"}},  // the search that places buffers
+    {"emit", {"support", "ir", "ops", "evaluate", "runtime"}},      // plans of kernels, which their scratch follows
     {"driver", {"support", "ir", "ops", "evaluate", "importer", "optimizer", "lowering", "emit", "runtime"}},
     {"cli", {"support", "ir", "ops", "evaluate", "importer", "optimizer", "lowering", "emit", "driver"}},
     {"runtime", {}},

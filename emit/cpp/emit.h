@@ -10,6 +10,7 @@
 
 #include "ir/program/device_schedule.h"
 #include "ir/program/program.h"
+#include "ir/program/uses.h"
 #include "support/diagnostics.h"
 #include "support/result.h"
 #include "support/staging.h"
@@ -64,7 +65,7 @@ Result<BundleReport> emit_bundle(const Program &program, const BundleOptions &op
 
 // The buffers whose places a probe tells of a kernel, in its order: roots of what it reads and writes, without
 // constants, scratch and objects.
-std::vector<BufferId> probed_buffers(const Program &program, const Kernel &kernel);
+std::vector<BufferId> probed_buffers(const Program &program, const Uses &uses, const Kernel &kernel);
 
 // The text of one kernel's function, as a bundle holds it.
 Result<std::string> print_kernel(const Program &program, const Kernel &kernel, Diagnostics &diagnostics);

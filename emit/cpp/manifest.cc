@@ -112,7 +112,7 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
         gpu["copies"].push_back({{"buffer", b.name},
                                  {"to", copy.to_device ? "gpu" : "cpu"},
                                  {"before", end ? Json(nullptr) : Json(name)},
-                                 {"bytes", dim_json(storage_count(b) * Dim(std::max(8, bit_width(b.element())) / 8))}});
+                                 {"bytes", dim_json(storage_bytes(b))}});
       }
       if (end) break;
       Json item = {{"name", name}, {"placement", schedule.segment[i] >= 0 ? "gpu" : "cpu"}};

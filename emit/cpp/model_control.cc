@@ -126,8 +126,8 @@ void ModelPrinter::print_carry(const ControlFlow &control) {
     }
     bytes[c] = sources[c] + "_bytes";
     line(fmt::format("const int64_t {} = {};", bytes[c], size(buffer_bytes(from))));
-    Dim offset;
-    const BufferId base = root(from, &offset);
+    const Dim offset = uses_.byte_offset(from);
+    const BufferId base = root(from);
     bool save = base == root(to) && !offset.is(0);
     for (size_t e = 0; e < control.carried; ++e) save = save || (e != c && base == root(control.body_inputs[e]));
     if (!save) {
@@ -146,8 +146,7 @@ void ModelPrinter::print_carry(const ControlFlow &control) {
   for (size_t i = 0; i < sizes.size(); ++i) define(*sizes[i].first, values[i]);
   for (size_t c = 0; c < control.carried; ++c) {
     const BufferId from = results[1 + c], to = control.body_inputs[c];
-    Dim offset;
-    if (root(from, &offset) == root(to) && offset.is(0)) continue;
+    if (root(from) == root(to) && uses_.byte_offset(from).is(0)) continue;
     if (is_object(to)) {
       line(fmt::format("{} = {};", declare(root(to)), sources[c]));
       continue;

@@ -2,87 +2,86 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "emit/cpp/model_printer.h"
-#include "ir/program/placement.h"
+#include "runtime/bundle/place.h"
 
 namespace optc {
 
-// First and last kernel that touches each root buffer; a kernel inside control flow counts as the construct around it.
-void ModelPrinter::life(const std::vector<KernelId> &order, size_t fixed, bool inside) {
-  for (size_t i = 0; i < order.size(); ++i) {
-    const size_t at = inside ? fixed : i;
-    const Kernel &kernel = program_.kernel(order[i]);
-    auto touch = [&](BufferId b) {
-      if (!b.valid()) return;
-      const BufferId r = root(b);
-      const auto it = lives_.emplace(r.index, std::make_pair(at, at)).first;
-      it->second.second = std::max(it->second.second, at);
-    };
-    for (BufferId b : reads(program_, kernel)) touch(b);
-    for (BufferId b : writes(program_, kernel)) touch(b);
-    if (const ControlFlow *control = kernel.control())
-      for (const auto &body : control->bodies) life(body, at, true);
-  }
-}
-
+// What lies in the arena, and when, is the Program's plan (Program::placements); where the sizes of some of it are
+// found while the model runs, those lie in the growing region. The row scratch of kernels joins the plan here.
 void ModelPrinter::place() {
-  life(program_.order, 0, false);
-  for (BufferId o : program_.outputs) {
-    const auto it = lives_.find(root(o).index);
-    if (it != lives_.end()) it->second.second = program_.order.size();
+  std::vector<bool> on_host;  // of a Program some of whose kernels run on a GPU: what the others and the copies touch
+  if (gpu_.schedule) {
+    on_host.resize(program_.buffers.size());
+    auto touch = [&](BufferId b) { on_host[root(b).index] = true; };
+    for (size_t i = 0; i < program_.order.size(); ++i) {
+      if (gpu_.schedule->segment[i] >= 0) continue;
+      for (BufferId b : reads(program_, program_.kernel(program_.order[i]))) touch(b);
+      for (BufferId b : writes(program_, program_.kernel(program_.order[i]))) touch(b);
+    }
+    for (const auto &copies : gpu_.schedule->copies)
+      for (const DeviceCopy &copy : copies) touch(copy.buffer);
   }
-  std::vector<uint32_t> ids;
-  for (const auto &[id, life] : lives_) ids.push_back(id);
-  std::sort(ids.begin(), ids.end());
-  std::unordered_map<uint32_t, const Placement *> given;
-  for (const Placement &p : program_.placements) given[p.buffer.index] = &p;
   bool all_constant = true;
-  for (uint32_t id : ids) {
-    const Buffer &b = program_.buffer(BufferId(size_t{id}));
-    if (b.kind != BufferKind::kTemporary && b.kind != BufferKind::kScratch) continue;
-    if (!b.type.is_tensor() || b.element() == ElementType::kString) continue;
-    PlacedBuffer p;
-    p.buffer = BufferId(size_t{id});
-    p.bytes = buffer_bytes(p.buffer);
-    p.first = lives_[id].first;
-    p.last = lives_[id].second;
+  for (const Placement &p : program_.placements) {
+    if (!on_host.empty() && !on_host[p.buffer.index]) continue;
+    if (is_object(p.buffer)) continue;
     if (needs_run_time_size(p.bytes)) {
-      grown_[id] = grown_.size();
+      grown_.emplace(p.buffer.index, grown_.size());
       continue;
     }
-    if (const auto it = given.find(id); it != given.end()) {
-      p.first = it->second->first;
-      p.last = it->second->last;
-    }
     if (!p.bytes.is_constant() || p.bytes.value() >= kDimOverflow) all_constant = false;
-    placed_index_[id] = placed.size();
-    placed.push_back(p);
+    placed_index_[p.buffer.index] = placed.size();
+    placed.push_back({p.buffer, p.bytes, p.first, p.last, -1});
   }
   collect_scratch(program_.order, 0, false);
   for (const RowScratch &s : row_scratches)
     all_constant = all_constant && s.bytes.is_constant() && s.bytes.value() < kDimOverflow;
-  if (all_constant) return place_constant();
-  for (PlacedBuffer &p : placed) p.offset = -1;
+  if (all_constant) place_constant();
 }
 
 // Offsets of all, with the row scratch of one thread. More threads need more of it: then it lies above what lives at
 // the time.
 void ModelPrinter::place_constant() {
-  std::vector<MemoryBlock> blocks;
-  for (const PlacedBuffer &p : placed) blocks.push_back({p.bytes.value(), p.first, p.last, -1});
-  for (const RowScratch &s : row_scratches) blocks.push_back({s.bytes.value(), s.at, s.at, -1});
-  const ArenaSize arena = place_blocks(blocks);
-  arena_bytes = arena.bytes;
-  lower_bound_bytes = arena.bound;
-  for (size_t i = 0; i < placed.size(); ++i) placed[i].offset = blocks[i].offset;
+  std::vector<int64_t> bytes, offsets(placed.size() + row_scratches.size());
+  std::vector<int32_t> first, last;
+  auto add = [&](Dim size, size_t from, size_t to) {
+    bytes.push_back(size.value());
+    first.push_back(static_cast<int32_t>(from));
+    last.push_back(static_cast<int32_t>(to));
+  };
+  for (const PlacedBuffer &p : placed) add(p.bytes, p.first, p.last);
+  for (const RowScratch &s : row_scratches) add(s.bytes, s.at, s.at);
+  arena_bytes = optc::place(bytes.data(), first.data(), last.data(), static_cast<int32_t>(bytes.size()), offsets.data(),
+                            &lower_bound_bytes);
+  for (size_t i = 0; i < placed.size(); ++i) placed[i].offset = offsets[i];
+  const std::vector<int64_t> ends = ends_by_step();
   for (size_t i = 0; i < row_scratches.size(); ++i) {
-    RowScratch &s = row_scratches[i];
-    s.offset = blocks[placed.size() + i].offset;
-    for (size_t j = 0; j < placed.size(); ++j)
-      if (blocks[j].first <= s.at && s.at <= blocks[j].last)
-        s.base = std::max(s.base, blocks[j].offset + blocks[j].bytes);
+    row_scratches[i].offset = offsets[placed.size() + i];
+    row_scratches[i].base = ends[row_scratches[i].at];
   }
+}
+
+// By step: where the buffers that live then end. The highest are painted first, each over the steps that are left.
+std::vector<int64_t> ModelPrinter::ends_by_step() const {
+  std::vector<std::pair<int64_t, const PlacedBuffer *>> order;
+  for (const PlacedBuffer &p : placed) order.emplace_back((p.offset + p.bytes.value() + 63) / 64 * 64, &p);
+  std::stable_sort(order.begin(), order.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
+  std::vector<int64_t> ends(program_.order.size() + 1);
+  std::vector<size_t> left(ends.size() + 1);  // by step: this one or a later one that is not painted
+  std::iota(left.begin(), left.end(), size_t{0});
+  auto next = [&](size_t s) {
+    while (left[s] != s) s = left[s] = left[left[s]];
+    return s;
+  };
+  for (const auto &[end, p] : order)
+    for (size_t s = next(p->first); s <= p->last; s = next(s)) {
+      ends[s] = end;
+      left[s] = s + 1;
+    }
+  return ends;
 }
 
 // --- row scratch

@@ -12,8 +12,6 @@ namespace {
 // Programs of more kernels are divided into parts of about that many bytes of text: some hundred calls.
 constexpr size_t kUndividedKernels = 500, kPartBytes = 128 * 1024;
 
-int storage_width_bits(ElementType type) { return std::max(1, bit_width(type)); }
-
 }  // namespace
 
 ElementType leaf_element(const Type &type) {
@@ -23,7 +21,7 @@ ElementType leaf_element(const Type &type) {
 }
 
 ModelPrinter::ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics, bool probe, GpuHost gpu)
-    : program_(program), name_(std::move(name)), diagnostics_(diagnostics), probe_(probe), gpu_(gpu) {}
+    : program_(program), uses_(program), name_(std::move(name)), diagnostics_(diagnostics), probe_(probe), gpu_(gpu) {}
 
 void ModelPrinter::line(const std::string &text) {
   body_ += std::string(static_cast<size_t>(indent_) * 2, ' ') + text + "\n";
@@ -56,25 +54,6 @@ std::string ModelPrinter::dims_list(const Shape &shape) {
   std::string out;
   for (const Dim &extent : shape) out += (out.empty() ? "" : ", ") + size(extent);
   return "{" + out + "}";
-}
-
-BufferId ModelPrinter::root(BufferId id, Dim *byte_offset) const {
-  Dim offset = 0;
-  while (program_.buffer(id).alias.valid()) {
-    const Buffer &b = program_.buffer(id);
-    const int bits = storage_width_bits(b.element());
-    offset = offset + (bits >= 8 ? b.alias_offset * Dim(bits / 8) : floor_div(b.alias_offset * Dim(bits), Dim(8)));
-    id = b.alias;
-  }
-  if (byte_offset) *byte_offset = offset;
-  return id;
-}
-
-Dim ModelPrinter::buffer_bytes(BufferId id) const {
-  const Buffer &b = program_.buffer(id);
-  const int bits = storage_width_bits(b.element());
-  const Dim count = storage_count(b);
-  return bits >= 8 ? count * Dim(bits / 8) : ceil_div(count * Dim(bits), Dim(8));
 }
 
 bool ModelPrinter::needs_run_time_size(Dim extent) const {
@@ -182,8 +161,8 @@ std::string ModelPrinter::pointer(BufferId id, bool written) {
     if (view.alias.valid()) problems_.push_back(fmt::format("'{}' is a view of strings", view.name));
     return fmt::format("static_cast<{}OptcLibString *>({}.data)", written ? "" : "const ", declare(root(id)));
   }
-  Dim offset;
-  const BufferId base = root(id, &offset);
+  const Dim offset = uses_.byte_offset(id);
+  const BufferId base = root(id);
   const std::string name = declare(base);
   const CppType &type = cpp_type(view.element());
   const Buffer &b = program_.buffer(base);
@@ -298,12 +277,12 @@ void ModelPrinter::sequence(const std::vector<KernelId> &order) {
   }
 }
 
-std::vector<BufferId> probed_buffers(const Program &program, const Kernel &kernel) {
+std::vector<BufferId> probed_buffers(const Program &program, const Uses &uses, const Kernel &kernel) {
   std::vector<BufferId> roots, all = reads(program, kernel);
   const std::vector<BufferId> written = writes(program, kernel);
   all.insert(all.end(), written.begin(), written.end());
   for (BufferId b : all) {
-    while (program.buffer(b).alias.valid()) b = program.buffer(b).alias;
+    b = uses.root(b);
     const Buffer &buffer = program.buffer(b);
     if (buffer.kind == BufferKind::kConstant || buffer.kind == BufferKind::kScratch || !buffer.type.is_tensor() ||
         buffer.element() == ElementType::kString)
@@ -316,7 +295,7 @@ std::vector<BufferId> probed_buffers(const Program &program, const Kernel &kerne
 void ModelPrinter::print_probe(KernelId kernel, bool after) {
   if (!probe_) return;
   std::string places;
-  for (const BufferId b : probed_buffers(program_, program_.kernel(kernel)))
+  for (const BufferId b : probed_buffers(program_, uses_, program_.kernel(kernel)))
     places += (places.empty() ? "" : ", ") + pointer(b, false);
   line(fmt::format("probe(run, {}, {}, {}, {{{}}});", kernel.index, string_literal(program_.kernel(kernel).name), after,
                    places));

@@ -10,6 +10,7 @@
 #include "emit/cpp/nest.h"
 #include "ir/program/device_schedule.h"
 #include "ir/program/program.h"
+#include "ir/program/uses.h"
 
 namespace optc {
 
@@ -84,20 +85,20 @@ class ModelPrinter : private DimText {
   void line(const std::string &text);
   void open(const std::string &text);
   void close(const std::string &tail = "}");
-  BufferId root(BufferId id, Dim *byte_offset = nullptr) const;
-  Dim buffer_bytes(BufferId id) const;
+  BufferId root(BufferId id) const { return uses_.root(id); }
+  Dim buffer_bytes(BufferId id) const { return storage_bytes(program_.buffer(id)); }
   bool needs_run_time_size(Dim d) const;  // a size that a kernel finds
   std::string pointer(BufferId id, bool written);
   std::string declare(BufferId root_id);
   uint64_t constant_offset(BufferId id);
   void collect_symbols_of_program();
   void place();
-  void life(const std::vector<KernelId> &order, size_t fixed, bool inside);
   bool scratch_found_later(const KernelText &text) const;
   void collect_scratch(const std::vector<KernelId> &order, size_t fixed, bool inside);
   std::string scratch_text(const KernelText &text);
   void give_scratch(const Kernel &kernel, const KernelText &text);
   void place_constant();
+  std::vector<int64_t> ends_by_step() const;
   std::string plan_source() const;
   void prepare_memory(const Kernel &kernel);
   void define(const DimSymbol &symbol, const std::string &value);
@@ -136,6 +137,7 @@ class ModelPrinter : private DimText {
   std::string dims_list(const Shape &shape);
 
   const Program &program_;
+  const Uses uses_;
   std::string name_;
   Diagnostics &diagnostics_;
   const bool probe_;
@@ -156,7 +158,6 @@ class ModelPrinter : private DimText {
   std::unordered_map<uint32_t, std::string> pointers_;  // by root buffer
   std::unordered_map<uint32_t, size_t> placed_index_;
   std::unordered_map<uint32_t, size_t> grown_;  // slot by root buffer
-  std::unordered_map<uint32_t, std::pair<size_t, size_t>> lives_;
   std::unordered_map<const void *, uint64_t> constant_offsets_;
   std::string declarations_, body_, bind_, infos_;
   // Of a schedule in several parts: what was printed of the earlier ones, and the variables that outlive a part.

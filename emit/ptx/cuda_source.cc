@@ -6,6 +6,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "ir/program/uses.h"
+
 namespace optc {
 
 namespace {
@@ -22,7 +24,7 @@ std::string quoted(const std::string &text) {
 class Printer {
  public:
   Printer(const Program &program, const PtxOutput &ptx, const std::string &name)
-      : program_(program), ptx_(ptx), name_(name) {
+      : program_(program), uses_(program), ptx_(ptx), name_(name) {
     for (size_t i = 0; i < program.sources.size(); ++i) symbols_[program.sources[i].symbol] = i;
     std::vector<bool> on_gpu;
     std::vector<std::string> reasons;
@@ -34,7 +36,7 @@ class Printer {
     for (const DimSymbol *found : result_.schedule.data_symbols) symbols_.emplace(found, symbols_.size());
   }
 
-  CudaSource print() {
+  Result<CudaSource> print(Diagnostics &diagnostics) {
     number_buffers();
     const std::string launches = print_launches(), buffers = print_buffers(), values = print_values();
     std::string out = fmt::format(
@@ -74,48 +76,30 @@ class Printer {
         quoted(name_), symbols_.size(), buffers_.size(), result_.launches, result_.schedule.segments,
         program_.inputs.size(), program_.outputs.size(), ptx_.modules.size(), result_.weights_bytes,
         workspace_bytes_ > 0 ? 4 * kWorkspaceCounters : 0, workspace_bytes_, name_);
+    if (!unplaced_.empty())
+      return diagnostics.error(ErrorKind::kInternal,
+                               "the buffer '" + unplaced_ + "' has no place in the plan of memory");
     result_.source = std::move(out);
     result_.buffers = buffers_;
     return std::move(result_);
   }
 
  private:
-  BufferId root(BufferId id, Dim *bytes) const {
-    Dim offset = 0;
-    while (program_.buffer(id).alias.valid()) {
-      offset += program_.buffer(id).alias_offset * Dim(bit_width(program_.buffer(id).element()) / 8);
-      id = program_.buffer(id).alias;
-    }
-    if (bytes) *bytes = offset;
-    return id;
-  }
-
   void number(BufferId id) {
     if (numbers_.emplace(id.index, buffers_.size()).second) buffers_.push_back(id);
   }
   void number_buffers() {
-    for (size_t k = 0; k < ptx_.kernels.size(); ++k)
-      for (const PtxLaunch &launch : ptx_.kernels[k].launches)
+    for (const PtxKernel &kernel : ptx_.kernels)
+      for (const PtxLaunch &launch : kernel.launches)
         for (const PtxArgument &a : launch.arguments) {
           if (a.kind != PtxArgument::Kind::kBuffer) continue;
           number(a.buffer);
-          const auto it = lives_.emplace(a.buffer.index, std::make_pair(k, k)).first;
-          it->second.second = k;
         }
     const DeviceSchedule &schedule = result_.schedule;
-    for (size_t position = 0; position < schedule.copies.size(); ++position)
-      for (const DeviceCopy &copy : schedule.copies[position]) {
-        number(copy.buffer);
-        const auto it = lives_.emplace(copy.buffer.index, std::make_pair(position, position)).first;
-        it->second.first = std::min(it->second.first, position);
-        it->second.second = std::max(it->second.second, position);
-      }
+    for (const auto &copies : schedule.copies)
+      for (const DeviceCopy &copy : copies) number(copy.buffer);
     if (schedule.mixed()) return;  // the host hands out the outputs
-    for (BufferId id : program_.outputs) {
-      number(root(id, nullptr));
-      lives_.emplace(root(id, nullptr).index, std::make_pair(size_t{0}, size_t{0})).first->second.second =
-          program_.order.size();
-    }
+    for (BufferId id : program_.outputs) number(uses_.root(id));
   }
 
   // The text of a dim over the symbols' values `s`.
@@ -218,11 +202,13 @@ class Printer {
   std::string print_buffers() {
     std::string table;
     std::map<const void *, uint64_t> known;
+    std::unordered_map<uint32_t, const Placement *> places;
+    for (const Placement &p : program_.placements) places[p.buffer.index] = &p;
     for (BufferId id : buffers_) {
       const Buffer &b = program_.buffer(id);
-      const Dim bytes = storage_count(b) * Dim(std::max(8, bit_width(b.element())) / 8);
+      const Dim bytes = storage_bytes(b);
       std::string region = "kArena", offset = "nullptr";
-      size_t index = 0, first = lives_[id.index].first, last = lives_[id.index].second;
+      size_t index = 0, first = 0, last = 0;
       uint64_t weights_offset = 0;
       if (found_at_run_time(bytes)) {
         region = "kGrowing";
@@ -244,10 +230,16 @@ class Printer {
         }
         weights_offset = it->second;
       } else {
-        for (const Placement &p : program_.placements)
-          // kDimOverflow: some other size is symbolic, so the session places all of them
-          if (p.buffer == id && p.offset.is_constant() && p.bytes.is_constant() && p.offset.value() < kDimOverflow)
-            offset = size(p.offset);
+        const auto place = places.find(id.index);
+        if (place == places.end()) {
+          unplaced_ = b.name;
+          continue;
+        }
+        first = place->second->first;
+        last = place->second->last;
+        // kDimOverflow: some size is symbolic, so the session places all of them
+        const Dim at = place->second->offset;
+        if (at.is_constant() && at.value() < kDimOverflow) offset = size(at);
       }
       table += fmt::format("    {{{}, Region::{}, {}, {}u, {}, {}, {}, {}}},\n", quoted(b.name), region, index,
                            weights_offset, size(bytes), offset, first, last);
@@ -268,8 +260,8 @@ class Printer {
       std::string list;
       for (Dim d : b.shape()) list += (list.empty() ? "" : ", ") + size(d);
       dims += fmt::format("const Size kOutputDims{}[] = {{{}}};\n", i, list.empty() ? "nullptr" : list);
-      Dim offset;
-      const BufferId base = root(program_.outputs[i], &offset);
+      const Dim offset = uses_.byte_offset(program_.outputs[i]);
+      const BufferId base = uses_.root(program_.outputs[i]);
       const auto at = numbers_.find(base.index);
       table += fmt::format("    {{{}, {}, {}, kOutputDims{}, {}, {}}},\n",
                            quoted(i < program_.output_names.size() ? program_.output_names[i] : b.name),
@@ -301,13 +293,14 @@ class Printer {
   }
 
   const Program &program_;
+  const Uses uses_;
   const PtxOutput &ptx_;
   std::string name_;
   CudaSource result_;
   std::map<const DimSymbol *, size_t> symbols_;
   std::unordered_map<uint32_t, size_t> numbers_;
-  std::unordered_map<uint32_t, std::pair<size_t, size_t>> lives_;
   std::vector<BufferId> buffers_;
+  std::string unplaced_;  // a buffer of the arena that the Program's plan does not have
   std::unordered_map<std::string, std::string> sizes_;
   std::string size_text_;
   int64_t workspace_bytes_ = 0;
@@ -327,7 +320,7 @@ Result<CudaSource> print_cuda(const Program &program, const PtxOutput &ptx, cons
     problem.message = "no kernel has a GPU form";
     return diagnostics.add(std::move(problem));
   }
-  return Printer(program, ptx, name).print();
+  return Printer(program, ptx, name).print(diagnostics);
 }
 
 }  // namespace optc

@@ -4,6 +4,13 @@
 
 namespace optc {
 
+Dim storage_bytes(ElementType type, Dim count) {
+  const int bits = bit_width(type);
+  return bits % 8 == 0 ? count * Dim(bits / 8) : ceil_div(count * Dim(bits), 8);
+}
+
+Dim storage_bytes(const Buffer &buffer) { return storage_bytes(buffer.element(), storage_count(buffer)); }
+
 Uses::Uses(const Program &program)
     : program_(program),
       root_(program.buffers.size()),
@@ -30,6 +37,16 @@ Uses::Uses(const Program &program)
   place(program.order, KernelId());
   for (size_t i = 0; i < program.kernels.size(); ++i)
     if (program.kernels[i].alive) enter(KernelId(i));
+}
+
+Dim Uses::byte_offset(BufferId b) const {
+  Dim bytes = 0;
+  for (; program_.buffer(b).alias.valid(); b = program_.buffer(b).alias) {
+    const Buffer &view = program_.buffer(b);
+    const int bits = bit_width(view.element());
+    bytes += bits % 8 == 0 ? view.alias_offset * Dim(bits / 8) : floor_div(view.alias_offset * Dim(bits), Dim(8));
+  }
+  return bytes;
 }
 
 void Uses::place(const std::vector<KernelId> &order, KernelId owner) {

@@ -18,6 +18,11 @@ namespace optc {
 // What a kernel reads and writes itself: of control flow its operands, not what its bodies touch. Appends.
 void own_operands(const Program &program, const Kernel &kernel, std::vector<BufferId> &in, std::vector<BufferId> &out);
 
+// Bytes of so many elements, packed where they are smaller than a byte; 0 where they have no width (strings).
+Dim storage_bytes(ElementType type, Dim count);
+// Of a buffer as it is stored, padding included.
+Dim storage_bytes(const Buffer &buffer);
+
 class Uses {
  public:
   explicit Uses(const Program &program);
@@ -27,6 +32,8 @@ class Uses {
   BufferId root(BufferId b) const { return root_[b.index]; }
   // Where `b` starts in its root, in elements.
   Dim offset(BufferId b) const { return offset_[b.index]; }
+  // The same in bytes: every view on the way counts in its own elements.
+  Dim byte_offset(BufferId b) const;
   // Every name of the bytes of `b`: its root first, then the views of it.
   const std::vector<BufferId> &names(BufferId b) const { return names_[root_[b.index].index]; }
   // The views of `b` itself, not those of its views.

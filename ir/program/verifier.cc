@@ -9,13 +9,17 @@
 //  P7   locals are written by an earlier stage (or an earlier output of a loop-free stage) than the one that reads
 //  them. P8   `order` is a permutation and `padded` has one entry a dimension, where they are given. P9   kernels in
 //  `order` and in bodies are alive and appear once. P10  every element of a temporary or output that is read was
-//  written before (assignment.h).
+//  written before (assignment.h). P11  a place lives as long as what lies in it is used, has its bytes, and shares none
+//  with others that live then
+//       (placement.h).
+//  P12  what a result has taken the bytes of is not read any more (placement.h).
 #include <algorithm>
 #include <set>
 #include <string>
 #include <unordered_set>
 
 #include "ir/program/assignment.h"
+#include "ir/program/placement.h"
 #include "ir/program/program.h"
 
 namespace optc {
@@ -45,6 +49,8 @@ class Verifier {
     for (BufferId o : p_.outputs)
       if (!is_written(o)) fail("P5", "output '" + p_.buffer(o).name + "' is never written");
     if (!failed_) check_assignment(p_, [&](const std::string &what) { fail("P10", what); });
+    if (!failed_) check_placements(p_, [&](const std::string &what) { fail("P11", what); });
+    if (!failed_) check_taken_over(p_, [&](const std::string &what) { fail("P12", what); });
     if (failed_) return Failure{ErrorKind::kInternal};
     return {};
   }

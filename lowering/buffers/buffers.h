@@ -1,9 +1,10 @@
 #pragma once
-// Placement of temporaries in one arena, by lifetime (ir/program/placement.h). In place: a kernel's result takes over
-// the bytes of an operand that dies there, when each element is read only where it is written.
+// The one plan of memory: which temporaries lie in the arena, from which kernel to which (Program::placements, by
+// buffer), and whose results take over the bytes of an operand that dies there, because each element is read only where
+// it is written. ir/program/placement.h says what must hold of it.
 //
-// With symbolic sizes the order and lifetimes are fixed here and the offsets are found at run time by the same search
-// (runtime/bundle); Placement::offset is then kDimOverflow and Program::arena_bytes likewise.
+// Offsets are found by the search of runtime/bundle/place.h: here where all sizes are constant, else (offset and
+// Program::arena_bytes are kDimOverflow then) by the bundle, for the dims of a run.
 
 #include "ir/program/program.h"
 #include "lowering/steps.h"
@@ -11,5 +12,7 @@
 namespace optc {
 
 void place_buffers(Program &program, Steps &steps);
+// Nothing in the bytes of operands: for a Program that is not lowered.
+void place_buffers(Program &program);
 
 }  // namespace optc

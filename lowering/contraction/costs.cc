@@ -1,6 +1,7 @@
 #include <unordered_set>
 
 #include "ir/program/contraction_view.h"
+#include "ir/program/uses.h"
 #include "lowering/contraction/strategies.h"
 
 namespace optc {
@@ -42,9 +43,7 @@ int64_t operations(const Program &program, ScalarId id, std::unordered_set<uint3
 }
 
 Dim bytes(const Buffer &b) {
-  if (!b.type.is_tensor()) return 0;
-  const int bits = bit_width(b.element());
-  return bits >= 8 ? element_count(b.shape()) * Dim(bits / 8) : ceil_div(element_count(b.shape()) * Dim(bits), 8);
+  return b.type.is_tensor() ? storage_bytes(b.element(), element_count(b.shape())) : Dim(0);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/bundle/place.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/model.h"
 #include "runtime/optc.h"
@@ -337,49 +338,40 @@ class Session {
 
   static uint64_t aligned(uint64_t v) { return (v + 255) / 256 * 256; }
 
-  // Places what the compiler did not place: largest first, at the lowest offset that is free during its life.
+  // Where the buffers lie: in the arena as the compiler says or, for sizes that it does not know, by the same search
+  // (runtime/bundle/place.h); the caller's values have a place of their own above it. Returns the bytes of all.
   uint64_t place(std::vector<uint64_t> *offsets) {
     const size_t n = static_cast<size_t>(model_.buffer_count);
-    std::vector<uint64_t> bytes(n, 0);
-    std::vector<size_t> order, done;
+    std::vector<int64_t> bytes, found;
+    std::vector<int32_t> first, last;
+    std::vector<size_t> open;
     uint64_t end = 0;
     offsets->assign(n, 0);
+    auto size_of = [&](size_t i) { return std::max<int64_t>(1, model_.buffers[i].bytes(symbols_.data())); };
     for (size_t i = 0; i < n; ++i) {
       const BufferTable &b = model_.buffers[i];
-      if (b.region == Region::kGrowing) continue;
-      bytes[i] = aligned(static_cast<uint64_t>(std::max<int64_t>(1, b.bytes(symbols_.data()))));
       if (b.region != Region::kArena) continue;
       if (b.offset) {
         (*offsets)[i] = static_cast<uint64_t>(b.offset(symbols_.data()));
-        end = std::max(end, (*offsets)[i] + bytes[i]);
-      } else {
-        order.push_back(i);
+        end = std::max(end, (*offsets)[i] + static_cast<uint64_t>(size_of(i)));
+        continue;
       }
-    }
-    const uint64_t floor = aligned(end);
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes[a] > bytes[b]; });
-    for (size_t i : order) {
-      const BufferTable &b = model_.buffers[i];
-      std::vector<std::pair<uint64_t, uint64_t>> taken;
-      for (size_t j : done)
-        if (model_.buffers[j].first <= b.last && b.first <= model_.buffers[j].last)
-          taken.emplace_back((*offsets)[j], (*offsets)[j] + bytes[j]);
-      std::sort(taken.begin(), taken.end());
-      uint64_t at = floor;
-      for (const auto &t : taken) {
-        if (at + bytes[i] <= t.first) break;
-        at = std::max(at, t.second);
-      }
-      (*offsets)[i] = at;
-      end = std::max(end, at + bytes[i]);
-      done.push_back(i);
+      open.push_back(i);
+      bytes.push_back(size_of(i));
+      first.push_back(b.first);
+      last.push_back(b.last);
     }
     end = aligned(end);
-    for (size_t i = 0; i < n; ++i) {  // the caller's values have a place of their own
+    found.resize(open.size());
+    const int64_t arena =
+        optc::place(bytes.data(), first.data(), last.data(), static_cast<int32_t>(open.size()), found.data());
+    for (size_t k = 0; k < open.size(); ++k) (*offsets)[open[k]] = end + static_cast<uint64_t>(found[k]);
+    end = aligned(end + static_cast<uint64_t>(arena));
+    for (size_t i = 0; i < n; ++i) {
       const Region r = model_.buffers[i].region;
       if (r != Region::kInput && r != Region::kOutput) continue;
       (*offsets)[i] = end;
-      end += bytes[i];
+      end = aligned(end + static_cast<uint64_t>(size_of(i)));
     }
     return end;
   }

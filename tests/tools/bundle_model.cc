@@ -6,6 +6,7 @@
 
 #include "emit/cpp/emit.h"
 #include "importer/importer.h"
+#include "lowering/buffers/buffers.h"
 #include "lowering/lower.h"
 #include "ops/build.h"
 
@@ -28,6 +29,7 @@ Status make(int argc, char **argv, Diagnostics &diagnostics) {
   LoweringReport report;
   auto program = fused ? lower(graph, {}, report, diagnostics) : build_program(graph, diagnostics);
   if (!program.ok()) return program.failure();
+  if (!fused) place_buffers(*program);
   OPTC_ASSIGN(auto directory, StagedDirectory::create(argv[2], diagnostics));
   OPTC_ASSIGN(const BundleReport bundle, emit_bundle(*program, options, *directory, diagnostics));
   std::printf("%zu kernels, %zu files, %llu bytes of weights, arena %lld\n", bundle.kernels, bundle.files,
