@@ -32,7 +32,7 @@ bool is_empty(const Type &type) { return type.has_shape() && type.rank() == 1 &&
 struct AxisPlan {
   Dim out;
   std::optional<double> scale;  // known at compile time
-  double length = 0;            // of a scale: scale * in where `in` is a number
+  double length = 0;            // of a scale: optc_lib_resize_length where `in` is a number
   double roi_start = 0, roi_end = 1;
   bool resized = true;
 };
@@ -66,7 +66,7 @@ std::vector<std::optional<AxisPlan>> plan_axes(Context &c, const Shape &in, cons
       AxisPlan plan;
       plan.scale = scale;
       if (in[k].is_constant()) {
-        plan.length = scale * static_cast<double>(in[k].value());
+        plan.length = optc_lib_resize_length(scale, in[k].value());
         plan.out = static_cast<int64_t>(std::floor(plan.length));
       } else if (scale == std::floor(scale)) {
         plan.out = in[k] * static_cast<int64_t>(scale);

@@ -21,7 +21,7 @@ typedef struct OptcLibResizeAxis {
   double cubic_a;
   int64_t in, out;
   double scale;   // out / in as the model gives it
-  double length;  // the resized length before it was rounded down
+  double length;  // the resized length before it was rounded down: optc_lib_resize_length of a scale
   double roi_start, roi_end;
 } OptcLibResizeAxis;
 
@@ -64,6 +64,10 @@ static inline double optc_lib_resize_weight(const OptcLibResizeAxis *a, double d
   return 0;
 }
 
+// The length that a scale gives, not yet rounded down. Scales are f32 and so is this product: 10 * 0.7f is 7 and not a
+// little less, as whoever wrote 0.7 meant it.
+static inline double optc_lib_resize_length(double scale, int64_t in) { return (double)((float)scale * (float)in); }
+
 // index[out * taps], weight[out * taps] (f32). An index of -1 says that the coordinate lies outside a crop: the result
 // is the extrapolation value.
 static inline void optc_lib_resize_table(const OptcLibResizeAxis *a, int64_t taps, int64_t *index, float *weight) {
@@ -74,17 +78,17 @@ static inline void optc_lib_resize_table(const OptcLibResizeAxis *a, int64_t tap
       to[0] = i, w[0] = 1;
       continue;
     }
-    double x = 0;
+    double x = 0, shift = 0;  // the coordinate is x + shift
     const double n = (double)a->in;
     switch (a->coordinates) {
       case OPTC_RESIZE_HALF_PIXEL:
-        x = ((double)i + 0.5) / a->scale - 0.5;
+        x = ((double)i + 0.5) / a->scale, shift = -0.5;
         break;
       case OPTC_RESIZE_HALF_PIXEL_SYMMETRIC:
-        x = n / 2 * (1 - (double)a->out / a->length) + ((double)i + 0.5) / a->scale - 0.5;
+        x = ((double)i + 0.5) / a->scale, shift = n / 2 * (1 - (double)a->out / a->length) - 0.5;
         break;
       case OPTC_RESIZE_PYTORCH_HALF_PIXEL:
-        x = a->out > 1 ? ((double)i + 0.5) / a->scale - 0.5 : 0;
+        if (a->out > 1) x = ((double)i + 0.5) / a->scale, shift = -0.5;
         break;
       case OPTC_RESIZE_ALIGN_CORNERS:
         x = a->length > 1 ? (double)i * (n - 1) / (a->length - 1) : 0;
@@ -96,6 +100,9 @@ static inline void optc_lib_resize_table(const OptcLibResizeAxis *a, int64_t tap
         x = a->length > 1 ? a->roi_start * (n - 1) + (double)i * (a->roi_end - a->roi_start) * (n - 1) / (a->length - 1)
                           : 0.5 * (a->roi_start + a->roi_end) * (n - 1);
     }
+    // A quotient that is a whole number but for the scale's rounding to f32 (17 / 1.7f) is that number to the choice of
+    // the nearest, which is made of f32.
+    x = (a->mode == OPTC_RESIZE_NEAREST ? (double)(float)x : x) + shift;
     const int outside = a->coordinates == OPTC_RESIZE_CROP && (x < 0 || x > n - 1);
     const double nearest_integer = floor(x + 0.5);
     if (fabs(x - nearest_integer) < 1e-9) x = nearest_integer;  // the rounding of i / scale must not move a sample
@@ -174,7 +181,7 @@ static inline int optc_lib_resize_axes(OptcLibCall *call, OptcLibResizeAxis *axe
     if (scales) {
       a->scale = optc_lib_double(scales, j);
       if (!(a->scale > 0)) return optc_lib_fault(call, "Resize: a scale is not positive");
-      a->length = a->scale * (double)a->in;
+      a->length = optc_lib_resize_length(a->scale, a->in);
       a->out = (int64_t)floor(a->length);
     } else {
       a->out = optc_lib_int_at(sizes, j);

@@ -76,7 +76,7 @@ def refuse_undefined(node, feeds):
         and attributes.get("coordinate_transformation_mode") in (b"align_corners", b"pytorch_half_pixel")
         and len(node.input) == 3
     ):
-        sizes = np.array(arrays[0].shape) * as_f64(arrays[-1])
+        sizes = np.array(arrays[0].shape, F32) * arrays[-1]
         if not np.array_equal(sizes, np.floor(sizes)):  # whether the length that counts is 3 or 3.75
             raise Reject
     if op in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"):

@@ -145,7 +145,8 @@ def resize(g):
     ctm = r.choice(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
     if mode == "cubic" and a.ndim != 4:
         raise Reject
-    s = [1.0, 1.0] + [r.choice([0.5, 1.0, 1.5, 2.0, 0.75, 3.0]) for _ in a.shape[2:]]
+    # Binary fractions, and those whose products with a length are whole only when rounded to f32.
+    s = [1.0, 1.0] + [r.choice([0.5, 1.0, 1.5, 2.0, 0.75, 3.0, 0.7, 1.7, 0.6, 2.3, 1.1]) for _ in a.shape[2:]]
     A = dict(
         mode=mode,
         coordinate_transformation_mode=ctm,
