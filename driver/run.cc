@@ -9,6 +9,7 @@
 #include "driver/bundle.h"
 #include "driver/places.h"
 #include "driver/step.h"
+#include "ir/dim/range.h"
 
 namespace optc {
 namespace {
@@ -40,8 +41,7 @@ Status check_inputs(const Graph &model, const std::vector<RuntimeValue> &inputs,
     if (!symbol || !sizes.emplace(symbol, size).second) return {};
     if (size >= symbol->min && size <= symbol->max) return {};
     return diagnostics.error(
-        ErrorKind::kUsage,
-        fmt::format("dim '{}' is {}, outside of what the model was compiled for", symbol->name, size));
+        ErrorKind::kUsage, fmt::format("dim '{}' is {}, the model takes {}", symbol->name, size, range_text(*symbol)));
   }));
   const DimValues value = [&](const DimSymbol &symbol) -> std::optional<int64_t> {
     const auto known = sizes.find(&symbol);

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "ir/dim/range.h"
 #include "ops/build.h"
 
 namespace optc {
@@ -187,8 +188,8 @@ Result<SizeByName> SizeChooser::choose(const SizeByName &given, int set, int att
       fixed[i] = true;
     }
     if (value < symbol.min || value > symbol.max)
-      return diagnostics.error(ErrorKind::kUsage, fmt::format("dimension {} = {} is outside {}..{}", symbol.name, value,
-                                                              symbol.min, symbol.max));
+      return diagnostics.error(
+          ErrorKind::kUsage, fmt::format("dim '{}' is {}, the model takes {}", symbol.name, value, range_text(symbol)));
     sizes.push_back(value);
   }
   Search search(*this, fixed, kOther[attempt][set], set);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "evaluate/lanes.h"
+#include "ir/dim/range.h"
 
 namespace optc::evaluate_detail {
 
@@ -241,7 +242,7 @@ Status Machine::set_inputs(const std::vector<RuntimeValue> &inputs) {
     const int64_t value = input_dim(source.input, source.axis);
     if (value < source.symbol->min || value > source.symbol->max) {
       return diagnostics_.error(ErrorKind::kUsage, "dim '" + source.symbol->name + "' is " + std::to_string(value) +
-                                                       ", outside of what the model was compiled for");
+                                                       ", the model takes " + range_text(*source.symbol));
     }
     symbols_.set(*source.symbol, value);
   }

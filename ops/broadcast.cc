@@ -65,13 +65,52 @@ std::optional<Dim> multiple_of(Dim d, Dim e) {
   return exact_div(e, d) ? std::optional<Dim>(e) : std::nullopt;
 }
 
+// Whether `d` never falls as its symbols grow: sums of symbols and of quotients of such sums by numbers.
+bool never_falls(Dim d) {
+  if (!d.node()) return true;
+  for (const DimTerm &term : d.node()->terms) {
+    if (term.coefficient < 0 || term.atoms.size() != 1) return false;
+    const DimAtom &atom = *term.atoms[0];
+    if (atom.kind == AtomKind::kSymbol) continue;
+    if (atom.kind != AtomKind::kFloorDiv || !atom.b.is_constant() || !never_falls(atom.a)) return false;
+  }
+  return true;
+}
+
+// What every run needs of one dim of the inputs becomes a bound of that dim, which the signature shows and each run
+// checks: later sizes are then known not to be negative. False where `needed >= least` says no such thing.
+bool raise_symbol(InferContext &context, Dim needed, Dim least) {
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(needed, symbols);
+  if (!least.is_constant() || symbols.size() != 1 || symbols[0]->kind != SymbolKind::kModel || !never_falls(needed) ||
+      !(context.node().region == Graph::main()))
+    return false;
+  const DimSymbol *symbol = symbols[0];
+  const auto holds = [&](int64_t value) {
+    const auto at = evaluate(needed, [&](const DimSymbol &) { return std::optional<int64_t>(value); });
+    return at && *at >= least.value();
+  };
+  int64_t low = symbol->min, high = std::min<int64_t>(symbol->max, int64_t{1} << 31);
+  if (low > high || !holds(high)) return false;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (holds(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  context.dims().set_bounds(symbol, high, symbol->max);
+  return true;
+}
+
 }  // namespace
 
 Status at_most(InferContext &context, Dim left, Dim right, std::string_view what) {
   if (proved_at_least(right, left)) return {};
   if (proved_less(right, left))
     return context.invalid(std::string(what) + " must be at most " + right.str() + ", but is " + left.str());
-  context.constrain(max(left, right), right);
+  if (!raise_symbol(context, right, left)) context.constrain(max(left, right), right);
   return {};
 }
 

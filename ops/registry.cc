@@ -236,6 +236,8 @@ Result<Dim> InferContext::same(Dim a, Dim b, std::string_view what) {
   if (a == b) return a;
   if ((a.is_constant() && b.is_constant()) || proved_less(a, b) || proved_less(b, a))
     return invalid(std::string(what) + " must be equal: " + a.str() + " against " + b.str());
+  if (is_saturated(a) || is_saturated(b))  // not the values they stand for: no run could be checked
+    return unsupported(std::string(what) + " is an expression of too many parts", "fix symbolic dimensions with --dim");
   constrain(a, b);
   return b.is_constant() ? b : a;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "emit/cpp/types.h"
+#include "ir/dim/range.h"
 
 namespace optc {
 
@@ -26,9 +27,10 @@ void ModelPrinter::print_bind() {
     if (!wrong.empty()) {
       line(fmt::format("if ({})", wrong));
       line(fmt::format(
-          "  return run.fail(OPTC_INVALID_ARGUMENT, \"input '%s': dim {} ({}) is %lld, outside what this bundle was "
-          "compiled for\", inputs[{}].name, static_cast<long long>({}));",
-          s.axis, string_literal(s.symbol->name).substr(1, string_literal(s.symbol->name).size() - 2), s.input, field));
+          "  return run.fail(OPTC_INVALID_ARGUMENT, \"input '%s': dim {} ({}) is %lld, this bundle takes {}\", "
+          "inputs[{}].name, static_cast<long long>({}));",
+          s.axis, string_literal(s.symbol->name).substr(1, string_literal(s.symbol->name).size() - 2),
+          range_text(*s.symbol), s.input, field));
     }
   }
   for (const DimCheck &c : program_.checks) {

@@ -1,5 +1,6 @@
 // Dim as text: what parse_dim reads.
 #include "ir/dim/dim.h"
+#include "ir/dim/range.h"
 
 namespace optc {
 namespace {
@@ -43,6 +44,14 @@ std::string Dim::str() const {
   }
   if (node_->constant > 0) text += " + " + std::to_string(node_->constant);
   if (node_->constant < 0) text += " - " + std::to_string(-node_->constant);
+  return text;
+}
+
+std::string range_text(const DimSymbol &symbol) {
+  if (symbol.min == symbol.max) return std::to_string(symbol.min);
+  std::string text = std::to_string(symbol.min);
+  text += symbol.max >= kDimOverflow ? " or more" : " to " + std::to_string(symbol.max);
+  if (symbol.multiple > 1) text += ", a multiple of " + std::to_string(symbol.multiple);
   return text;
 }
 
