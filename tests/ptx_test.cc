@@ -175,6 +175,50 @@ TEST(PtxPointwise, APermutedViewWithPadding) {
       EXPECT_EQ(m.get(y, a * 8 + b), b >= 2 && b < 7 ? m.get(x, (b - 2) * 9 + a) : 0) << a << "," << b;
 }
 
+// y[i, j] = x[t[i, j], j] and z[i] = the sum of them: what lies beside an element is not the next one, for each has an
+// index of its own.
+TEST(PtxGather, NeighboursWithIndicesOfTheirOwn) {
+  const int64_t rows = 6, columns = 64, table = 5;
+  for (bool summed : {false, true}) {
+    NestProgram n;
+    BufferId x = n.input("x", kF32, {table, columns}), t = n.input("t", ElementType::kInt32, {rows, columns}),
+             y = n.output("y", kF32, summed ? Shape{rows} : Shape{rows, columns});
+    LoopNest nest;
+    Stage stage, last;
+    Dim i = n.loop(nest.loops, "i", rows), j = n.loop(summed ? stage.loops : nest.loops, "j", columns);
+    const ScalarId index = n.pool().cast(n.load(t, {i, j}), ElementType::kInt64);
+    const ScalarId element = n.load(x, {n.program.dims->scalar_symbol(index.index, table), j});
+    if (summed) {
+      LocalId sum = n.local(nest, "sum", kF32);
+      stage.outputs.push_back(n.reduce(sum, Combine::kSum, element));
+      last.outputs.push_back(n.store(y, {i}, n.pool().local(sum, kF32, {})));
+      nest.stages = {stage, last};
+    } else {
+      stage.outputs.push_back(n.store(y, {i, j}, element));
+      nest.stages = {stage};
+    }
+    n.add("gather", nest);
+    Machine m(n.program);
+    m.fill(3);
+    for (size_t k = 0; k < static_cast<size_t>(rows * columns); ++k) m.put(t, k, static_cast<double>(k * 7 % 5));
+    m.run();
+    for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
+      double sum = 0;
+      for (size_t c = 0; c < static_cast<size_t>(columns); ++c) {
+        const size_t at = r * static_cast<size_t>(columns) + c;
+        const double want = m.get(x, at * 7 % 5 * static_cast<size_t>(columns) + c);
+        sum += want;
+        if (!summed) {
+          ASSERT_EQ(m.get(y, at), want) << r << "," << c;
+        }
+      }
+      if (summed) {
+        ASSERT_NEAR(m.get(y, r), sum, 1e-4) << r;
+      }
+    }
+  }
+}
+
 // --- Rows
 
 TEST(PtxRows, LayerNorm) {

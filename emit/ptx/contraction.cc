@@ -65,30 +65,11 @@ ElementType precision(const Program &program, const Operand &operand) {
   return s.type;
 }
 
-// Whether an expression reads a loop counter, through gathered indices too.
-bool uses_loop(const Program &program, ScalarId id, const DimSymbol *symbol) {
-  const Scalar &s = program.scalars.at(id);
-  auto dim_uses = [&](Dim d) {
-    std::vector<const DimSymbol *> symbols;
-    collect_symbols(d, symbols);
-    for (const DimSymbol *used : symbols)
-      if (used == symbol || (used->kind == SymbolKind::kScalar && uses_loop(program, ScalarId(used->scalar), symbol)))
-        return true;
-    return false;
-  };
-  if (s.op == ScalarOp::kIndex && dim_uses(s.index_value)) return true;
-  for (Dim d : s.index)
-    if (dim_uses(d)) return true;
-  for (int i = 0; i < arity(s.op); ++i)
-    if (uses_loop(program, s.args[i], symbol)) return true;
-  return false;
-}
-
 // How many elements from `loop`'s counter on lie together, aligned to their size: 16, 8 or 4 bytes' worth, 1 when only
 // the stride is 1, 0 when it is not.
 int together(const Program &program, const Operand &operand, const Loop &loop, unsigned size) {
   const Scalar &s = program.scalars.at(operand.load);
-  auto part = affine_in(root_offset(program, s.buffer, s.index), loop.index);
+  auto part = affine_over(program, root_offset(program, s.buffer, s.index), loop.index);
   if (!part || !part->coefficient.is(1)) return 0;
   for (ScalarId c : operand.conditions)
     if (uses_loop(program, c, loop.index)) return 1;
@@ -102,7 +83,7 @@ int together(const Program &program, const Operand &operand, const Loop &loop, u
 bool wide_together(const Program &program, const Operand &operand, const Loop &loop) {
   if (!operand.wide.valid()) return false;
   const Scalar &s = program.scalars.at(operand.wide);
-  auto part = affine_in(root_offset(program, s.buffer, s.index), loop.index);
+  auto part = affine_over(program, root_offset(program, s.buffer, s.index), loop.index);
   if (!part || !part->coefficient.is(1) || !divisible_by(part->rest, 8) || !divisible_by(loop.extent, 8)) return false;
   for (ScalarId c : operand.conditions)
     if (uses_loop(program, c, loop.index)) return false;
@@ -294,8 +275,8 @@ std::optional<Plan> make_plan(const Program &program, const LoopNest &nest, F32P
     for (const StageOutput &o : after->outputs) {
       if (plan.a.outer.empty() || plan.b.outer.empty()) break;
       Dim offset = root_offset(program, o.buffer, o.index);
-      auto along_m = affine_in(offset, plan.a.outer.back().index),
-           along_n = affine_in(offset, plan.b.outer.back().index);
+      auto along_m = affine_over(program, offset, plan.a.outer.back().index),
+           along_n = affine_over(program, offset, plan.b.outer.back().index);
       if (along_m && along_m->coefficient.is(1) && !(along_n && along_n->coefficient.is(1))) {
         std::swap(plan.a, plan.b);
         goto oriented;

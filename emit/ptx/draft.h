@@ -46,8 +46,6 @@ struct Operand {
 Operand peel(const Program &program, ScalarId id);
 // The type whose products are exact for the operand: what it is stored or rounded as.
 ElementType precision(const Program &program, const Operand &operand);
-// Whether an expression reads a loop counter, through gathered indices too.
-bool uses_loop(const Program &program, ScalarId id, const DimSymbol *symbol);
 // How many elements from `loop`'s counter on lie together, aligned to their size: 16, 8 or 4 bytes' worth, 1 when only
 // the stride is 1, 0 when it is not.
 int together(const Program &program, const Operand &operand, const Loop &loop, unsigned size);

@@ -194,7 +194,7 @@ std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std
     }
     for (ScalarId id : loads) {
       const Scalar &s = program.scalars.at(id);
-      auto part = affine_in(root_offset(program, s.buffer, s.index), stage.loops.back().index);
+      auto part = affine_over(program, root_offset(program, s.buffer, s.index), stage.loops.back().index);
       unit = unit || (part && part->coefficient.is(1));
     }
   }

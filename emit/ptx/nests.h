@@ -44,7 +44,7 @@ struct Accesses {
   }
   bool mergeable(const Loop &a, const Loop &b) const {
     for (Dim d : opaque)
-      if (uses_symbol(d, a.index) || uses_symbol(d, b.index)) return false;
+      if (uses_loop(program, d, a.index) || uses_loop(program, d, b.index)) return false;
     for (Dim d : offsets) {
       auto outer = affine_in(d, a.index), inner = affine_in(d, b.index);
       if (!outer || !inner || !(outer->coefficient == inner->coefficient * b.extent)) return false;

@@ -21,7 +21,7 @@ int lanes_of(const Program &program, const std::vector<StageOutput> &outputs, co
   for (const StageOutput &output : outputs) collect_loads(program, output.value, loads);
   for (ScalarId id : loads) {
     const Scalar &s = program.scalars.at(id);
-    if (uses_symbol(root_offset(program, s.buffer, s.index), loops.back().index))
+    if (uses_loop(program, root_offset(program, s.buffer, s.index), loops.back().index))
       size = std::min(size, storage_size(program.buffer(s.buffer).element()));
   }
   int lanes = static_cast<int>(std::max(1u, 16 / std::max(2u, size)));
@@ -250,7 +250,7 @@ class RowNest {
     std::vector<Loop> kept, summed;
     for (const Loop &loop : stage.loops) {
       bool used = false;
-      for (Dim d : output.index) used = used || uses_symbol(d, loop.index);
+      for (Dim d : output.index) used = used || uses_loop(k_.program, d, loop.index);
       (used ? kept : summed).push_back(loop);
     }
     Scope start = scope;

@@ -102,6 +102,33 @@ Dim root_offset(const Program &program, BufferId id, const std::vector<Dim> &ind
   return linear_offset(program.buffer(id), index) + root_of(program, id).offset;
 }
 
+bool uses_loop(const Program &program, Dim d, const DimSymbol *symbol) {
+  if (d.is_constant()) return false;
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(d, symbols);
+  for (const DimSymbol *used : symbols)
+    if (used == symbol || (used->kind == SymbolKind::kScalar && uses_loop(program, ScalarId(used->scalar), symbol)))
+      return true;
+  return false;
+}
+
+bool uses_loop(const Program &program, ScalarId id, const DimSymbol *symbol) {
+  const Scalar &s = program.scalars.at(id);
+  if (s.op == ScalarOp::kIndex && uses_loop(program, s.index_value, symbol)) return true;
+  for (Dim d : s.index)
+    if (uses_loop(program, d, symbol)) return true;
+  for (int i = 0; i < arity(s.op); ++i)
+    if (uses_loop(program, s.args[i], symbol)) return true;
+  return false;
+}
+
+std::optional<AffinePart> affine_over(const Program &program, Dim offset, const DimSymbol *symbol) {
+  auto part = affine_in(offset, symbol);
+  if (!part || uses_loop(program, part->rest, symbol) || uses_loop(program, part->coefficient, symbol))
+    return std::nullopt;
+  return part;
+}
+
 Value KernelContext::pointer(BufferId root) const {
   for (const auto &p : pointers)
     if (p.first == root) return p.second;
@@ -245,7 +272,7 @@ bool Scope::contiguous(BufferId buffer, const std::vector<Dim> &index) const {
         if (zero == &s) return Dim(0);
       return std::nullopt;
     });
-  auto part = affine_in(offset, vector_symbol_);
+  auto part = affine_over(k_.program, offset, vector_symbol_);
   return part && part->coefficient.is(1) && divisible_by(part->rest, lanes_);
 }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -23,6 +24,13 @@ struct Root {
 Root root_of(const Program &program, BufferId id);
 // Element offset of a logical index, counted from the root buffer's first element.
 Dim root_offset(const Program &program, BufferId id, const std::vector<Dim> &index);
+
+// Whether an expression reads a loop counter, through gathered indices too.
+bool uses_loop(const Program &program, ScalarId id, const DimSymbol *symbol);
+bool uses_loop(const Program &program, Dim d, const DimSymbol *symbol);
+// How an offset moves with a loop counter; nullopt where it is not affine in it, or holds a gathered index that moves,
+// too.
+std::optional<AffinePart> affine_over(const Program &program, Dim offset, const DimSymbol *symbol);
 
 // Why a scalar expression has no GPU form ("" when it has one): an element type or an operation that this emitter
 // lacks.

@@ -20,8 +20,8 @@ LoopOrder order_loops(const Program &program, std::vector<Loop> loops, const std
     if (!output.buffer.valid()) continue;
     Dim offset = root_offset(program, output.buffer, output.index);
     for (size_t i = 0; i + 1 < loops.size(); ++i) {
-      auto part = affine_in(offset, loops[i].index);
-      auto last = affine_in(offset, loops.back().index);
+      auto part = affine_over(program, offset, loops[i].index);
+      auto last = affine_over(program, offset, loops.back().index);
       if (part && part->coefficient.is(1) && !(last && last->coefficient.is(1))) {
         std::rotate(loops.begin() + static_cast<std::ptrdiff_t>(i), loops.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                     loops.end());
