@@ -130,15 +130,16 @@ void add_model(Verb &verb, CommonOptions &o) {
   verb.add_option("MODEL", o.model, "the ONNX model (.onnx, or its text form .onnxtxt)")->required()->type_name("");
 }
 
-void add_output_options(Verb &verb, CommonOptions &o) {
+void add_output_options(Verb &verb, CommonOptions &o, const std::vector<std::string> &forms) {
   verb.add_flag("-v,--verbose", o.verbose, "say more")->group(kPrinting);
   verb.add_flag("-q,--quiet", o.quiet, "print nothing but errors and results")->group(kPrinting);
   verb.add_option("--color", o.color, "auto, always or never (NO_COLOR is honoured)")
       ->one_of({"auto", "always", "never"})
       ->type_name("WHEN")
       ->group(kPrinting);
-  verb.add_option("--format", o.format, "text, or json (one object on stdout)")
-      ->one_of({"text", "json"})
+  verb.add_option("--format", o.format,
+                  fmt::format("text, {}json (one object on stdout)", forms.size() > 2 ? "markdown or " : "or "))
+      ->one_of(forms)
       ->type_name("FORM")
       ->group(kPrinting);
 }

@@ -39,7 +39,8 @@ struct CommonOptions {
 };
 
 void add_model(Verb &verb, CommonOptions &options);
-void add_output_options(Verb &verb, CommonOptions &options);  // -v, -q, --color, --format
+// -v, -q, --color, --format
+void add_output_options(Verb &verb, CommonOptions &options, const std::vector<std::string> &forms = {"text", "json"});
 void add_disable_pass(Verb &verb, CommonOptions &options);
 void add_shape_options(Verb &verb, CommonOptions &options);    // --dim, --shape, --custom-op
 void add_compile_options(Verb &verb, CommonOptions &options);  // --target, -O, --disable-pass, --name

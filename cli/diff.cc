@@ -4,13 +4,14 @@
 
 #include "cli/common.h"
 #include "emit/report/diff.h"
+#include "importer/importer.h"
 #include "importer/provenance.h"
 #include "support/staging.h"
 
 namespace optc::cli {
 namespace {
 
-constexpr size_t kLines = 40;  // patterns that are printed without -v
+constexpr size_t kLines = 40;  // patterns, and changes, that are printed without -v
 
 struct DiffOptions : CommonOptions {
   std::string other, html;
@@ -27,42 +28,58 @@ Status write_page(const DiffOptions &o, const Graph &before, const Graph &after,
   return {};
 }
 
+// Where the nodes of a model that optc wrote come from, and by which rules, as it noted at them.
+Result<Provenance> noted_in(const std::string &path, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const std::vector<NodeNote> notes, read_notes(path, diagnostics));
+  Provenance noted;
+  for (const NodeNote &note : notes) {
+    auto *map = note.key == "optc.origin" ? &noted.origin : note.key == "optc.rules" ? &noted.rules : nullptr;
+    if (!map) continue;
+    std::vector<std::string> &list = (*map)[note.node];
+    for (size_t from = 0; from <= note.value.size();) {
+      const size_t to = std::min(note.value.find('\n', from), note.value.size());
+      list.push_back(note.value.substr(from, to - from));
+      from = to + 1;
+    }
+  }
+  return noted;
+}
+
+Status tell(const DiffOptions &o, const Graph &before, const Graph &after, const GraphDiff &result,
+            const std::string &title, Diagnostics &diagnostics) {
+  const size_t lines = o.verbose ? 0 : kLines;
+  print(o.format == "json"       ? diff_json(before, after, result)
+        : o.format == "markdown" ? diff_markdown(before, after, result, title, lines)
+                                 : diff_text(before, after, result, lines));
+  OPTC_TRY(write_page(o, before, after, result, title, diagnostics));
+  if (o.exit_code && !result.equal()) return diagnostics.error(ErrorKind::kMismatch, "the models differ");
+  return {};
+}
+
+// Two files are read, not compiled: they may hold any operators.
+Status diff_files(const DiffOptions &o, Diagnostics &diagnostics) {
+  if (!o.dims.empty() || !o.shapes.empty() || !o.custom_ops.empty() || !o.disabled.empty())
+    return diagnostics.error(
+        ErrorKind::kUsage, "two models are compared as their files have them", {},
+        "--dim, --shape, --custom-op and --disable-pass say how A is optimized, where B is absent");
+  OPTC_ASSIGN(const Graph before, read_graph(o.model, diagnostics));
+  diagnostics.set_file(o.other);
+  OPTC_ASSIGN(const Graph after, read_graph(o.other, diagnostics));
+  OPTC_ASSIGN(const Provenance noted, noted_in(o.other, diagnostics));
+  return tell(o, before, after, diff_graphs(before, after, noted), file_name(o.model) + " → " + file_name(o.other),
+              diagnostics);
+}
+
 Status diff(const DiffOptions &o, Diagnostics &diagnostics) {
+  if (!o.other.empty()) return diff_files(o, diagnostics);
   OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
   CommonOptions silent = o;
   silent.quiet = true;
   const std::unique_ptr<Listener> listener = make_listener(silent);
   OPTC_ASSIGN(const Graph before, load_model(o.model, options, *listener, diagnostics));
-  GraphDiff result;
-  const auto tell = [&](const Graph &after, const std::string &title) -> Status {
-    print(o.format == "json" ? diff_json(before, after, result)
-                             : diff_text(before, after, result, o.verbose ? 0 : kLines));
-    return write_page(o, before, after, result, title, diagnostics);
-  };
-  if (o.other.empty()) {
-    OPTC_ASSIGN(const Optimized optimized, optimize_model(before.clone(), options, *listener, diagnostics));
-    result = diff_optimized(before, optimized, options, *listener);
-    OPTC_TRY(tell(optimized.graph, file_name(o.model) + " → optimized"));
-  } else {
-    diagnostics.set_file(o.other);
-    OPTC_ASSIGN(const Graph after, load_model(o.other, options, *listener, diagnostics));
-    OPTC_ASSIGN(const std::vector<NodeNote> notes, read_notes(o.other, diagnostics));
-    Provenance noted;
-    for (const NodeNote &note : notes) {
-      auto *map = note.key == "optc.origin" ? &noted.origin : note.key == "optc.rules" ? &noted.rules : nullptr;
-      if (!map) continue;
-      std::vector<std::string> &list = (*map)[note.node];
-      for (size_t from = 0; from <= note.value.size();) {
-        const size_t to = std::min(note.value.find('\n', from), note.value.size());
-        list.push_back(note.value.substr(from, to - from));
-        from = to + 1;
-      }
-    }
-    result = diff_graphs(before, after, noted);
-    OPTC_TRY(tell(after, file_name(o.model) + " → " + file_name(o.other)));
-  }
-  if (o.exit_code && !result.patterns.empty()) return diagnostics.error(ErrorKind::kMismatch, "the models differ");
-  return {};
+  OPTC_ASSIGN(const Optimized optimized, optimize_model(before.clone(), options, *listener, diagnostics));
+  return tell(o, before, optimized.graph, diff_optimized(before, optimized, options, *listener),
+              file_name(o.model) + " → optimized", diagnostics);
 }
 
 }  // namespace
@@ -78,7 +95,7 @@ void add_diff(CommandLine &line, int &code) {
   verb->add_flag("--exit-code", o->exit_code, "exit with 1 when the models differ");
   add_disable_pass(*verb, *o);
   add_shape_options(*verb, *o);
-  add_output_options(*verb, *o);
+  add_output_options(*verb, *o, {"text", "json", "markdown"});
   on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return diff(*o, diagnostics); });
 }
 

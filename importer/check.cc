@@ -217,7 +217,7 @@ Status Converter::check_model() {
     auto range = domains.find(domain);
     if (opset.version() < 1 && range != domains.end())
       return invalid("opset version " + std::to_string(opset.version()) + " of " + domain_label(domain));
-    if (range != domains.end() && opset.version() > range->second.second)
+    if (reading_ == Reading::kCompile && range != domains.end() && opset.version() > range->second.second)
       return diagnostics_.error(ErrorKind::kUnsupported, "opset version " + std::to_string(opset.version()) + " of " +
                                                              domain_label(domain) + "; optc reads versions up to " +
                                                              std::to_string(range->second.second));

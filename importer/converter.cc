@@ -12,11 +12,34 @@ std::string describe(const onnx::NodeProto &node, int64_t index) {
   return "node '" + node_label(node, index) + "' (" + node.op_type() + " #" + std::to_string(index) + ")";
 }
 
+bool is_list(const onnx::AttributeProto &attribute) {
+  return attribute.type() == onnx::AttributeProto::GRAPHS || attribute.type() == onnx::AttributeProto::TENSORS ||
+         attribute.type() == onnx::AttributeProto::TYPE_PROTOS;
+}
+
+// The items of a list, each as an attribute of its own.
+void items_of(const onnx::AttributeProto &list, std::deque<onnx::AttributeProto> &items) {
+  const auto item = [&](onnx::AttributeProto::AttributeType type) -> onnx::AttributeProto & {
+    onnx::AttributeProto &one = items.emplace_back();
+    one.set_name(list.name());
+    one.set_type(type);
+    return one;
+  };
+  for (const auto &graph : list.graphs()) *item(onnx::AttributeProto::GRAPH).mutable_g() = graph;
+  for (const auto &tensor : list.tensors()) *item(onnx::AttributeProto::TENSOR).mutable_t() = tensor;
+  for (const auto &type : list.type_protos()) *item(onnx::AttributeProto::TYPE_PROTO).mutable_tp() = type;
+}
+
 }  // namespace
 
 Converter::Converter(const onnx::ModelProto &model, const TensorSource &source, const ImportOptions &options,
-                     Diagnostics &diagnostics)
-    : model_(model), source_(source), options_(options), diagnostics_(diagnostics), namer_(*graph_.dims(), options) {
+                     Reading reading, Diagnostics &diagnostics)
+    : model_(model),
+      source_(source),
+      options_(options),
+      reading_(reading),
+      diagnostics_(diagnostics),
+      namer_(*graph_.dims(), options) {
   direct_source_.external = nullptr;
   frames_.emplace_back();
 }
@@ -25,6 +48,11 @@ Result<Graph> Converter::run() {
   OPTC_TRY(check_model());
   OPTC_TRY(read_custom_ops());
   OPTC_TRY(check_size());
+  if (reading_ == Reading::kAsWritten) {
+    OPTC_TRY(convert_main());
+    declare_types();
+    return std::move(graph_);
+  }
   OPTC_TRY(list_unsupported());
   OPTC_TRY(convert_main());
   OPTC_TRY(finish_region(Graph::main(), true));
@@ -64,7 +92,7 @@ Status Converter::convert_main() {
   for (const auto &input : graph.input()) {
     if (fixed && initialized.count(input.name())) continue;
     if (input.name().empty()) return diagnostics_.error(ErrorKind::kInvalid, "an input of the graph has no name");
-    OPTC_ASSIGN(Type type, namer_.input_type(input.type(), input.name(), diagnostics_));
+    OPTC_ASSIGN(Type type, main_input_type(input));
     OPTC_TRY(define(scope, input.name(), graph_.add_input(Graph::main(), input.name(), std::move(type)),
                     "the graph's inputs"));
   }
@@ -101,6 +129,25 @@ Status Converter::convert_main() {
   }
   graph_.set_outputs(Graph::main(), std::move(outputs));
   return {};
+}
+
+Result<Type> Converter::main_input_type(const onnx::ValueInfoProto &input) {
+  if (reading_ == Reading::kCompile) return namer_.input_type(input.type(), input.name(), diagnostics_);
+  Diagnostics unread;  // a type that a Graph cannot hold is left open
+  Result<Type> type = namer_.input_type(input.type(), input.name(), unread);
+  return type.ok() ? std::move(type) : Type();
+}
+
+// Of a Graph that is read as written: the types that the file declares, and no others.
+void Converter::declare_types() {
+  for (size_t i = 0; i < graph_.value_capacity(); ++i) {
+    const auto declared = declared_.find(static_cast<uint32_t>(i));
+    if (declared == declared_.end() || graph_.value(ValueId(i)).kind != ValueKind::kNodeOutput) continue;
+    Diagnostics unread;
+    // Any name of a dim will do, as in an input's type: nothing is computed of it.
+    Result<Type> type = namer_.input_type(*declared->second, graph_.value(ValueId(i)).name, unread);
+    if (type.ok()) graph_.set_type(ValueId(i), *std::move(type));
+  }
 }
 
 Status Converter::define(Scope &scope, const std::string &name, ValueId value, const std::string &where) {
@@ -221,7 +268,13 @@ Status Converter::convert_region(const onnx::GraphProto &graph, RegionId region,
     if (input.name().empty()) return diagnostics_.error(ErrorKind::kInvalid, "an input of a subgraph has no name");
     Type type;
     if (input.has_type() && input.type().value_case() != onnx::TypeProto::VALUE_NOT_SET) {
-      OPTC_ASSIGN(type, namer_.inner_type(input.type(), input.name(), diagnostics_));
+      Diagnostics unread;
+      Result<Type> declared =
+          namer_.inner_type(input.type(), input.name(), reading_ == Reading::kCompile ? diagnostics_ : unread);
+      if (declared.ok())
+        type = *std::move(declared);
+      else if (reading_ == Reading::kCompile)
+        return declared.failure();
     }
     const ValueId id = graph_.add_input(region, value_name(scope, input.name()), std::move(type));
     OPTC_TRY(define(scope, input.name(), id, "the inputs of a subgraph"));
@@ -254,10 +307,11 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
                               "functions that call one another many times grow without bound when they are inlined");
   if (node.op_type().empty()) return diagnostics_.error(ErrorKind::kInvalid, "a node has no operator", where);
   if (const onnx::FunctionProto *function = local_function(node)) return inline_call(node, *function, scope, where);
+  const bool compile = reading_ == Reading::kCompile;
 
   const std::string domain = normal_domain(node.domain());
   auto opset = frame.opsets.find(domain);
-  if (opset == frame.opsets.end())
+  if (opset == frame.opsets.end() && compile)
     return diagnostics_.error(ErrorKind::kInvalid,
                               "the domain '" + (domain.empty() ? "ai.onnx" : domain) + "' is not imported", where);
 
@@ -286,9 +340,9 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
   NodeSource node_source;
   node_source.proto = effective;
   node_source.frame = &frame;
-  node_source.version = version_of(node.op_type(), opset->second, domain);
+  node_source.version = version_of(node.op_type(), opset == frame.opsets.end() ? 0 : opset->second, domain);
   node_source.schema = find_schema(node.op_type(), node_source.version, domain);
-  if (node_source.schema) OPTC_TRY(check_schema(*effective, *node_source.schema, where));
+  if (compile && node_source.schema) OPTC_TRY(check_schema(*effective, *node_source.schema, where));
   if (domain.empty() && node.op_type() == "Constant") {
     const bool direct =
         std::any_of(given.begin(), given.end(), [](const PassedAttribute &a) { return a.proto && a.direct; });
@@ -298,37 +352,38 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
   for (int i = 0; i < node.attribute_size(); ++i) {
     const PassedAttribute &value = given[static_cast<size_t>(i)];
     if (!value.proto) continue;
+    const auto take = [&](const std::string &name, const onnx::AttributeProto &attribute) -> Status {
+      if (attribute.type() == onnx::AttributeProto::GRAPH) {
+        graphs.emplace_back(name, &attribute.g());
+        return {};
+      }
+      OPTC_ASSIGN(Attribute converted, convert_attribute(attribute, value.direct, where));
+      for (const auto &[other, unused] : attributes)
+        if (other == name)
+          return diagnostics_.error(ErrorKind::kInvalid, "attribute '" + name + "' appears twice", where);
+      attributes.emplace_back(name, std::move(converted));
+      return {};
+    };
     const std::string &name = node.attribute(i).name();
-    if (value.proto->type() == onnx::AttributeProto::GRAPH) {
-      graphs.emplace_back(name, &value.proto->g());
+    if (compile || !is_list(*value.proto)) {
+      OPTC_TRY(take(name, *value.proto));
       continue;
     }
-    OPTC_ASSIGN(Attribute converted, convert_attribute(*value.proto, value.direct, where));
-    for (const auto &[other, unused] : attributes)
-      if (other == name)
-        return diagnostics_.error(ErrorKind::kInvalid, "attribute '" + name + "' appears twice", where);
-    attributes.emplace_back(name, std::move(converted));
+    const size_t first = items_.size();
+    items_of(*value.proto, items_);
+    const size_t end = items_.size();  // bodies of graphs add their own behind
+    for (size_t k = first; k < end; ++k) OPTC_TRY(take(name + "[" + std::to_string(k - first) + "]", items_[k]));
   }
   std::vector<ValueId> inputs;
   for (const auto &input : node.input()) {
     OPTC_ASSIGN(const ValueId value, resolve(scope, input, where));
     inputs.push_back(value);
   }
-  // A function's absent argument may leave out what the operator needs.
-  if (node_source.schema && !node_source.schema->inputs().empty()) {
-    const auto &formals = node_source.schema->inputs();
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const auto &formal = formals[std::min(i, formals.size() - 1)];
-      if (!inputs[i].valid() && formal.GetOption() != onnx::OpSchema::Optional)
-        return diagnostics_.error(ErrorKind::kInvalid,
-                                  "input " + std::to_string(i) + " (" + formal.GetName() + ") is required, but absent",
-                                  where);
-    }
-  }
+  if (compile && node_source.schema) OPTC_TRY(check_required(*node_source.schema, inputs, where));
   std::vector<std::pair<std::string, Type>> outputs;
   for (const auto &output : node.output())
     outputs.emplace_back(output.empty() ? "" : value_name(scope, output), Type());
-  if (std::all_of(outputs.begin(), outputs.end(), [](const auto &o) { return o.first.empty(); }))
+  if (compile && std::all_of(outputs.begin(), outputs.end(), [](const auto &o) { return o.first.empty(); }))
     return diagnostics_.error(ErrorKind::kInvalid, "the node has no outputs", where);
 
   const std::string label = frame.prefix + node_label(node, index);
@@ -343,7 +398,24 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
   for (int i = 0; i < node.output_size(); ++i)
     if (!node.output(i).empty())
       OPTC_TRY(define(scope, node.output(i), graph_.node(id).outputs[static_cast<size_t>(i)], where));
-  sources_.emplace(id.index, node_source);
+  if (compile)
+    sources_.emplace(id.index, node_source);
+  else if (node_source.schema)
+    fill_defaults(id, *node_source.schema);
+  return {};
+}
+
+// A function's absent argument may leave out what the operator needs.
+Status Converter::check_required(const onnx::OpSchema &schema, const std::vector<ValueId> &inputs,
+                                 const std::string &where) {
+  const auto &formals = schema.inputs();
+  for (size_t i = 0; i < inputs.size() && !formals.empty(); ++i) {
+    const auto &formal = formals[std::min(i, formals.size() - 1)];
+    if (!inputs[i].valid() && formal.GetOption() != onnx::OpSchema::Optional)
+      return diagnostics_.error(ErrorKind::kInvalid,
+                                "input " + std::to_string(i) + " (" + formal.GetName() + ") is required, but absent",
+                                where);
+  }
   return {};
 }
 
@@ -408,6 +480,14 @@ Result<Attribute> Converter::convert_attribute(const onnx::AttributeProto &attri
                                                     "attribute '" + attribute.name() + "' of " + where, diagnostics_));
       return Attribute(std::move(constant));
     }
+    case onnx::AttributeProto::SPARSE_TENSOR:
+      if (reading_ == Reading::kAsWritten) {
+        OPTC_ASSIGN(Constant constant,
+                    convert_sparse(attribute.sparse_tensor(), source(direct),
+                                   "attribute '" + attribute.name() + "' of " + where, diagnostics_));
+        return Attribute(std::move(constant));
+      }
+      break;
     case onnx::AttributeProto::TYPE_PROTO: {
       OPTC_ASSIGN(Type type, namer_.inner_type(attribute.tp(), attribute.name(), diagnostics_));
       return Attribute(std::move(type));

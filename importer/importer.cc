@@ -22,8 +22,33 @@ bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-Result<Graph> import_text(std::string_view text, const std::string &folder, const ImportOptions &options,
-                          Diagnostics &diagnostics) {
+Result<Graph> read_bytes(std::string_view bytes, std::shared_ptr<const void> owner, const std::string &folder,
+                         const ImportOptions &options, Reading reading, Diagnostics &diagnostics) {
+  if (bytes.empty()) return diagnostics.error(ErrorKind::kInvalid, "the file is empty: no model");
+  const auto *data = reinterpret_cast<const uint8_t *>(bytes.data());
+  OPTC_ASSIGN(const WireScan scan, scan_model(data, bytes.size(), diagnostics));
+  try {
+    onnx::ModelProto model;
+    OPTC_TRY(parse_model(scan, model, diagnostics));
+    const google::protobuf::LogSilencer quiet;  // what is wrong is said by a diagnostic
+    ExternalFiles external(folder);
+    TensorSource source;
+    source.scan = &scan;
+    source.data = data;
+    source.owner = std::move(owner);
+    source.external = folder.empty() ? nullptr : &external;
+    OPTC_ASSIGN(Graph graph, Converter(model, source, options, reading, diagnostics).run());
+    OPTC_TRY(verify(graph, diagnostics, reading == Reading::kCompile ? Typing::kComplete : Typing::kAsDeclared));
+    return graph;
+  } catch (const std::bad_alloc &) {
+    return diagnostics.error(ErrorKind::kUnsupported, "the model does not fit in memory");
+  } catch (const std::exception &error) {
+    return diagnostics.error(ErrorKind::kInternal, std::string("the importer failed: ") + error.what());
+  }
+}
+
+Result<Graph> read_text(std::string_view text, const std::string &folder, const ImportOptions &options, Reading reading,
+                        Diagnostics &diagnostics) {
   onnx::ModelProto model;
   std::string message;
   try {
@@ -46,7 +71,24 @@ Result<Graph> import_text(std::string_view text, const std::string &folder, cons
   if (!model.SerializeToString(bytes.get()))
     return diagnostics.error(ErrorKind::kInvalid, "the text is not a complete ONNX model");
   const std::string_view view(*bytes);
-  return import_bytes(view, std::move(bytes), folder, options, diagnostics);
+  return read_bytes(view, std::move(bytes), folder, options, reading, diagnostics);
+}
+
+Result<Graph> read_file(const std::string &path, const ImportOptions &options, Reading reading,
+                        Diagnostics &diagnostics) {
+  if (diagnostics.file().empty()) diagnostics.set_file(path);
+  OPTC_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(path, diagnostics));
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const std::string_view bytes(reinterpret_cast<const char *>(file->data()), file->size());
+  const bool text = ends_with(path, ".onnxtxt") || ends_with(path, ".onnx.txt") || is_model_text(bytes);
+  Result<Graph> graph = text ? read_text(bytes, folder, options, reading, diagnostics)
+                             : read_bytes(bytes, file, folder, options, reading, diagnostics);
+  if (graph.ok()) {
+    graph->info().source_path = path;
+    graph->info().source_hash = xxh3_128(file->data(), file->size());
+  }
+  return graph;
 }
 
 }  // namespace
@@ -76,43 +118,16 @@ Status parse_model(const WireScan &scan, onnx::ModelProto &model, Diagnostics &d
 
 Result<Graph> import_bytes(std::string_view bytes, std::shared_ptr<const void> owner, const std::string &folder,
                            const ImportOptions &options, Diagnostics &diagnostics) {
-  if (bytes.empty()) return diagnostics.error(ErrorKind::kInvalid, "the file is empty: no model");
-  const auto *data = reinterpret_cast<const uint8_t *>(bytes.data());
-  OPTC_ASSIGN(const WireScan scan, scan_model(data, bytes.size(), diagnostics));
-  try {
-    onnx::ModelProto model;
-    OPTC_TRY(parse_model(scan, model, diagnostics));
-    const google::protobuf::LogSilencer quiet;  // what is wrong is said by a diagnostic
-    ExternalFiles external(folder);
-    TensorSource source;
-    source.scan = &scan;
-    source.data = data;
-    source.owner = std::move(owner);
-    source.external = folder.empty() ? nullptr : &external;
-    OPTC_ASSIGN(Graph graph, Converter(model, source, options, diagnostics).run());
-    OPTC_TRY(verify(graph, diagnostics));
-    return graph;
-  } catch (const std::bad_alloc &) {
-    return diagnostics.error(ErrorKind::kUnsupported, "the model does not fit in memory");
-  } catch (const std::exception &error) {
-    return diagnostics.error(ErrorKind::kInternal, std::string("the importer failed: ") + error.what());
-  }
+  return read_bytes(bytes, std::move(owner), folder, options, Reading::kCompile, diagnostics);
 }
 
 Result<Graph> import_model(const std::string &path, const ImportOptions &options, Diagnostics &diagnostics) {
-  if (diagnostics.file().empty()) diagnostics.set_file(path);
-  OPTC_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(path, diagnostics));
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const std::string_view bytes(reinterpret_cast<const char *>(file->data()), file->size());
-  const bool text = ends_with(path, ".onnxtxt") || ends_with(path, ".onnx.txt") || is_model_text(bytes);
-  Result<Graph> graph =
-      text ? import_text(bytes, folder, options, diagnostics) : import_bytes(bytes, file, folder, options, diagnostics);
-  if (graph.ok()) {
-    graph->info().source_path = path;
-    graph->info().source_hash = xxh3_128(file->data(), file->size());
-  }
-  return graph;
+  return read_file(path, options, Reading::kCompile, diagnostics);
+}
+
+Result<Graph> read_graph(const std::string &path, Diagnostics &diagnostics) {
+  const ImportOptions plain;
+  return read_file(path, plain, Reading::kAsWritten, diagnostics);
 }
 
 }  // namespace optc

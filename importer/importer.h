@@ -44,4 +44,12 @@ Result<Graph> import_model(const std::string &path, const ImportOptions &options
 Result<Graph> import_bytes(std::string_view bytes, std::shared_ptr<const void> owner, const std::string &folder,
                            const ImportOptions &options, Diagnostics &diagnostics);
 
+// The graph as the file has it, of whatever operators and domains: for comparing files, not for compiling. Nothing is
+// checked against an operator's definition, brought to another version, expanded or inferred: a value has the type that
+// the file declares, or none. Three things are read as import_model reads them: Constant nodes are constants, calls of
+// the model's own functions are their bodies, and attributes that ONNX gives a default are present. An attribute that
+// is a list of tensors, types or graphs is one attribute (or region) an item: "name[0]", "name[1]". Errors as
+// import_model's, but for operators: kUnsupported is left for what a Graph cannot hold.
+Result<Graph> read_graph(const std::string &path, Diagnostics &diagnostics);
+
 }  // namespace optc

@@ -62,9 +62,13 @@ struct NodeSource {
   int64_t version = 0;
 };
 
+// What a Graph is read for (importer.h: import_model, read_graph). The second phase is left out where it is read as
+// written, and so is whatever else asks what an operator is.
+enum class Reading : uint8_t { kCompile, kAsWritten };
+
 class Converter {
  public:
-  Converter(const onnx::ModelProto &model, const TensorSource &source, const ImportOptions &options,
+  Converter(const onnx::ModelProto &model, const TensorSource &source, const ImportOptions &options, Reading reading,
             Diagnostics &diagnostics);
   Result<Graph> run();
 
@@ -83,10 +87,13 @@ class Converter {
 
   // converter.cc
   Status convert_main();
+  Result<Type> main_input_type(const onnx::ValueInfoProto &input);
+  void declare_types();
   Status convert_region(const onnx::GraphProto &graph, RegionId region, const Scope &parent);
   Status check_names(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes, const Scope &scope);
   Status convert_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes, Scope &scope);
   Status convert_node(const onnx::NodeProto &node, Scope &scope);
+  Status check_required(const onnx::OpSchema &schema, const std::vector<ValueId> &inputs, const std::string &where);
   Status convert_initializers(const onnx::GraphProto &graph, Scope &scope);
   Status convert_constant(const onnx::NodeProto &node, bool direct, Scope &scope, const std::string &where);
   Result<Attribute> convert_attribute(const onnx::AttributeProto &attribute, bool direct, const std::string &where);
@@ -114,6 +121,7 @@ class Converter {
   const onnx::ModelProto &model_;
   TensorSource source_, direct_source_;
   const ImportOptions &options_;
+  const Reading reading_;
   Diagnostics &diagnostics_;
   Graph graph_;
   DimNamer namer_;
@@ -122,6 +130,7 @@ class Converter {
   std::deque<onnx::FunctionProto> custom_;                        // that the caller gave
   std::deque<onnx::FunctionProto> built_;                         // bodies that ONNX built for one node
   std::deque<onnx::NodeProto> resolved_;              // nodes of function bodies with their attributes filled in
+  std::deque<onnx::AttributeProto> items_;            // of attributes that are lists
   std::unordered_map<uint32_t, NodeSource> sources_;  // by NodeId
   std::unordered_map<uint32_t, const onnx::TypeProto *> declared_;  // by ValueId
   std::unordered_set<std::string> main_names_;

@@ -1,10 +1,9 @@
-// What a difference says: status of groups, patterns, text, JSON.
+// What a difference says: status of groups, counts, patterns.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "emit/report/internal_diff.h"
@@ -31,11 +30,11 @@ const char *to_string(DiffStatus status) {
 
 namespace {
 
-// Where a GraphDiff counts the groups of each status, in the order in which they are told.
-constexpr std::pair<DiffStatus, size_t GraphDiff::*> kCounts[] = {
-    {DiffStatus::kSame, &GraphDiff::same},       {DiffStatus::kFused, &GraphDiff::fused},
-    {DiffStatus::kChanged, &GraphDiff::changed}, {DiffStatus::kSplit, &GraphDiff::split},
-    {DiffStatus::kRemoved, &GraphDiff::removed}, {DiffStatus::kAdded, &GraphDiff::added}};
+size_t GraphDiff::*count_of(DiffStatus status) {
+  for (const auto &[one, count] : kStatusCounts)
+    if (one == status) return count;
+  return &GraphDiff::same;
+}
 
 template <typename T>
 std::string list_text(const std::vector<T> &items) {
@@ -44,37 +43,11 @@ std::string list_text(const std::vector<T> &items) {
   return "[" + text + "]";
 }
 
-// `full`: everything, as a key; else what a reader wants to see.
-std::string attribute_text(const Attribute &a, bool full) {
-  if (const auto *i = std::get_if<int64_t>(&a)) return std::to_string(*i);
-  if (const auto *f = std::get_if<float>(&a)) return fmt::format("{}", *f);
-  if (const auto *s = std::get_if<std::string>(&a)) return *s;
-  if (const auto *is = std::get_if<std::vector<int64_t>>(&a)) return list_text(*is);
-  if (const auto *fs = std::get_if<std::vector<float>>(&a)) return list_text(*fs);
-  if (const auto *ss = std::get_if<std::vector<std::string>>(&a)) return list_text(*ss);
-  if (const auto *c = std::get_if<Constant>(&a))
-    return full ? c->hash() : std::string(to_string(c->type())) + to_string(c->shape());
-  return to_string(std::get<Type>(a));
-}
-
-// Whether two matched nodes compute from the same constants. An operand that is constant on one side only is a change
-// of its producer.
-bool same_constants(const Graph &a, const Node &x, const Graph &b, const Node &y) {
-  for (size_t i = 0; i < x.inputs.size() && i < y.inputs.size(); ++i) {
-    const Constant *p = a.constant(x.inputs[i]);
-    const Constant *q = b.constant(y.inputs[i]);
-    if (p && q && !p->equals(*q)) return false;
-  }
-  return true;
-}
-
-DiffStatus status_of(const Graph &a, const Graph &b, const DiffGroup &g) {
+// Of one node that became one node: same, until a change is found.
+DiffStatus status_of(const DiffGroup &g) {
   if (g.before.empty()) return DiffStatus::kAdded;
   if (g.after.empty()) return DiffStatus::kRemoved;
-  if (g.before.size() == 1 && g.after.size() == 1) {
-    const Node &x = a.node(g.before[0]), &y = b.node(g.after[0]);
-    return signature(x) == signature(y) && same_constants(a, x, b, y) ? DiffStatus::kSame : DiffStatus::kChanged;
-  }
+  if (g.before.size() == 1 && g.after.size() == 1) return DiffStatus::kSame;
   return g.before.size() >= g.after.size() ? DiffStatus::kFused : DiffStatus::kSplit;
 }
 
@@ -108,14 +81,19 @@ std::string operators(const Graph &graph, const std::vector<NodeId> &nodes) {
   return text;
 }
 
-// Columns of a UTF-8 text.
-size_t width(const std::string &text) {
-  size_t columns = 0;
-  for (const char c : text) columns += (c & 0xC0) != 0x80;
-  return columns;
-}
-
 }  // namespace
+
+std::string attribute_text(const Attribute &a, bool full) {
+  if (const auto *i = std::get_if<int64_t>(&a)) return std::to_string(*i);
+  if (const auto *f = std::get_if<float>(&a)) return fmt::format("{}", *f);
+  if (const auto *s = std::get_if<std::string>(&a)) return *s;
+  if (const auto *is = std::get_if<std::vector<int64_t>>(&a)) return list_text(*is);
+  if (const auto *fs = std::get_if<std::vector<float>>(&a)) return list_text(*fs);
+  if (const auto *ss = std::get_if<std::vector<std::string>>(&a)) return list_text(*ss);
+  if (const auto *c = std::get_if<Constant>(&a))
+    return full ? c->hash() : std::string(to_string(c->type())) + to_string(c->shape());
+  return to_string(std::get<Type>(a));
+}
 
 std::string signature(const Node &node) {
   std::string key = node.op + "(" + std::to_string(node.inputs.size()) + ")";
@@ -138,13 +116,13 @@ std::string attributes_text(const Node &node) {
   return text;
 }
 
-void finish_diff(const Graph &a, const Graph &b, GraphDiff &diff) {
+void finish_diff(const Graph &a, const Graph &b, GraphDiff &diff, Told told) {
+  for (DiffGroup &g : diff.groups) g.status = status_of(g);
+  find_changes(a, b, diff, told);
   std::map<std::string, size_t> index;
   for (size_t i = 0; i < diff.groups.size(); ++i) {
     DiffGroup &g = diff.groups[i];
-    g.status = status_of(a, b, g);
-    for (const auto &[status, count] : kCounts)
-      if (status == g.status) ++(diff.*count);
+    ++(diff.*count_of(g.status));
     if (g.status == DiffStatus::kSame) continue;
     GraphDiff::Pattern pattern;
     pattern.before = operators(a, g.before);
@@ -185,66 +163,6 @@ void name_kernels(GraphDiff &diff, const Graph &after, const Program &program) {
     g.kernels.clear();
     for (size_t i : kernels) g.kernels.push_back(program.kernel(program.order[i]).name);
   }
-}
-
-std::string diff_text(const Graph &before, const Graph &after, const GraphDiff &diff, size_t lines) {
-  constexpr size_t kColumn = 56;  // the arrow of longer texts stands further right
-  std::string text = fmt::format("{} → {} nodes: ", before.live_node_count(), after.live_node_count());
-  for (const auto &[status, count] : kCounts) {
-    if (status == DiffStatus::kSame)
-      text += fmt::format("{} same", diff.*count);
-    else if (diff.*count)
-      text += fmt::format(", {} {}", diff.*count, to_string(status));
-  }
-  text += "\n";
-  size_t shown = diff.patterns.size();
-  if (lines && shown > lines) shown = lines;
-  size_t left = 0, right = 0;
-  for (size_t i = 0; i < shown; ++i) {
-    left = std::max(left, std::min(kColumn, width(diff.patterns[i].before)));
-    if (!diff.patterns[i].rules.empty()) right = std::max(right, std::min(kColumn, width(diff.patterns[i].after)));
-  }
-  for (size_t i = 0; i < shown; ++i) {
-    const GraphDiff::Pattern &p = diff.patterns[i];
-    const auto pad = [](const std::string &s, size_t to) {
-      return s + std::string(to > width(s) ? to - width(s) : 0, ' ');
-    };
-    text += fmt::format("{:>6}  {} → ", fmt::format("×{}", p.groups.size()), pad(p.before, left));
-    text += p.rules.empty() ? p.after : fmt::format("{}   {}", pad(p.after, right), p.rules);
-    text += "\n";
-  }
-  if (const size_t rest = diff.patterns.size() - shown)
-    text += fmt::format("        and {} more pattern{}\n", rest, rest == 1 ? "" : "s");
-  return text;
-}
-
-std::string diff_json(const Graph &before, const Graph &after, const GraphDiff &diff) {
-  using Json = nlohmann::ordered_json;
-  Json groups = Json::array();
-  for (const DiffGroup &g : diff.groups) {
-    Json one{{"status", to_string(g.status)}, {"rules", g.rules}, {"kernels", g.kernels}, {"evidence", g.evidence}};
-    const auto nodes = [&](const char *key, const Graph &graph, const std::vector<NodeId> &ids) {
-      Json list = Json::array();
-      for (NodeId n : ids) list.push_back({{"name", graph.node(n).name}, {"op", graph.node(n).op}});
-      one[key] = list;
-    };
-    nodes("before", before, g.before);
-    nodes("after", after, g.after);
-    groups.push_back(one);
-  }
-  Json patterns = Json::array();
-  for (const GraphDiff::Pattern &p : diff.patterns)
-    patterns.push_back({{"count", p.groups.size()},
-                        {"before", p.before},
-                        {"after", p.after},
-                        {"rules", p.rules},
-                        {"status", to_string(p.status)}});
-  Json json{
-      {"schema_version", 1}, {"nodes_before", before.live_node_count()}, {"nodes_after", after.live_node_count()}};
-  for (const auto &[status, count] : kCounts) json[to_string(status)] = diff.*count;
-  json["patterns"] = std::move(patterns);
-  json["groups"] = std::move(groups);
-  return json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace optc

@@ -17,13 +17,31 @@ namespace optc {
 enum class DiffStatus : uint8_t { kSame, kChanged, kFused, kSplit, kRemoved, kAdded };
 const char *to_string(DiffStatus status);
 
+// What differs where the nodes correspond, or of the model as a whole. One edit of a model is one change: what follows
+// from it (the types behind a changed attribute, the readers of a changed weight) is not told again.
+enum class ChangeKind : uint8_t { kOpset, kInput, kOutput, kOperator, kAttribute, kEdge, kType, kWeight };
+const char *to_string(ChangeKind kind);
+
+struct DiffChange {
+  static constexpr size_t kModel = SIZE_MAX;
+  ChangeKind kind = ChangeKind::kAttribute;
+  size_t group = kModel;             // of GraphDiff::groups
+  std::string node, node_after, op;  // names and operator; empty: of the model
+  std::string what;                  // "attribute strides", "weight 'w'", "input 1", "opset ai.onnx"
+  std::string from, to;              // what stood there and what stands there
+  std::string note;                  // more, for a reader
+  int64_t differing = 0, count = 0;  // kWeight of one type and shape: elements that differ, of how many
+  double largest = 0;                // the largest difference of two numbers among them
+};
+
 // Nodes of A and nodes of B that are the same computation.
 struct DiffGroup {
   std::vector<NodeId> before, after;
   DiffStatus status = DiffStatus::kSame;
   std::vector<std::string> rules;    // rewrites that made it, when they are known
   std::vector<std::string> kernels;  // kernels that compute it, when it was compiled
-  std::string evidence;              // what links them: "origin", "name", "structure", "region"; empty: nothing
+  // What links them: "origin", "structure", "weights", "name", "neighbours", "course", "region"; empty: nothing.
+  std::string evidence;
 };
 
 struct GraphDiff {
@@ -34,8 +52,10 @@ struct GraphDiff {
     DiffStatus status = DiffStatus::kSame;
     std::vector<size_t> groups;
   };
-  std::vector<Pattern> patterns;  // most frequent first
+  std::vector<Pattern> patterns;    // most frequent first
+  std::vector<DiffChange> changes;  // by kind, in the order of the second graph
   size_t same = 0, changed = 0, fused = 0, split = 0, removed = 0, added = 0;
+  bool equal() const { return patterns.empty() && changes.empty(); }
 };
 
 // What an exporter noted at the nodes of the second file, by node name: the nodes of the first file that each came
@@ -50,14 +70,16 @@ RulesByOrigin rules_by_origin(const std::vector<RewriteRecord> &rewrites);
 
 // `after` was made of `before` in this process: nodes are linked by their origins, and `rewrites` says why.
 GraphDiff diff_by_origin(const Graph &before, const Graph &after, const std::vector<RewriteRecord> &rewrites);
-// Two files: by what the exporter noted, by names with equal operators, then by structure from the inputs on, then
-// regions between matched nodes.
+// Two files, as read_graph reads them (types may be left open): by what the exporter noted, by structure and constants,
+// by names where what is known already says that they mean the same, by neighbours, then regions between matched nodes.
 GraphDiff diff_graphs(const Graph &before, const Graph &after, const Provenance &noted = {});
 // Names the kernels that compute each group of a diff_by_origin whose `after` was lowered to `program`.
 void name_kernels(GraphDiff &diff, const Graph &after, const Program &program);
 
-// "169 → 58 nodes: 5 same, 53 fused, ..." and one line a pattern, at most `lines` of them (0: all).
+// "169 → 58 nodes: 5 same, 53 fused, ...", one line a pattern and one a change, at most `lines` of each (0: all).
 std::string diff_text(const Graph &before, const Graph &after, const GraphDiff &diff, size_t lines = 0);
+std::string diff_markdown(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title,
+                          size_t lines = 0);
 std::string diff_html(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title);
 std::string diff_json(const Graph &before, const Graph &after, const GraphDiff &diff);
 

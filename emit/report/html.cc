@@ -115,14 +115,23 @@ Json page_data(const Graph &before, const Graph &after, const GraphDiff &diff, c
     for (NodeId n : one.after) group_b[n.index] = g;
     groups.push_back({to_string(one.status), texts.ids(one.rules), texts.ids(one.kernels), texts.id(one.evidence)});
   }
+  Json changes = Json::array();  // group (-1: of the model), what, before, after, more
+  for (const DiffChange &c : diff.changes)
+    changes.push_back({c.group == DiffChange::kModel ? -1 : static_cast<int64_t>(c.group), c.what, c.from, c.to, c.note,
+                       c.node.empty() ? "" : c.node + " (" + c.op + ")"});
   Json patterns = Json::array();
   for (const GraphDiff::Pattern &p : diff.patterns)
     patterns.push_back({p.before, p.after, p.rules, to_string(p.status), p.groups});
   Json a = pane(before, group_a, texts), b = pane(after, group_b, texts);
-  return Json{
-      {"schema_version", 2},    {"title", title},       {"nodes", {before.live_node_count(), after.live_node_count()}},
-      {"texts", texts.list()},  {"groups", groups},     {"patterns", patterns},
-      {"before", std::move(a)}, {"after", std::move(b)}};
+  return Json{{"schema_version", 2},
+              {"title", title},
+              {"nodes", {before.live_node_count(), after.live_node_count()}},
+              {"texts", texts.list()},
+              {"groups", groups},
+              {"patterns", patterns},
+              {"changes", std::move(changes)},
+              {"before", std::move(a)},
+              {"after", std::move(b)}};
 }
 
 }  // namespace

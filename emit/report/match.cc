@@ -1,11 +1,14 @@
 // Which nodes of two graphs correspond.
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <set>
 #include <unordered_map>
 
+#include "emit/report/align.h"
+#include "emit/report/fingerprints.h"
 #include "emit/report/internal_diff.h"
 
 namespace optc {
@@ -27,6 +30,8 @@ class Sets {  // union-find over nodes of A (first) and of B (behind)
   std::vector<size_t> parent_;
 };
 
+constexpr uint64_t kNoKey = 0;
+
 // Matching of two files, from the surest evidence to the weakest. A pair is made once.
 class Matcher {
  public:
@@ -35,83 +40,50 @@ class Matcher {
         b_(after),
         offset_(before.node_capacity()),
         sets_(offset_ + after.node_capacity()),
-        evidence_(offset_ + after.node_capacity(), nullptr) {}
-
-  // By the names that the exporter left: nodes of B without a note are those of the same name and operator.
-  void by_notes(const Provenance &noted) {
-    if (noted.origin.empty()) return;
-    std::unordered_map<std::string, NodeId> home;
-    for (NodeId n : a_.all_nodes()) home.emplace(a_.node(n).name, n);
-    for (NodeId n : b_.all_nodes()) {
-      const auto origin = noted.origin.find(b_.node(n).name);
-      if (origin == noted.origin.end()) {
-        const auto it = home.find(b_.node(n).name);
-        if (it != home.end() && a_.node(it->second).op == b_.node(n).op) match(it->second, n, "origin");
-        continue;
+        evidence_(offset_ + after.node_capacity(), nullptr),
+        partner_(before.node_capacity()) {
+    // Inputs and outputs that correspond have one key in both.
+    const auto keys = [](const std::vector<std::pair<size_t, size_t>> &pairs, std::vector<uint64_t> &x,
+                         std::vector<uint64_t> &y) {
+      for (size_t i = 0; i < pairs.size(); ++i) {
+        if (pairs[i].first != SIZE_MAX) x[pairs[i].first] = i + 1;
+        if (pairs[i].second != SIZE_MAX) y[pairs[i].second] = i + 1;
       }
-      for (const std::string &name : origin->second)
-        if (const auto it = home.find(name); it != home.end()) match(it->second, n, "origin");
-    }
+    };
+    inputs_a_.resize(a_.region(Graph::main()).inputs.size());
+    inputs_b_.resize(b_.region(Graph::main()).inputs.size());
+    outputs_a_.resize(a_.region(Graph::main()).outputs.size());
+    outputs_b_.resize(b_.region(Graph::main()).outputs.size());
+    keys(pair_inputs(a_, b_), inputs_a_, inputs_b_);
+    keys(pair_outputs(a_, b_), outputs_a_, outputs_b_);
   }
 
-  // The same output name and the same operator.
-  void by_names() {
-    std::unordered_map<std::string, NodeId> by_output;
-    for (NodeId n : a_.all_nodes())
-      for (ValueId v : a_.node(n).outputs)
-        if (v.valid()) by_output.emplace(a_.value(v).name, n);
-    for (NodeId n : b_.all_nodes())
-      for (ValueId v : b_.node(n).outputs) {
-        if (!v.valid() || done_b(n)) continue;
-        const auto it = by_output.find(b_.value(v).name);
-        if (it != by_output.end() && !done_a(it->second) && a_.node(it->second).op == b_.node(n).op)
-          match(it->second, n, "name");
-      }
-  }
-
-  // Fingerprints from the inputs on: operator, attributes and the fingerprints of the operands; then the same without
-  // the content of constants, then from the outputs back. Unique pairs only.
-  void by_structure() {
-    by_fingerprints(from_inputs(a_, true), from_inputs(b_, true));
-    by_fingerprints(from_inputs(a_, false), from_inputs(b_, false));
-    by_fingerprints(from_outputs(a_), from_outputs(b_));
-  }
-  void by_fingerprints(const std::vector<size_t> &fa, const std::vector<size_t> &fb) {
-    std::unordered_map<size_t, std::vector<NodeId>> of_a, of_b;
-    for (NodeId n : a_.all_nodes())
-      if (!done_a(n)) of_a[fa[n.index]].push_back(n);
-    for (NodeId n : b_.all_nodes())
-      if (!done_b(n)) of_b[fb[n.index]].push_back(n);
-    for (const auto &[key, nodes] : of_b) {
-      const auto it = of_a.find(key);
-      if (nodes.size() == 1 && it != of_a.end() && it->second.size() == 1) match(it->second[0], nodes[0], "structure");
-    }
-  }
-
-  // What is left and touches forms a region; a region of A and one of B that feed the same operand of matched nodes, or
-  // the same output of the model, are one change.
-  void by_regions() {
-    const std::vector<bool> open_a = open(a_, 0), open_b = open(b_, offset_);
-    Sets ra(a_.node_capacity()), rb(b_.node_capacity());
-    regions(a_, open_a, ra);
-    regions(b_, open_b, rb);
-    std::map<std::string, size_t> leaving;
-    for (const auto &[key, node] : borders(a_, open_a, 0)) leaving.emplace(key, ra.find(node));
-    for (const auto &[key, node] : borders(b_, open_b, offset_)) {
-      const auto it = leaving.find(key);
-      if (it == leaving.end()) continue;
-      sets_.join(it->second, offset_ + rb.find(node));
-    }
-    for (NodeId n : a_.all_nodes())
-      if (open_a[n.index]) sets_.join(ra.find(n.index), n.index), evidence_[n.index] = "region";
-    for (NodeId n : b_.all_nodes())
-      if (open_b[n.index])
-        sets_.join(offset_ + rb.find(n.index), offset_ + n.index), evidence_[offset_ + n.index] = "region";
+  void two_files(const Provenance &noted) {
+    by_notes(noted);
+    by_fingerprints(Contents::kAll);
+    by_keys(fingerprints_of_weights(a_), fingerprints_of_weights(b_), "weights");
+    const bool named = names_agree();
+    if (named) by_names();
+    spread(true);
+    by_fingerprints(Contents::kShortIntegers);
+    spread(true);
+    by_fingerprints(Contents::kNone);
+    spread(true);
+    in_order(fingerprints_from_inputs(a_, Contents::kShortIntegers, inputs_a_),
+             fingerprints_from_inputs(b_, Contents::kShortIntegers, inputs_b_));
+    spread(true);
+    for (const auto &[x, y] : align_by_weights(a_, b_))
+      if (!done_a(x) && !done_b(y)) match(x, y, "course");
+    spread(true);
+    spread(false);
+    if (named) fused_by_names();
+    by_regions();
   }
 
   void match(NodeId x, NodeId y, const char *evidence) {
     evidence_[x.index] = evidence_[offset_ + y.index] = evidence;
     sets_.join(x.index, offset_ + y.index);
+    partner_[x.index] = y;
   }
 
   GraphDiff groups() {
@@ -135,49 +107,233 @@ class Matcher {
   bool done_a(NodeId n) const { return evidence_[n.index] != nullptr; }
   bool done_b(NodeId n) const { return evidence_[offset_ + n.index] != nullptr; }
 
-  static std::vector<size_t> from_inputs(const Graph &g, bool contents) {
-    std::vector<std::string> value(g.value_capacity());
-    std::vector<size_t> node(g.node_capacity(), 0);
-    for (size_t i = 0; i < g.value_capacity(); ++i) {
-      const Value &v = g.value(ValueId(i));
-      if (v.kind == ValueKind::kConstant && v.alive) value[i] = contents ? v.constant.hash() : to_string(v.type);
-      if (v.kind == ValueKind::kRegionInput) value[i] = "in:" + v.name;
+  // By the names that the exporter left: nodes of B without a note are those of the same name and operator.
+  void by_notes(const Provenance &noted) {
+    if (noted.origin.empty()) return;
+    std::unordered_map<std::string, NodeId> home;
+    for (NodeId n : a_.all_nodes()) home.emplace(a_.node(n).name, n);
+    for (NodeId n : b_.all_nodes()) {
+      const auto origin = noted.origin.find(b_.node(n).name);
+      if (origin == noted.origin.end()) {
+        const auto it = home.find(b_.node(n).name);
+        if (it != home.end() && a_.node(it->second).op == b_.node(n).op) match(it->second, n, "origin");
+        continue;
+      }
+      for (const std::string &name : origin->second)
+        if (const auto it = home.find(name); it != home.end()) match(it->second, n, "origin");
     }
-    for (NodeId n : g.all_nodes()) {
-      std::string key = signature(g.node(n));
-      for (ValueId v : g.node(n).inputs) key += "|" + (v.valid() ? value[v.index] : std::string("_"));
-      node[n.index] = std::hash<std::string>()(key);
-      for (size_t i = 0; i < g.node(n).outputs.size(); ++i)
-        if (g.node(n).outputs[i].valid())
-          value[g.node(n).outputs[i].index] = std::to_string(node[n.index]) + "." + std::to_string(i);
-    }
-    return node;
   }
 
-  static std::vector<size_t> from_outputs(const Graph &g) {
-    std::vector<std::vector<std::string>> readers(g.value_capacity());
-    for (size_t r = 0; r < g.region_capacity(); ++r) {
-      const std::vector<ValueId> &outputs = g.region(RegionId(r)).outputs;
-      for (size_t i = 0; i < outputs.size(); ++i)
-        readers[outputs[i].index].push_back("out" + std::to_string(r) + "." + std::to_string(i));
+  // Nodes whose key is unique in both graphs among those that are left.
+  void by_keys(const std::vector<uint64_t> &of_a, const std::vector<uint64_t> &of_b, const char *evidence) {
+    std::unordered_map<uint64_t, std::pair<size_t, NodeId>> in_a, in_b;  // key -> how many, the first
+    const auto count = [](auto &map, uint64_t key, NodeId n) {
+      if (key != kNoKey && ++map[key].first == 1) map[key].second = n;
+    };
+    for (NodeId n : a_.all_nodes())
+      if (!done_a(n)) count(in_a, of_a[n.index], n);
+    for (NodeId n : b_.all_nodes())
+      if (!done_b(n)) count(in_b, of_b[n.index], n);
+    for (NodeId n : b_.all_nodes()) {
+      if (done_b(n) || of_b[n.index] == kNoKey || in_b[of_b[n.index]].first != 1) continue;
+      const auto it = in_a.find(of_b[n.index]);
+      if (it != in_a.end() && it->second.first == 1) match(it->second.second, n, evidence);
     }
-    std::vector<size_t> node(g.node_capacity(), 0);
+  }
+  void by_fingerprints(Contents contents) {
+    by_keys(fingerprints_from_inputs(a_, contents, inputs_a_), fingerprints_from_inputs(b_, contents, inputs_b_),
+            "structure");
+    by_keys(fingerprints_from_outputs(a_, contents, outputs_a_), fingerprints_from_outputs(b_, contents, outputs_b_),
+            "structure");
+  }
+
+  // Of nodes that nothing tells apart there are as many in both graphs: they correspond in their order.
+  void in_order(const std::vector<uint64_t> &of_a, const std::vector<uint64_t> &of_b) {
+    std::unordered_map<uint64_t, std::vector<NodeId>> in_a, in_b;
+    for (NodeId n : a_.all_nodes())
+      if (!done_a(n)) in_a[of_a[n.index]].push_back(n);
+    for (NodeId n : b_.all_nodes())
+      if (!done_b(n)) in_b[of_b[n.index]].push_back(n);
+    for (NodeId n : b_.all_nodes()) {
+      if (done_b(n)) continue;
+      const std::vector<NodeId> &y = in_b[of_b[n.index]];
+      const auto x = in_a.find(of_b[n.index]);
+      if (x == in_a.end() || x->second.size() != y.size()) continue;
+      for (size_t i = 0; i < y.size(); ++i) match(x->second[i], y[i], "structure");
+    }
+  }
+
+  // Names mean something when most pairs that were found without them share one.
+  bool names_agree() const {
+    size_t pairs = 0, agree = 0;
+    for (NodeId x : a_.all_nodes()) {
+      if (!done_a(x)) continue;
+      const Node &p = a_.node(x), &q = b_.node(partner_[x.index]);
+      if (p.op != q.op) continue;
+      bool one = p.name == q.name;
+      for (size_t i = 0; i < p.outputs.size() && i < q.outputs.size(); ++i)
+        one = one || (p.outputs[i].valid() && q.outputs[i].valid() &&
+                      a_.value(p.outputs[i]).name == b_.value(q.outputs[i]).name);
+      ++pairs;
+      agree += one ? 1 : 0;
+    }
+    return 2 * agree >= pairs;
+  }
+
+  std::unordered_map<std::string, NodeId> producers_a() const {
+    std::unordered_map<std::string, NodeId> list;
+    for (NodeId n : a_.all_nodes())
+      for (ValueId v : a_.node(n).outputs)
+        if (v.valid()) list.emplace(a_.value(v).name, n);
+    return list;
+  }
+
+  // The same operator, and the same name of an output or of the node.
+  void by_names() {
+    const auto pair = [&](NodeId x, NodeId y) {
+      if (!done_a(x) && !done_b(y) && a_.node(x).op == b_.node(y).op) match(x, y, "name");
+    };
+    const auto by_output = producers_a();
+    for (NodeId n : b_.all_nodes())
+      for (ValueId v : b_.node(n).outputs)
+        if (v.valid())
+          if (const auto it = by_output.find(b_.value(v).name); it != by_output.end()) pair(it->second, n);
+    std::unordered_map<std::string, NodeId> by_name;
+    for (NodeId n : a_.all_nodes()) by_name.emplace(a_.node(n).name, n);
+    for (NodeId n : b_.all_nodes())
+      if (const auto it = by_name.find(b_.node(n).name); it != by_name.end()) pair(it->second, n);
+  }
+
+  // Neighbours of a pair at the same place of it, as long as there are any. `exact`: with equal attributes; else the
+  // operator alone.
+  void spread(bool exact) {
+    std::deque<std::pair<NodeId, NodeId>> work;
+    const auto key = [&](const Graph &g, NodeId n) { return exact ? signature(g.node(n)) : g.node(n).op; };
+    const auto pair = [&](NodeId x, NodeId y) {
+      if (done_a(x) || done_b(y) || key(a_, x) != key(b_, y)) return false;
+      match(x, y, "neighbours");
+      work.emplace_back(x, y);
+      return true;
+    };
+    const auto producers = [&](ValueId v, ValueId w) {
+      if (!v.valid() || !w.valid()) return false;
+      const Value &p = a_.value(v), &q = b_.value(w);
+      return p.kind == ValueKind::kNodeOutput && q.kind == ValueKind::kNodeOutput && p.index == q.index &&
+             pair(p.producer, q.producer);
+    };
+    const auto operand = [&](ValueId v, ValueId w) {
+      return producers(v, w) || producers(behind_copies(a_, v), behind_copies(b_, w));
+    };
+    for (NodeId x : a_.all_nodes())
+      if (done_a(x) && a_.node(x).op == b_.node(partner_[x.index]).op) work.emplace_back(x, partner_[x.index]);
+    const std::vector<ValueId> &made_a = a_.region(Graph::main()).outputs, &made_b = b_.region(Graph::main()).outputs;
+    for (const auto &[i, j] : pair_outputs(a_, b_))
+      if (i != SIZE_MAX && j != SIZE_MAX) operand(made_a[i], made_b[j]);
+    const std::vector<ValueId> &given_a = a_.region(Graph::main()).inputs, &given_b = b_.region(Graph::main()).inputs;
+    const auto readers = [&](ValueId v, ValueId w) {
+      const auto of_a = open_readers(a_, v, 0, exact), of_b = open_readers(b_, w, offset_, exact);
+      for (const auto &[at, y] : of_b)
+        if (const auto it = of_a.find(at); it != of_a.end() && y.valid() && it->second.valid()) pair(it->second, y);
+    };
+    for (const auto &[i, j] : pair_inputs(a_, b_))
+      if (i != SIZE_MAX && j != SIZE_MAX) readers(given_a[i], given_b[j]);
+    while (!work.empty()) {
+      const auto [x, y] = work.front();
+      work.pop_front();
+      const Node &p = a_.node(x), &q = b_.node(y);
+      for (size_t i = 0; i < p.inputs.size() && i < q.inputs.size(); ++i) operand(p.inputs[i], q.inputs[i]);
+      if (is_commutative(p.op) && p.inputs.size() == 2 && q.inputs.size() == 2) {
+        operand(p.inputs[0], q.inputs[1]);
+        operand(p.inputs[1], q.inputs[0]);
+      }
+      for (const auto &[name, region] : p.regions)
+        if (const RegionId other = q.region_named(name); other.valid()) {
+          const std::vector<ValueId> &of_a = a_.region(region).outputs, &of_b = b_.region(other).outputs;
+          for (size_t i = 0; i < of_a.size() && i < of_b.size(); ++i) operand(of_a[i], of_b[i]);
+        }
+      for (size_t i = 0; i < p.outputs.size() && i < q.outputs.size(); ++i)
+        if (p.outputs[i].valid() && q.outputs[i].valid()) readers(p.outputs[i], q.outputs[i]);
+    }
+  }
+
+  // Nodes that read the value, or a copy of it, and have no partner yet: by operand and operator; an invalid id where
+  // several are alike.
+  std::map<std::string, NodeId> open_readers(const Graph &g, ValueId value, size_t offset, bool exact) const {
+    std::map<std::string, NodeId> list;
+    std::vector<ValueId> copies{value};
+    for (size_t k = 0; k < copies.size(); ++k)
+      for (const Use &use : g.value(copies[k]).uses) {
+        if (use.kind != UseKind::kOperand) continue;
+        const Node &reader = g.node(use.node);
+        if (reader.op == "Identity" && reader.outputs[0].valid()) copies.push_back(reader.outputs[0]);
+        if (evidence_[offset + use.node.index]) continue;
+        const uint32_t at = is_commutative(reader.op) ? 0 : use.index;
+        const auto [it, fresh] = list.emplace(std::to_string(at) + (exact ? signature(reader) : reader.op), use.node);
+        if (!fresh && it->second != use.node) it->second = NodeId();
+      }
+    return list;
+  }
+
+  // A node of B that gives a value of A under A's name by another operator computes what the nodes of A before that
+  // value did, as far as those serve nothing else: one change of N nodes into one. The other way round likewise.
+  void fused_by_names() {
+    const auto by_output = producers_a();
+    std::unordered_map<uint32_t, size_t> ends_a, ends_b;  // node -> set
+    for (NodeId n : b_.all_nodes())
+      for (ValueId v : b_.node(n).outputs) {
+        if (!v.valid() || done_b(n)) continue;
+        const auto it = by_output.find(b_.value(v).name);
+        if (it == by_output.end() || done_a(it->second)) continue;
+        ends_a[it->second.index] = it->second.index;
+        ends_b[n.index] = it->second.index;
+        sets_.join(it->second.index, offset_ + n.index);
+        fused_.push_back({it->second, n});
+      }
+    gather(a_, 0, ends_a);
+    gather(b_, offset_, ends_b);
+    for (const auto &[x, y] : fused_) evidence_[x.index] = evidence_[offset_ + y.index] = "name";
+  }
+  void gather(const Graph &g, size_t offset, std::unordered_map<uint32_t, size_t> &ends) {
     std::vector<NodeId> order = g.all_nodes();
     std::reverse(order.begin(), order.end());
     for (NodeId n : order) {
-      std::string key = signature(g.node(n));
+      if (evidence_[offset + n.index] || ends.count(n.index)) continue;
+      size_t end = SIZE_MAX;
+      bool one = true;
       for (ValueId v : g.node(n).outputs) {
         if (!v.valid()) continue;
-        std::sort(readers[v.index].begin(), readers[v.index].end());
-        key += "|";
-        for (const std::string &reader : readers[v.index]) key += reader + ",";
+        for (const Use &use : g.value(v).uses) {
+          const auto it = use.kind == UseKind::kOperand ? ends.find(use.node.index) : ends.end();
+          one = one && it != ends.end() && (end == SIZE_MAX || end == it->second);
+          if (one) end = it->second;
+        }
       }
-      node[n.index] = std::hash<std::string>()(key);
-      for (size_t i = 0; i < g.node(n).inputs.size(); ++i)
-        if (g.node(n).inputs[i].valid())
-          readers[g.node(n).inputs[i].index].push_back(std::to_string(node[n.index]) + "." + std::to_string(i));
+      if (!one || end == SIZE_MAX) continue;
+      ends[n.index] = end;
+      sets_.join(end, offset + n.index);
+      evidence_[offset + n.index] = "name";
     }
-    return node;
+  }
+
+  // What is left and touches forms a region; a region of A and one of B that feed the same operand of matched nodes, or
+  // the same output of the model, are one change.
+  void by_regions() {
+    const std::vector<bool> open_a = open(a_, 0), open_b = open(b_, offset_);
+    Sets ra(a_.node_capacity()), rb(b_.node_capacity());
+    regions(a_, open_a, ra);
+    regions(b_, open_b, rb);
+    std::map<std::string, size_t> leaving;
+    for (const auto &[key, node] : borders(a_, open_a, 0)) leaving.emplace(key, ra.find(node));
+    for (const auto &[key, node] : borders(b_, open_b, offset_)) {
+      const auto it = leaving.find(key);
+      if (it == leaving.end()) continue;
+      sets_.join(it->second, offset_ + rb.find(node));
+    }
+    for (NodeId n : a_.all_nodes())
+      if (open_a[n.index]) sets_.join(ra.find(n.index), n.index), evidence_[n.index] = "region";
+    for (NodeId n : b_.all_nodes())
+      if (open_b[n.index])
+        sets_.join(offset_ + rb.find(n.index), offset_ + n.index), evidence_[offset_ + n.index] = "region";
   }
 
   std::vector<bool> open(const Graph &g, size_t offset) const {
@@ -207,10 +363,11 @@ class Matcher {
         if (!v.valid()) continue;
         for (const Use &u : g.value(v).uses) {
           if (u.kind == UseKind::kRegionOutput) {
-            if (u.region == Graph::main()) list.emplace_back("out " + g.value(v).name, n.index);
+            const std::vector<uint64_t> &keys = offset ? outputs_b_ : outputs_a_;
+            if (u.region == Graph::main()) list.emplace_back("out " + std::to_string(keys[u.index]), n.index);
           } else if (!open[u.node.index]) {
-            list.emplace_back(std::to_string(sets_.find(offset + u.node.index)) + "." + std::to_string(u.index),
-                              n.index);
+            const uint32_t at = is_commutative(g.node(u.node).op) ? 0 : u.index;
+            list.emplace_back(std::to_string(sets_.find(offset + u.node.index)) + "." + std::to_string(at), n.index);
           }
         }
       }
@@ -222,6 +379,9 @@ class Matcher {
   const size_t offset_;
   Sets sets_;
   std::vector<const char *> evidence_;  // null: not matched yet
+  std::vector<NodeId> partner_;         // of a node of A that is done, in B (one of them)
+  std::vector<uint64_t> inputs_a_, inputs_b_, outputs_a_, outputs_b_;
+  std::vector<std::pair<NodeId, NodeId>> fused_;
 };
 
 }  // namespace
@@ -248,16 +408,13 @@ GraphDiff diff_by_origin(const Graph &before, const Graph &after, const std::vec
     collect(after, g.after);
     g.rules.assign(names.begin(), names.end());
   }
-  finish_diff(before, after, diff);
+  finish_diff(before, after, diff, Told::kNodes);
   return diff;
 }
 
 GraphDiff diff_graphs(const Graph &before, const Graph &after, const Provenance &noted) {
   Matcher matcher(before, after);
-  matcher.by_notes(noted);
-  matcher.by_names();
-  matcher.by_structure();
-  matcher.by_regions();
+  matcher.two_files(noted);
   GraphDiff diff = matcher.groups();
   for (DiffGroup &g : diff.groups) {
     std::set<std::string> names;
@@ -266,7 +423,7 @@ GraphDiff diff_graphs(const Graph &before, const Graph &after, const Provenance 
         names.insert(it->second.begin(), it->second.end());
     g.rules.assign(names.begin(), names.end());
   }
-  finish_diff(before, after, diff);
+  finish_diff(before, after, diff, Told::kAll);
   return diff;
 }
 

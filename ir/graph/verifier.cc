@@ -16,7 +16,8 @@ namespace {
 
 class Verifier {
  public:
-  Verifier(const Graph &graph, Diagnostics &diagnostics) : g_(graph), diagnostics_(diagnostics) {}
+  Verifier(const Graph &graph, Diagnostics &diagnostics, Typing typing)
+      : g_(graph), diagnostics_(diagnostics), typing_(typing) {}
 
   Status run() {
     defined_.assign(g_.value_capacity(), false);
@@ -87,7 +88,8 @@ class Verifier {
         const Value &v = g_.value(node.outputs[i]);
         if (!v.alive || v.kind != ValueKind::kNodeOutput || v.producer != n || v.index != i)
           fail("G4", "output '" + v.name + "' does not name its producer", n);
-        if (v.type.kind == Type::Kind::kNone || (v.type.is_tensor() && !v.type.has_shape()))
+        if (typing_ == Typing::kComplete &&
+            (v.type.kind == Type::Kind::kNone || (v.type.is_tensor() && !v.type.has_shape())))
           fail("G9", "output '" + v.name + "' has no type of known rank", n);
         defined_[node.outputs[i].index] = true;
         made.push_back(node.outputs[i]);
@@ -107,6 +109,7 @@ class Verifier {
 
   const Graph &g_;
   Diagnostics &diagnostics_;
+  const Typing typing_;
   std::vector<bool> defined_;
   std::vector<size_t> counted_;
   std::unordered_set<std::string> names_;
@@ -115,6 +118,8 @@ class Verifier {
 
 }  // namespace
 
-Status verify(const Graph &graph, Diagnostics &diagnostics) { return Verifier(graph, diagnostics).run(); }
+Status verify(const Graph &graph, Diagnostics &diagnostics, Typing typing) {
+  return Verifier(graph, diagnostics, typing).run();
+}
 
 }  // namespace optc

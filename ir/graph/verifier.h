@@ -6,7 +6,10 @@
 
 namespace optc {
 
+// Whether every output must have a type (G9), or the Graph is one that was read as written and never inferred.
+enum class Typing : uint8_t { kComplete, kAsDeclared };
+
 // Reports every violation as an internal error. Runs after each pass that changed something.
-Status verify(const Graph &graph, Diagnostics &diagnostics);
+Status verify(const Graph &graph, Diagnostics &diagnostics, Typing typing = Typing::kComplete);
 
 }  // namespace optc

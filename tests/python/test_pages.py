@@ -241,6 +241,24 @@ def test_rules_and_kernels_are_told(optc, tmp_path):
                                    for g in gelus)
 
 
+def test_changes_of_nodes_are_told(optc, chromium, tmp_path):
+    """Two files: what differs at a node stands in the list, and at the node when it is chosen."""
+    a, b = tmp_path / "a.onnx", tmp_path / "b.onnx"
+    transformer(a, 2)
+    proto = onnx.load(a)
+    next(n for n in proto.graph.node if n.op_type == "Softmax").attribute[0].i = 1
+    onnx.save(proto, b)
+    subprocess.run([optc, "diff", a, b, "--html", tmp_path / "page.html", "-q"], check=True, capture_output=True)
+    page = browser.Page(chromium)
+    try:
+        page.open(tmp_path / "page.html")
+        assert page.js("[...document.querySelectorAll('#list .change')].map(e => e.firstChild.textContent)") == ["attribute axis -1 \u2192 1"]
+        page.click_on("#list .change")
+        assert page.js("[...document.querySelectorAll('#info .change')].map(e => e.textContent)") == ["attribute axis -1 \u2192 1"]
+    finally:
+        page.close()
+
+
 @pytest.fixture(scope="module")
 def bundle(optc, model):
     folder = model.with_suffix("")
