@@ -368,11 +368,11 @@ int run_usage_error(const std::string &message, const std::string &help) {
 
 std::string file_name(const std::string &path) { return path.substr(path.find_last_of('/') + 1); }
 
-GraphDiff diff_optimized(const Graph &before, const Optimized &optimized, const CompileOptions &options,
-                         Listener &listener) {
+GraphDiff diff_optimized(const Graph &before, const Optimized &optimized, const Graph &compiled,
+                         const CompileOptions &options, Listener &listener) {
   GraphDiff diff = diff_by_origin(before, optimized.graph, optimized.records);
   Diagnostics ignored;  // the model need not be one that optc can compile
-  const Result<Program> program = lower_model(optimized.graph, options, listener, ignored);
+  const Result<Program> program = lower_model(compiled, options, listener, ignored);
   if (program.ok()) name_kernels(diff, optimized.graph, *program);
   return diff;
 }

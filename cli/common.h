@@ -80,9 +80,10 @@ int run_usage_error(const std::string &message, const std::string &help = {});
 void print(const std::string &text);             // to stdout
 std::string file_name(const std::string &path);  // without its folder
 
-// What optimize_model made of `before`, with the rules and the kernels; without kernels where lowering fails.
-GraphDiff diff_optimized(const Graph &before, const Optimized &optimized, const CompileOptions &options,
-                         Listener &listener);
+// What optimize_model made of `before`, with the rules and with the kernels of `compiled`, which was made of the same
+// Graph (of `optimized` itself, or of what a bundle is made of); without kernels where lowering fails.
+GraphDiff diff_optimized(const Graph &before, const Optimized &optimized, const Graph &compiled,
+                         const CompileOptions &options, Listener &listener);
 
 // One function a verb: adds the subcommand and sets what runs when it is chosen; the callback leaves its exit code in
 // `code`.

@@ -78,7 +78,7 @@ Status diff(const DiffOptions &o, Diagnostics &diagnostics) {
   const std::unique_ptr<Listener> listener = make_listener(silent);
   OPTC_ASSIGN(const Graph before, load_model(o.model, options, *listener, diagnostics));
   OPTC_ASSIGN(const Optimized optimized, optimize_model(before.clone(), options, *listener, diagnostics));
-  return tell(o, before, optimized.graph, diff_optimized(before, optimized, options, *listener),
+  return tell(o, before, optimized.graph, diff_optimized(before, optimized, optimized.graph, options, *listener),
               file_name(o.model) + " → optimized", diagnostics);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,7 @@
 #include "emit/onnx/export.h"
 #include "emit/report/diff.h"
 #include "emit/report/report.h"
+#include "importer/importer.h"
 #include "support/staging.h"
 
 namespace optc::cli {
@@ -19,13 +21,15 @@ namespace {
 struct OptOptions : CommonOptions {
   std::string output, html;
   int64_t opset = 0;
-  bool external = false, report = false;
+  bool external = false, report = false, force = false;
 };
 
-std::map<std::string, int64_t> count_ops(const Graph &graph) {
-  std::map<std::string, int64_t> counts;
-  for (const NodeId id : graph.all_nodes()) ++counts[graph.node(id).op];
-  return counts;
+// The model that was read is not replaced by accident.
+Status check_output(const OptOptions &o, Diagnostics &diagnostics) {
+  std::error_code ignored;
+  if (o.output.empty() || o.force || !std::filesystem::equivalent(o.model, o.output, ignored)) return {};
+  return diagnostics.error(ErrorKind::kUsage, fmt::format("-o {} is the model itself", o.output), {},
+                           "another name keeps the model; --force replaces it");
 }
 
 // "5 → 1": nodes of one application, where all are alike.
@@ -36,7 +40,7 @@ std::string nodes_text(const RuleSummary &r) {
   return fmt::format("{} → {} in all", r.removed, r.created);
 }
 
-// What lowering for the CPU makes of the result, by the names of its steps; nothing where it cannot be lowered.
+// What lowering for the CPU makes of the model, by the names of its steps; nothing where it cannot be lowered.
 std::string steps_text(const Optimized &optimized, const CompileOptions &options, Listener &listener) {
   LoweringReport report;
   Diagnostics ignored;
@@ -70,22 +74,36 @@ std::string rules_text(const Optimized &optimized) {
   return text;
 }
 
+Result<FileFacts> file_facts(const OptOptions &o, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const Graph written, read_graph(o.model, diagnostics));
+  return facts_of_file(written);
+}
+
 Status opt(const OptOptions &o, Diagnostics &diagnostics) {
-  OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
+  OPTC_ASSIGN(CompileOptions options, compile_options(o, diagnostics));
   const std::unique_ptr<Listener> listener = make_listener(o);
   OPTC_ASSIGN(Graph model, load_model(o.model, options, *listener, diagnostics));
-  const std::map<std::string, int64_t> before = count_ops(model);
+  OPTC_TRY(check_output(o, diagnostics));
+  // What is told is what stands in the two files, not what optc makes of them inside.
+  OPTC_ASSIGN(const FileFacts before, file_facts(o, diagnostics));
   const Graph original = model.clone();
+  options.opset = o.opset ? o.opset : opset_of(model);
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, *listener, diagnostics));
-  const std::map<std::string, int64_t> after = count_ops(optimized.graph);
-  const GraphFacts facts = facts_of(optimized.graph);
   ExportOptions export_options;
   export_options.opset = o.opset;
   export_options.external = o.external;
   export_options.rules = rules_by_origin(optimized.records);
-  if (!o.output.empty()) OPTC_TRY(export_file(optimized.graph, o.output, export_options, diagnostics));
+  FileFacts after;
+  OPTC_TRY(export_file(optimized.graph, o.output, export_options, diagnostics, &after));
   GraphDiff changes;
-  if (o.report || !o.html.empty()) changes = diff_optimized(original, optimized, options, *listener);
+  Optimized compiled;  // as a bundle is made of it: with the operators that no opset has
+  if (o.report || !o.html.empty()) {
+    CommonOptions silent = o;
+    silent.quiet = true;
+    options.opset = 0;
+    OPTC_ASSIGN(compiled, optimize_model(original.clone(), options, *make_listener(silent), diagnostics));
+    changes = diff_optimized(original, optimized, compiled.graph, options, *listener);
+  }
   size_t page_bytes = 0;
   if (!o.html.empty()) {
     const std::string page = diff_html(original, optimized.graph, changes, file_name(o.model) + " → optimized");
@@ -104,12 +122,13 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
     for (const MissedSummary &m : summarize_missed(optimized.missed))
       missed.push_back({{"rule", m.rule}, {"count", m.count}, {"reason", m.reason}, {"node", m.example}});
     print(nlohmann::ordered_json{{"schema_version", 1},
-                                 {"nodes_before", optimized.before.nodes},
-                                 {"nodes_after", facts.nodes},
-                                 {"parameter_bytes_before", optimized.before.parameter_bytes},
-                                 {"parameter_bytes_after", facts.parameter_bytes},
-                                 {"operators_before", before},
-                                 {"operators_after", after},
+                                 {"opset", after.opset},
+                                 {"nodes_before", before.nodes},
+                                 {"nodes_after", after.nodes},
+                                 {"parameter_bytes_before", before.parameter_bytes},
+                                 {"parameter_bytes_after", after.parameter_bytes},
+                                 {"operators_before", before.operators},
+                                 {"operators_after", after.operators},
                                  {"rules", rules},
                                  {"missed", missed}}
               .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
@@ -117,17 +136,22 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
     return {};
   }
   if (o.quiet) return {};
-  print(fmt::format("{} → {} nodes, parameters {} → {}\n", optimized.before.nodes, facts.nodes,
-                    format_bytes(optimized.before.parameter_bytes), format_bytes(facts.parameter_bytes)));
+  print(fmt::format("{} → {} nodes, parameters {} → {}\n", before.nodes, after.nodes,
+                    format_bytes(static_cast<double>(before.parameter_bytes)),
+                    format_bytes(static_cast<double>(after.parameter_bytes))));
   struct Row {
     std::string op;
     int64_t before, after;
   };
   std::vector<Row> rows;
-  std::map<std::string, int64_t> all = before;
-  all.insert(after.begin(), after.end());
+  std::map<std::string, int64_t> all = before.operators;
+  all.insert(after.operators.begin(), after.operators.end());
+  const auto count = [](const FileFacts &facts, const std::string &op) {
+    const auto it = facts.operators.find(op);
+    return it == facts.operators.end() ? 0 : it->second;
+  };
   for (const auto &[op, unused] : all) {
-    const Row row{op, before.count(op) ? before.at(op) : 0, after.count(op) ? after.at(op) : 0};
+    const Row row{op, count(before, op), count(after, op)};
     if (row.before != row.after) rows.push_back(row);
   }
   std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) {
@@ -136,7 +160,7 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
   for (const Row &row : rows) print(fmt::format("  {:<26} {:>5} → {}\n", row.op, row.before, row.after));
   if (o.report) {
     print(rules_text(optimized));
-    print(steps_text(optimized, options, *listener));
+    print(steps_text(compiled, options, *listener));
     const std::string text = diff_text(original, optimized.graph, changes, o.verbose ? 0 : 20);
     print("what became of the nodes, of " + text);
   }
@@ -158,6 +182,7 @@ void add_opt(CommandLine &line, int &code) {
   verb->add_option("--opset", o->opset,
                    "version of ai.onnx to write (default: the model's own, or the lowest above that can say it)")
       ->type_name("N");
+  verb->add_flag("--force", o->force, "replace the model itself when -o names it");
   verb->add_flag("--external,!--no-external", o->external, "weights in OUT.onnx.data beside the model");
   verb->add_flag("--opt-report", o->report,
                  "which rules were applied and which were not, with reasons, and what became of the nodes");

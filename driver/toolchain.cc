@@ -7,6 +7,7 @@
 #include "driver/bisect.h"
 #include "driver/step.h"
 #include "driver/storage_cost.h"
+#include "emit/onnx/export.h"
 #include "emit/report/report.h"
 #include "lowering/lower.h"
 #include "optimizer/optimize.h"
@@ -38,6 +39,12 @@ Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Lis
       if (std::none_of(lowering_steps().begin(), lowering_steps().end(),
                        [&](const LoweringStepInfo &step) { return names_step(name, step.name); }))
         optimize_options.disabled.push_back(name);
+    if (options.opset > 0) {
+      optimize_options.operators.name = fmt::format("opset {}", options.opset);
+      optimize_options.operators.has = [opset = options.opset](std::string_view op, ElementType of) {
+        return opset_has(opset, op, of);
+      };
+    }
     if (options.stop_after_rewrites >= 0) optimize_options.max_rewrites = options.stop_after_rewrites;
     OptimizeReport report;
     OPTC_TRY(optimize(graph, optimize_options, report, diagnostics));

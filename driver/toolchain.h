@@ -41,6 +41,7 @@ struct CompileOptions {
   bool embed_weights = false;  // in the library, instead of a file beside it
   bool probe = false;          // the bundle tells of each kernel (driver/kernel_watch.h)
   int64_t stop_after_rewrites = -1;  // for bisection: only so many rewrites are allowed; negative: all
+  int64_t opset = 0;  // the result is to be written in this version of ai.onnx: no rewrite needs more; 0: compiled
 };
 
 // Counts that describe a Graph to a reader.

@@ -5,7 +5,9 @@
 // not done and why.
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph/graph.h"
@@ -15,12 +17,21 @@
 
 namespace optc {
 
+// Operators that the result may be said in, where it is to be written in a set of operators (an opset of ONNX).
+struct OperatorSet {
+  std::string name;                                              // for reasons: "opset 13"
+  std::function<bool(std::string_view op, ElementType of)> has;  // `of`: elements of its first operand
+};
+
 struct OptimizeOptions {
   std::vector<std::string> disabled;    // names of passes or rules; "norm" disables norm.* too
   std::vector<std::string> only;        // when not empty: run these rules alone (goldens)
   int64_t max_rewrites = INT64_MAX;     // bisection: stop after so many
   int64_t max_folded_bytes = 64 << 20;  // a folded constant may not be larger than this and than four times its inputs
   bool verify_each = true;              // run the verifier after each pass that changed something
+  // Rules make no operator that this set lacks: what it cannot say better than before stays as it is, and counts as not
+  // applied. Without `has`: every operator, optc's own too.
+  OperatorSet operators;
 };
 
 struct OptimizeReport {

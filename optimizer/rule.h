@@ -45,6 +45,14 @@ class RuleContext {
   std::optional<double> scalar(ValueId v) const;
   bool is_scalar(ValueId v, double value, double relative = 0) const;
   const Constant *constant(ValueId v) const { return v.valid() ? graph().constant(v) : nullptr; }
+  // Whether the rule may put an operator on elements of this type in the place of what it matched at `n`; if not, the
+  // rewrite is noted as missed. Asked once all else is right.
+  bool may_make(std::string_view rule, NodeId n, std::string_view op, ElementType of) {
+    const OperatorSet &operators = options_.operators;
+    if (!operators.has || operators.has(op, of)) return true;
+    rewriter_.missed(rule, n, operators.name + " has no " + std::string(op) + " of " + std::string(to_string(of)));
+    return false;
+  }
   // The two operands of a commutative node, the one that `is` accepts second.
   template <typename Is>
   std::optional<std::pair<ValueId, ValueId>> commuted(NodeId n, Is is) const {

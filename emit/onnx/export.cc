@@ -26,6 +26,7 @@ struct Output {
   std::vector<Chunk> model;
   std::vector<std::pair<size_t, Constant>> external;  // offset in the data file
   size_t model_size = 0;
+  FileFacts facts;
 };
 
 // The lowest IR version that may carry an opset (ONNX's table of versions).
@@ -95,11 +96,26 @@ class Exporter {
       opset->set_version(domain.empty() ? opset_ : version_of(domain));
     }
     Output out;
+    out.facts.opset = opset_;
+    count(graph, out.facts);
     OPTC_TRY(assemble(model, graph, external, threshold, data_name, out));
     return out;
   }
 
  private:
+  static void count(const onnx::GraphProto &graph, FileFacts &facts) {
+    for (const onnx::NodeProto &node : graph.node()) {
+      if (node.op_type() != "Constant" || !node.domain().empty()) {
+        ++facts.nodes;
+        ++facts.operators[node.domain().empty() ? node.op_type() : node.domain() + "." + node.op_type()];
+      }
+      for (const onnx::AttributeProto &attribute : node.attribute())
+        if (attribute.has_g()) count(attribute.g(), facts);
+    }
+    for (const onnx::TensorProto &tensor : graph.initializer())
+      facts.parameter_bytes += static_cast<int64_t>(tensor.raw_data().size());
+  }
+
   int64_t version_of(const std::string &domain) const {
     int64_t version = 1;
     for (const auto &[name, v] : g_.info().opset_imports)
@@ -260,6 +276,11 @@ class Exporter {
             ErrorKind::kUnsupported,
             "opset " + std::to_string(version) + " has no operator " + node.op + ", nor operators that say it",
             g_.describe(id), "export with a newer opset");
+      std::unordered_map<std::string, ElementType> known;
+      for (ValueId input : node.inputs)
+        if (input.valid() && g_.value(input).type.is_tensor())
+          known[g_.value(input).name] = g_.value(input).type.element;
+      for (onnx::TensorProto &tensor : take_constants(body, known)) *out.add_initializer() = std::move(tensor);
       for (auto &part : body) {
         part.set_name(unique_node_name(part.name()));
         *out.add_node() = std::move(part);
@@ -303,6 +324,7 @@ class Exporter {
     std::vector<Chunk> parts;
     size_t body = 0, data_end = 0;
     for (const Tensor &tensor : tensors) {
+      out.facts.parameter_bytes += static_cast<int64_t>(tensor.constant.size());
       onnx::TensorProto proto;
       bool raw = write_tensor_header(tensor.name, tensor.constant, proto);
       if (raw && external && static_cast<int64_t>(tensor.constant.size()) >= threshold) {
@@ -375,10 +397,7 @@ Result<Output> export_graph(const Graph &graph, const ExportOptions &options, bo
     return Exporter(copy, options.opset, options.rules, diagnostics)
         .run(external, options.external_threshold, data_name);
   }
-  int64_t own = 0;
-  for (const auto &[domain, version] : graph.info().opset_imports)
-    if (domain.empty()) own = std::max(own, version);
-  if (own == 0) own = kNewestOpset;
+  const int64_t own = opset_of(graph);
   std::string reason;
   for (int64_t opset = own;; ++opset) {
     Graph copy = graph.clone();
@@ -415,10 +434,41 @@ Result<std::string> export_model(const Graph &graph, const ExportOptions &option
   return bytes;
 }
 
-namespace {}  // namespace
+int64_t opset_of(const Graph &graph) {
+  int64_t own = 0;
+  for (const auto &[domain, version] : graph.info().opset_imports)
+    if (domain.empty()) own = std::max(own, version);
+  return own ? own : kNewestOpset;
+}
 
-Status export_file(const Graph &graph, const std::string &path, const ExportOptions &options,
-                   Diagnostics &diagnostics) {
+bool opset_has(int64_t opset, std::string_view op, ElementType of) {
+  const auto [domain, name] = split_op(op);
+  if (!domain.empty()) return false;
+  const onnx::OpSchema *schema = schema_at("", name, opset);
+  if (!schema || schema->inputs().empty()) return schema != nullptr;
+  const auto &allowed = schema->inputs()[0].GetTypes();
+  const std::string type = "tensor(" + std::string(onnx_name(of)) + ")";
+  return std::any_of(allowed.begin(), allowed.end(), [&](const std::string *t) { return *t == type; });
+}
+
+FileFacts facts_of_file(const Graph &graph) {
+  FileFacts facts;
+  for (const auto &[domain, version] : graph.info().opset_imports)
+    if (domain.empty()) facts.opset = std::max(facts.opset, version);
+  for (const NodeId n : graph.all_nodes()) {
+    ++facts.nodes;
+    ++facts.operators[graph.node(n).op];
+  }
+  for (size_t i = 0; i < graph.value_capacity(); ++i)
+    if (const Value &v = graph.value(ValueId(i)); v.alive && v.kind == ValueKind::kConstant)
+      facts.parameter_bytes += static_cast<int64_t>(v.constant.size());
+  for (const Constant &constant : graph.defaults())
+    if (constant.valid()) facts.parameter_bytes += static_cast<int64_t>(constant.size());
+  return facts;
+}
+
+Status export_file(const Graph &graph, const std::string &path, const ExportOptions &options, Diagnostics &diagnostics,
+                   FileFacts *facts) {
   const std::string data_path = path + ".data";
   const size_t slash = data_path.rfind('/');
   const std::string data_name = slash == std::string::npos ? data_path : data_path.substr(slash + 1);
@@ -428,6 +478,8 @@ Status export_file(const Graph &graph, const std::string &path, const ExportOpti
   }
   if (output.model_size > kMaxProtobuf)
     return diagnostics.error(ErrorKind::kUnsupported, "the model has more than 2 GB besides its large constants");
+  if (facts) *facts = output.facts;
+  if (path.empty()) return {};
   OPTC_ASSIGN(const auto file, StagedFile::create(path, diagnostics));
   if (!output.external.empty()) {
     OPTC_ASSIGN(const auto data, StagedFile::create(data_path, diagnostics));

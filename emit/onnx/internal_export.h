@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,11 @@ Status lower_versions(Graph &graph, int64_t opset, Diagnostics &diagnostics);
 // say.
 std::vector<onnx::NodeProto> function_body(const onnx::NodeProto &node, const std::vector<onnx::TypeProto> &input_types,
                                            int64_t opset, int depth = 0);
+
+// Takes the Constant nodes out of such a body: they become initializers, of the type that a CastLike behind them would
+// give where `known` (names of values of the call) says it, and those CastLikes go.
+std::vector<onnx::TensorProto> take_constants(std::vector<onnx::NodeProto> &body,
+                                              const std::unordered_map<std::string, ElementType> &known);
 
 // proto.cc
 void write_type(const Type &type, onnx::TypeProto &out);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <stdexcept>
 #include <unordered_map>
 
@@ -112,6 +113,91 @@ std::vector<onnx::NodeProto> function_body(const onnx::NodeProto &node, const st
     if (!nodes.empty()) return nodes;
   }
   return {};
+}
+
+namespace {
+
+// A Constant node of ONNX's own function bodies, whose tensors hold one number; false: of another form.
+bool number_of(const onnx::NodeProto &node, ElementType &type, std::vector<int64_t> &dims, double &value) {
+  if (node.op_type() != "Constant" || node.attribute_size() != 1) return false;
+  const onnx::AttributeProto &a = node.attribute(0);
+  if (a.name() == "value_float" || a.name() == "value_int") {
+    type = a.name() == "value_int" ? ElementType::kInt64 : ElementType::kFloat32;
+    value = a.name() == "value_int" ? static_cast<double>(a.i()) : static_cast<double>(a.f());
+    return true;
+  }
+  if (a.name() == "value_ints" && a.ints_size() == 1) {
+    type = ElementType::kInt64;
+    dims = {1};
+    value = static_cast<double>(a.ints(0));
+    return true;
+  }
+  if (!a.has_t()) return false;
+  const onnx::TensorProto &t = a.t();
+  int64_t count = 1;
+  for (int64_t d : t.dims()) count *= d;
+  dims.assign(t.dims().begin(), t.dims().end());
+  if (count != 1) return false;
+  if (t.float_data_size() == 1) {
+    type = ElementType::kFloat32;
+    value = static_cast<double>(t.float_data(0));
+  } else if (t.double_data_size() == 1) {
+    type = ElementType::kFloat64;
+    value = t.double_data(0);
+  } else if (t.int64_data_size() == 1) {
+    type = ElementType::kInt64;
+    value = static_cast<double>(t.int64_data(0));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<onnx::TensorProto> take_constants(std::vector<onnx::NodeProto> &body,
+                                              const std::unordered_map<std::string, ElementType> &known) {
+  struct Number {
+    ElementType type = ElementType::kUndefined;
+    std::vector<int64_t> dims;
+    double value = 0;
+  };
+  std::unordered_map<std::string, Number> numbers;
+  std::vector<std::string> order;
+  std::vector<onnx::NodeProto> rest;
+  const auto add = [&](const std::string &name, Number number) {
+    numbers.emplace(name, std::move(number));
+    order.push_back(name);
+  };
+  for (onnx::NodeProto &node : body) {
+    Number number;
+    if (number_of(node, number.type, number.dims, number.value)) {
+      add(node.output(0), std::move(number));
+      continue;
+    }
+    if (node.op_type() == "CastLike") {
+      const auto from = numbers.find(node.input(0));
+      const auto like = known.find(node.input(1));
+      if (from != numbers.end() && like != known.end() && is_float(like->second) && is_float(from->second.type)) {
+        number = from->second;
+        number.type = like->second;
+        add(node.output(0), std::move(number));
+        continue;
+      }
+    }
+    rest.push_back(std::move(node));
+  }
+  body = std::move(rest);
+  std::vector<onnx::TensorProto> tensors;
+  for (const std::string &name : order) {
+    const bool used = std::any_of(body.begin(), body.end(), [&](const onnx::NodeProto &node) {
+      return std::find(node.input().begin(), node.input().end(), name) != node.input().end();
+    });
+    if (!used) continue;
+    const Number &number = numbers.at(name);
+    write_tensor(name, Constant::scalar(number.type, number.value).reshaped(number.dims), tensors.emplace_back());
+  }
+  return tensors;
 }
 
 Status lower_versions(Graph &graph, int64_t opset, Diagnostics &diagnostics) {

@@ -19,6 +19,7 @@ Result<bool> replace(RuleContext &context, std::string_view rule, const std::vec
     context.rewriter().missed(rule, root, "a value inside the chain is used elsewhere too");
     return false;
   }
+  if (!context.may_make(rule, root, op, context.type(x).element)) return false;
   auto change = context.rewriter().begin(rule, RewriteKind::kFuse, root);
   change.numerics(NumericsClass::kReassociating);
   const NodeId made = change.create(std::move(op), {x}, std::move(attributes));

@@ -101,6 +101,7 @@ Result<bool> scaled_mask(RuleContext &context, NodeId n) {
   // Heads and batches must be one for one: a product that broadcasts keys is another thing.
   for (size_t d = 0; d < 2; ++d)
     if (!(context.shape(q)[d] == context.shape(kt)[d]) || !(context.shape(q)[d] == context.shape(v)[d])) return false;
+  if (!context.may_make(kName, n, "optc.Attention", context.type(q).element)) return false;
   auto change = context.rewriter().begin(kName, RewriteKind::kFuse, n);
   change.numerics(NumericsClass::kReassociating);
   const NodeId k = change.create("Transpose", {kt}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});

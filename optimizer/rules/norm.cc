@@ -147,6 +147,7 @@ Result<bool> finish(RuleContext &context, std::string_view rule, std::string op,
       count *= shape[i].value();
     }
   }
+  if (!context.may_make(rule, n, op, element)) return false;
   auto change = context.rewriter().begin(rule, RewriteKind::kFuse, last);
   change.numerics(NumericsClass::kReassociating);
   if (!scale.valid()) {

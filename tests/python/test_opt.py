@@ -1,0 +1,124 @@
+"""What `optc opt` says is what stands in the file that it wrote, and what an opset cannot say better stays as the model had it."""
+
+import json
+import subprocess
+
+import edits
+import numerics.numerics as numerics
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from test_pages import transformer
+
+
+def run(optc, *words, code=0):
+    done = subprocess.run([str(optc), *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def written(path):
+    """(nodes by operator, constants left out; bytes of initializers) of a file, all graphs."""
+    operators, size = {}, 0
+
+    def walk(graph):
+        nonlocal size
+        for node in graph.node:
+            if node.op_type != "Constant":
+                operators[node.op_type] = operators.get(node.op_type, 0) + 1
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.GRAPH:
+                    walk(attribute.g)
+        size += sum(numpy_helper.to_array(t).nbytes for t in graph.initializer)
+
+    model = onnx.load(path)
+    walk(model.graph)
+    return model, operators, size
+
+
+@pytest.mark.parametrize("name", ["encoder", "mlp.script", "lstm_tagger.script", "mobilenet_v3_large.script"])
+def test_counts_are_the_files(optc, root, tmp_path, name):
+    if name == "encoder":
+        transformer(tmp_path / "a.onnx", 3)
+        path = tmp_path / "a.onnx"
+    elif not (root.parent / "shared/models").is_dir():
+        pytest.skip("../shared/models is not there")
+    else:
+        path = numerics.materialized(name)
+    out = tmp_path / "out.onnx"
+    facts = json.loads(run(optc, "opt", path, "-o", out, "--format=json").stdout)
+    before, operators_before, _ = written(path)
+    after, operators, size = written(out)
+    assert facts["operators_before"] == operators_before and facts["nodes_before"] == sum(operators_before.values())
+    assert facts["operators_after"] == operators and facts["nodes_after"] == sum(operators.values())
+    assert facts["parameter_bytes_after"] == size
+    assert facts["opset"] == next(o.version for o in after.opset_import if o.domain == "") == before.opset_import[0].version
+    assert not {"Constant", "CastLike"} & {n.op_type for n in after.graph.node}
+    # Without -o the same is told.
+    told = json.loads(run(optc, "opt", path, "--format=json").stdout)
+    assert told == facts
+    assert run(optc, "opt", path, "-o", out).stdout.startswith(f"{facts['nodes_before']} → {facts['nodes_after']} nodes, ")
+
+
+def hard_swish(path, opset):
+    floats = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 4]) for n in "xy"]
+    nodes = [helper.make_node("Abs", ["x"], ["a"], name="first"), helper.make_node("HardSigmoid", ["a"], ["gate"], name="the gate", alpha=1 / 6, beta=0.5),
+             helper.make_node("Mul", ["a", "gate"], ["y"], name="the product")]
+    return edits.small(path, nodes, floats[:1], floats[1:], opsets=(("", opset),))
+
+
+def test_a_fusion_that_the_opset_cannot_say_is_not_made(optc, tmp_path):
+    path, out = hard_swish(tmp_path / "a.onnx", 13), tmp_path / "out.onnx"
+    facts = json.loads(run(optc, "opt", path, "-o", out, "--format=json").stdout)
+    assert [(n.name, n.op_type, list(n.output)) for n in onnx.load(out).graph.node] == \
+        [(n.name, n.op_type, list(n.output)) for n in onnx.load(path).graph.node]
+    assert facts["rules"] == [] and facts["nodes_after"] == 3
+    assert [(m["rule"], m["count"], m["reason"]) for m in facts["missed"]] == [("activation.hard_swish", 1, "opset 13 has no HardSwish of f32")]
+    assert "opset 13 has no HardSwish of f32; first at the product" in run(optc, "opt", path, "--opt-report").stdout
+    # With an opset that has it, it is made, counted, and in the file.
+    facts = json.loads(run(optc, "opt", path, "-o", out, "--opset=14", "--format=json").stdout)
+    assert [r["rule"] for r in facts["rules"]] == ["activation.hard_swish"] and facts["operators_after"] == {"Abs": 1, "HardSwish": 1}
+    assert [n.op_type for n in onnx.load(out).graph.node] == ["Abs", "HardSwish"] and facts["opset"] == 14
+
+
+def test_chains_of_newer_operators_stay(optc, tmp_path):
+    """Gelu, LayerNormalization and attention at an opset that has only the second: the nodes of the others are the model's own."""
+    path, out = tmp_path / "a.onnx", tmp_path / "out.onnx"
+    transformer(path, 2)
+    run(optc, "opt", path, "-o", out, "-q")
+    before, after = onnx.load(path), onnx.load(out)
+    own = {(n.name, n.op_type) for n in before.graph.node}
+    made = [(n.name, n.op_type) for n in after.graph.node if (n.name, n.op_type) not in own]
+    assert {op for _, op in made} == {"LayerNormalization"} and len(made) == 2
+    assert sum(n.op_type == "Erf" for n in after.graph.node) == sum(n.op_type == "Softmax" for n in after.graph.node) == 2
+
+
+@pytest.mark.parametrize("element", [TensorProto.FLOAT, TensorProto.FLOAT16])
+def test_an_operator_said_in_an_older_opset_brings_no_constants(optc, tmp_path, element):
+    import onnxruntime
+
+    kind = helper.tensor_dtype_to_np_dtype(element)
+    ends = [helper.make_tensor_value_info(n, element, ["N", 4]) for n in "xy"]
+    nodes = [helper.make_node("Gelu", ["x"], ["g"], name="gelu", approximate="tanh"), helper.make_node("Gelu", ["g"], ["y"], name="other")]
+    path, out = edits.small(tmp_path / "a.onnx", nodes, ends[:1], ends[1:], opsets=(("", 20),)), tmp_path / "out.onnx"
+    facts = json.loads(run(optc, "opt", path, "-o", out, "--opset=15", "--format=json").stdout)
+    model, operators, size = written(out)
+    onnx.checker.check_model(model, full_check=True)
+    assert facts["operators_after"] == operators and facts["parameter_bytes_after"] == size
+    assert not {"Constant", "CastLike", "Gelu"} & {n.op_type for n in model.graph.node}
+    x = np.linspace(-4, 4, 12).reshape(3, 4).astype(kind)
+    y, z = (onnxruntime.InferenceSession(str(p), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0] for p in (path, out))
+    np.testing.assert_allclose(y.astype(np.float32), z.astype(np.float32), atol=1e-6 if element == TensorProto.FLOAT else 4e-3)
+
+
+def test_the_model_itself_is_replaced_by_force_only(optc, tmp_path):
+    path = hard_swish(tmp_path / "a.onnx", 14)
+    bytes_before = path.read_bytes()
+    (tmp_path / "link.onnx").symlink_to(path)
+    for name in ("a.onnx", "./a.onnx", "link.onnx"):
+        done = run(optc, "opt", path, "-o", f"{tmp_path}/{name}", code=2)
+        assert "error[usage]" in done.stderr and "--force" in done.stderr
+    assert path.read_bytes() == bytes_before
+    run(optc, "opt", path, "-o", path, "--force", "-q")
+    assert [n.op_type for n in onnx.load(path).graph.node] == ["Abs", "HardSwish"]
