@@ -1,6 +1,7 @@
 #include "cli/common.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
@@ -28,6 +30,24 @@ int width(const std::string &text) {
   int columns = 0;
   for (const char c : text) columns += (c & 0xC0) != 0x80;
   return columns;
+}
+
+// The columns of the terminal behind stderr; 0: not known.
+int terminal_width() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+// The text in at most `most` columns.
+std::string fitted(const std::string &text, int most) {
+  if (width(text) <= most) return text;
+  size_t end = 0;
+  for (int columns = 0; end < text.size(); ++end) {
+    if ((text[end] & 0xC0) == 0x80) continue;
+    if (columns == std::max(0, most - 1)) break;
+    ++columns;
+  }
+  return text.substr(0, end) + "…";
 }
 
 class TextListener : public Listener {
@@ -60,7 +80,13 @@ class TextListener : public Listener {
     // A step that is taken again (a second input set, a bundle that is compiled for the model just read) says nothing
     // new.
     const bool fresh = said_.insert(line).second || all_;
-    if (seconds >= 0.005) line += std::string(std::max(2, 108 - width(line)), ' ') + fmt::format("{:.2f} s", seconds);
+    const std::string time = seconds >= 0.005 ? fmt::format("{:.2f} s", seconds) : "";
+    // Of a terminal a line takes one row: the facts give way, the time stands at the right.
+    constexpr int kColumns = 108;
+    const int columns = terminal_ ? terminal_width() : 0;
+    if (columns > 0) line = fitted(line, std::max(16, columns - 1 - (time.empty() ? 0 : width(time) + 2)));
+    const int at = columns > 0 ? std::min(kColumns, columns - 1 - width(time)) : kColumns;
+    if (!time.empty()) line += std::string(static_cast<size_t>(std::max(2, at - width(line))), ' ') + time;
     if (fresh)
       std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\x1b[K" : "", line.c_str());
     else if (terminal_)
@@ -83,9 +109,11 @@ class TextListener : public Listener {
   void draw() {
     drawn_ = Clock::now();
     const double seconds = std::chrono::duration<double>(drawn_ - begun_).count();
-    std::fprintf(stderr, "\r\x1b[K%-15s %s%s", step_.c_str(), state_.c_str(),
-                 seconds < 1 ? (state_.empty() ? "..." : "")
-                             : fmt::format("{}{:.0f} s", state_.empty() ? "" : "   ", seconds).c_str());
+    const std::string line = fmt::format(
+        "{:<15} {}{}", step_, state_,
+        seconds < 1 ? (state_.empty() ? "..." : "") : fmt::format("{}{:.0f} s", state_.empty() ? "" : "   ", seconds));
+    const int columns = terminal_width();
+    std::fprintf(stderr, "\r\x1b[K%s", columns > 0 ? fitted(line, columns - 1).c_str() : line.c_str());
     std::fflush(stderr);
   }
   void tick() {
@@ -104,6 +132,16 @@ class TextListener : public Listener {
   std::string step_, state_;  // the step that runs; its bar
   Clock::time_point begun_, drawn_;
 };
+
+// A line of JSON for programs that asked for it.
+void print_json(const Diagnostic &d) {
+  nlohmann::ordered_json json{{"schema_version", 1},
+                              {"severity", d.severity == Severity::kError ? "error" : "warning"}};
+  if (d.severity == Severity::kError) json.update({{"kind", to_string(d.kind)}, {"exit_code", exit_code(d.kind)}});
+  json.update({{"message", d.message}, {"file", d.file}, {"node", d.node}});
+  json.update({{"places", d.places}, {"notes", d.notes}, {"help", d.help}});
+  std::fputs((json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n").c_str(), stderr);
+}
 
 bool split(const std::string &text, char at, std::string &left, std::string &right) {
   const size_t where = text.rfind(at);
@@ -301,7 +339,12 @@ void print_warnings(const Diagnostics &diagnostics, const CommonOptions &o) {
   std::fflush(stdout);
   if (o.quiet) return;
   for (const Diagnostic &d : diagnostics.all())
-    if (d.severity == Severity::kWarning) std::fputs(format(d).c_str(), stderr);
+    if (d.severity != Severity::kWarning)
+      continue;
+    else if (o.format == "json")
+      print_json(d);
+    else
+      std::fputs(format(d).c_str(), stderr);
 }
 
 void on_parsed(Verb &verb, std::shared_ptr<const CommonOptions> options, int &code,
@@ -324,6 +367,10 @@ int report(const Diagnostics &diagnostics, const Failure &failure, const CommonO
   for (const Diagnostic &d : diagnostics.all()) {
     if (d.severity == Severity::kWarning && o.quiet) continue;
     said = said || d.severity == Severity::kError;
+    if (o.format == "json") {
+      print_json(d);
+      continue;
+    }
     std::string text = format(d);
     if (color) {
       const size_t colon = text.find(':');

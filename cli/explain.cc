@@ -9,6 +9,7 @@
 
 #include "cli/common.h"
 #include "driver/places.h"
+#include "importer/importer.h"
 #include "importer/provenance.h"
 #include "lowering/steps.h"
 #include "optimizer/optimize.h"
@@ -19,10 +20,7 @@ namespace {
 
 // What optc opt noted at a node of the model that it wrote.
 Status explain_node(const std::string &file, const std::string &node, Diagnostics &diagnostics) {
-  CommonOptions silent;
-  silent.quiet = true;
-  const std::unique_ptr<Listener> listener = make_listener(silent);
-  OPTC_ASSIGN(const Graph graph, load_model(file, {}, *listener, diagnostics));
+  OPTC_ASSIGN(const Graph graph, read_graph(file, diagnostics));
   NodeId found;
   std::vector<std::string> names;
   for (const NodeId id : graph.all_nodes()) {

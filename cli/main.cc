@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -12,6 +13,7 @@
 #include <set>
 #include <thread>
 
+#include "cli/cache.h"
 #include "cli/common.h"
 #include "driver/places.h"
 #include "support/staging.h"
@@ -55,10 +57,22 @@ void clean_up_on_signals() {
   }).detach();
 }
 
+// An error of the command line; as JSON where the words ask for it, though they were not understood.
+int wrong_words(const std::vector<std::string> &words, const std::string &message, const std::string &help) {
+  bool json = false;
+  for (size_t i = 0; i < words.size(); ++i)
+    json = json || words[i] == "--format=json" || (words[i] == "json" && i > 0 && words[i - 1] == "--format");
+  if (!json) return optc::cli::run_usage_error(message, help);
+  optc::Diagnostics diagnostics;
+  optc::cli::CommonOptions options;
+  options.format = "json";
+  return optc::cli::report(diagnostics, diagnostics.error(optc::ErrorKind::kUsage, message, {}, help), options);
+}
+
 // What is wrong with the words, with what the user may have meant.
 int usage_error(const CommandLine &line, const std::vector<std::string> &words, std::string message) {
-  if (words.empty()) return optc::cli::run_usage_error("no verb and no model", "`optc --help` lists the verbs");
-  if (!line.has_verb(words[0])) return optc::cli::run_usage_error(message, "`optc --help` lists the verbs");
+  if (words.empty()) return wrong_words(words, "no verb and no model", "`optc --help` lists the verbs");
+  if (!line.has_verb(words[0])) return wrong_words(words, message, "`optc --help` lists the verbs");
   for (char &c : message)
     if (c == '\n') c = ' ';
   std::string help = fmt::format("`optc {} --help` lists its options", words[0]);
@@ -75,7 +89,7 @@ int usage_error(const CommandLine &line, const std::vector<std::string> &words, 
     if (!near.empty()) help = fmt::format("did you mean {}?", near);
     break;
   }
-  return optc::cli::run_usage_error(message, help);
+  return wrong_words(words, message, help);
 }
 
 int run(int argc, char **argv) {
@@ -92,16 +106,20 @@ int run(int argc, char **argv) {
   optc::cli::add_diff(line, code);
   optc::cli::add_explain(line, code);
   optc::cli::add_ops(line, code);
+  optc::cli::add_cache(line, code);
 
   std::vector<std::string> words(argv + 1, argv + argc);
+  // Asked of no model: the names that --disable-pass takes.
+  if (std::find(words.begin(), words.end(), "--list-passes") != words.end()) {
+    words = {"explain"};
+  }
   const std::set<std::string> own_flags = {"-h", "--help", "--version"};
   if (!words.empty() && !line.has_verb(words[0])) {
     // A word that is no verb and no file was meant to be a verb.
     if (words[0][0] != '-' && !optc::exists(words[0]) && words[0].find_first_of("./") == std::string::npos) {
       const std::string near = optc::cli::nearest(words[0], line.verbs());
-      return optc::cli::run_usage_error(
-          fmt::format("'{}' is neither a verb nor a model", words[0]),
-          near.empty() ? "`optc --help` lists the verbs" : fmt::format("did you mean `optc {}`?", near));
+      return wrong_words(words, fmt::format("'{}' is neither a verb nor a model", words[0]),
+                         near.empty() ? "`optc --help` lists the verbs" : fmt::format("did you mean `optc {}`?", near));
     }
     if (!own_flags.count(words[0])) words.insert(words.begin(), "compile");
   }
@@ -123,6 +141,13 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "error[internal]: %s\n", e.what());
   }
   if (code == 101) write_reproducer(argc, argv);
-  if (std::fflush(stdout) != 0 && code == 0) code = 2;
+  errno = 0;
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && code == 0) {
+    // A result that did not reach its file is no result. Where an earlier flush failed, the reason is asked for again.
+    if (errno == 0 && write(STDOUT_FILENO, "\n", 1) > 0) errno = 0;
+    std::fprintf(stderr, "error[io]: the output cannot be written%s%s\n", errno ? ": " : "",
+                 errno ? std::strerror(errno) : "");
+    code = 2;
+  }
   return code;
 }

@@ -3,15 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 
 #include "driver/bundle.h"
+#include "driver/cache.h"
 #include "driver/places.h"
 #include "driver/step.h"
 #include "driver/toolchain.h"
@@ -63,22 +61,7 @@ Result<std::string> cache_key(const std::string &path, const CompileOptions &opt
   return xxh3_128(key.data(), key.size()).substr(0, 16);
 }
 
-// Held by one process at a time, until the end of the scope or of the process.
-class FileLock {
- public:
-  explicit FileLock(const std::string &path) : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-    while (file_ >= 0 && flock(file_, LOCK_EX) != 0 && errno == EINTR) {
-    }
-  }
-  ~FileLock() {
-    if (file_ >= 0) close(file_);
-  }
-  FileLock(const FileLock &) = delete;
-  FileLock &operator=(const FileLock &) = delete;
-
- private:
-  const int file_;
-};
+constexpr int64_t kYoung = 3600;  // seconds: what was used since is not removed unasked
 
 }  // namespace
 
@@ -87,13 +70,17 @@ Result<BuiltBundle> build_model(const std::string &path, const CompileOptions &o
   BuiltBundle built;
   built.name = options.name.empty() ? name_of_model(path) : options.name;
   OPTC_ASSIGN(const std::string key, cache_key(path, options, diagnostics));
-  const std::string base = fmt::format("{}/bundles/{}-{}", cache_path(), built.name, key);
+  const std::string base = fmt::format("{}/{}-{}", bundle_cache_path(), built.name, key);
   built.folder = base + "/bundle";
   built.library = base + "/build/lib/lib" + built.name + ".so";
   std::error_code error;
-  std::filesystem::create_directories(cache_path() + "/bundles", error);
+  std::filesystem::create_directories(bundle_cache_path(), error);
   const FileLock lock(base + ".lock");  // of two processes that want the same bundle, the second finds it made
-  if (exists(built.folder + "/manifest.json") && exists(built.library)) return built;
+  if (exists(built.folder + "/manifest.json") && exists(built.library)) {
+    utimensat(AT_FDCWD, base.c_str(), nullptr, 0);  // used now
+    return built;
+  }
+  (void)prune_cache(cache_limit(), kYoung);
   std::filesystem::remove_all(base, error);
   std::filesystem::create_directories(base, error);
   if (error) return diagnostics.error(ErrorKind::kIo, fmt::format("cannot make {}: {}", base, error.message()));

@@ -1,4 +1,6 @@
 // fold.*: what is known at compile time is computed at compile time.
+#include <algorithm>
+
 #include "evaluate/evaluate.h"
 #include "ops/registry.h"
 #include "optimizer/rule.h"
@@ -27,6 +29,33 @@ bool is_graph_output(const Graph &graph, ValueId v) {
   return false;
 }
 
+// Whether a value is computed of constants alone, through any chain of nodes that can be folded. `visits` bounds the
+// search: beyond it the answer is no.
+bool is_of_constants(const Graph &graph, ValueId v, int &visits) {
+  if (!v.valid() || graph.is_constant(v)) return true;
+  if (graph.value(v).kind != ValueKind::kNodeOutput || --visits < 0) return false;
+  const Node &node = graph.node(graph.value(v).producer);
+  const OpDef *op = find_op(node.op);
+  if (!op || !op->pure || !op->build || !node.regions.empty()) return false;
+  return std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [&](ValueId operand) { return is_of_constants(graph, operand, visits); });
+}
+
+// Whether all that reads the node's results computes of constants alone too: its value is no weight then, but a step on
+// the way to one.
+bool is_step(const Graph &graph, const Node &node) {
+  int visits = 256;
+  for (ValueId v : node.outputs) {
+    if (!v.valid()) continue;
+    for (const Use &use : graph.value(v).uses) {
+      if (use.kind != UseKind::kOperand) return false;
+      for (ValueId made : graph.node(use.node).outputs)
+        if (made.valid() && !is_of_constants(graph, made, visits)) return false;
+    }
+  }
+  return true;
+}
+
 Result<bool> fold_constant(RuleContext &context, NodeId n) {
   const Graph &graph = context.graph();
   const Node &node = graph.node(n);
@@ -47,9 +76,11 @@ Result<bool> fold_constant(RuleContext &context, NodeId n) {
     const Dim count = element_count(*type.shape);
     if (!count.is_constant()) return false;
     const auto bytes = storage_bytes(type.element, count.value());
+    if (!bytes || *bytes > context.options().max_folded_bytes) return false;
     // A small seed that blows up (ConstantOfShape, Expand, Tile) costs more as a weight than as code.
-    if (!bytes || *bytes > context.options().max_folded_bytes || (*bytes > 4096 && *bytes > 4 * input_bytes))
-      return false;
+    constexpr int64_t kStep = int64_t{64} << 10;
+    const bool grows = *bytes > 4096 && *bytes > 4 * input_bytes;
+    if (grows && (*bytes > kStep || !is_step(graph, node))) return false;
   }
   Diagnostics quiet;
   Result<std::vector<RuntimeValue>> values = evaluate_node(graph, n, quiet);
@@ -125,7 +156,9 @@ Result<bool> fold_if(RuleContext &context, NodeId n) {
 
 constexpr Rule kRules[] = {
     {"fold.constant", NumericsClass::kExact, "*", "a node whose operands are all constants -> its value",
-     "pure, and the value is no larger than 4 KiB or four times its operands", fold_constant},
+     "pure, and the value is no larger than 4 KiB or four times its operands, or at most 64 KiB and read by what is "
+     "computed of constants alone",
+     fold_constant},
     {"fold.shape", NumericsClass::kExact, "*", "a node whose results are numbers by shape inference -> their value",
      "every element is known at compile time", fold_shape},
     {"fold.if", NumericsClass::kExact, "If", "If with a constant condition -> the branch that it takes",

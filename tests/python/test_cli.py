@@ -51,7 +51,7 @@ def test_no_arguments_is_a_usage_error_that_names_help(optc):
 
 def test_help_lists_the_verbs(optc):
     text = run(optc, "--help").stdout
-    for verb in ("compile", "opt", "run", "verify", "inspect", "bench", "diff", "explain", "ops"):
+    for verb in ("compile", "opt", "run", "verify", "inspect", "bench", "diff", "explain", "ops", "cache"):
         assert verb in text
 
 
@@ -482,3 +482,97 @@ def test_what_a_killed_process_left_is_removed(optc, model, tmp_path):
     assert not owners["left"].exists() and not half.exists()
     assert owners["running"].exists() and owners["unmarked"].exists()
     assert not list((tmp_path / "out").glob(".optc*"))
+
+
+def test_errors_are_json_where_results_are(optc, model, tmp_path):
+    """With --format=json each error and warning is one object on a line of stderr."""
+    def errors(*words, code):
+        return [json.loads(line) for line in run(optc, *words, "--format=json", code=code).stderr.splitlines() if line.startswith("{")]
+
+    absent, = errors("inspect", tmp_path / "absent.onnx", code=2)
+    assert (absent["severity"], absent["kind"], absent["exit_code"], absent["schema_version"]) == ("error", "io", 2, 1)
+    assert absent["file"] == str(tmp_path / "absent.onnx") and "No such file" in absent["message"]
+    (tmp_path / "broken.onnx").write_bytes(b"\x08\x07not a model\xff\xff")
+    assert [(e["kind"], e["exit_code"]) for e in errors("inspect", tmp_path / "broken.onnx", code=3)] == [("invalid", 3)]
+    wrong, = errors("inspect", model, "--disable-pas", code=2)
+    assert wrong["kind"] == "usage" and "--disable-pas" in wrong["message"]
+    assert [e["kind"] for e in errors("explode", code=2)] == ["usage"]
+
+
+def test_a_full_disk_is_an_error(optc, model):
+    for words in (["inspect", model], ["ops"], ["diff", model, model, "--format=json"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([optc, *map(str, words)], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 2 and "error[io]" in done.stderr and "No space left on device" in done.stderr
+
+
+def test_a_step_takes_one_row_of_a_narrow_terminal(optc, model, tmp_path):
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    for columns in (40, 79):
+        leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        done = subprocess.Popen([optc, model, "-o", tmp_path / f"bundle{columns}"], stdout=subprocess.PIPE, stderr=follower)
+        os.close(follower)
+        done.communicate()
+        drawn = b""
+        while True:
+            try:
+                data = os.read(leader, 4096)
+            except OSError:  # the other end is closed
+                break
+            drawn += data
+        os.close(leader)
+        assert done.returncode == 0
+        rows = [row for line in drawn.decode().split("\n") for row in line.replace("\r", "").split("\x1b[K") if row]
+        assert any(row.startswith("optimize") for row in rows) and max(map(len, rows)) < columns
+
+
+def test_passes_are_listed(optc):
+    text = run(optc, "opt", "--list-passes").stdout
+    assert text == run(optc, "explain").stdout
+    assert {"fold.constant", "cse.node", "fuse.epilogue"} <= {line.split()[0] for line in text.splitlines()}
+
+
+def test_the_cache_is_shown_and_pruned(optc, model, tmp_path):
+    env = {**os.environ, "OPTC_CACHE": str(tmp_path / "cache")}
+
+    def facts(*words):
+        return json.loads(run(optc, "cache", *words, "--format=json", env=env).stdout)
+
+    assert facts()["bundles"] == [] and facts()["limit"] == 2 << 30
+    made = tmp_path / "cache/bundles"
+    for name, hours, size in (("old-1", 50, 300_000), ("new-2", 2, 200_000), ("half-3", 3, 100_000)):
+        (made / name / "bundle").mkdir(parents=True)
+        (made / name / "build/lib").mkdir(parents=True)
+        (made / name / "weights").write_bytes(os.urandom(size))
+        if name != "half-3":
+            (made / name / "bundle/manifest.json").write_text("{}")
+        then = made.stat().st_mtime - 3600 * hours
+        os.utime(made / name, (then, then))
+    shown = facts()["bundles"]
+    assert [(b["name"], b["complete"]) for b in shown] == [("new-2", True), ("half-3", False), ("old-1", True)]
+    assert all(b["bytes"] >= 100_000 for b in shown) and 2 * 3600 <= shown[0]["idle_seconds"] < 2 * 3600 + 600
+    text = run(optc, "cache", env=env).stdout
+    assert "3 bundles" in text and "old-1" in text and "(not finished)" in text
+    # The longest unused goes first.
+    told = facts("prune", "--max-size=400kB")
+    assert told["removed"] == 1 and sorted(p.name for p in made.iterdir() if p.is_dir()) == ["half-3", "new-2"]
+    # A new bundle makes room by itself, but leaves what was used within the hour.
+    env["OPTC_CACHE_SIZE"] = "0"
+    os.utime(made / "new-2")
+    run(optc, "run", model, "-q", "--outputs", tmp_path / "out", env=env)
+    left = sorted(p.name for p in made.iterdir() if p.is_dir())
+    assert "half-3" not in left and "new-2" in left and len(left) == 2
+    # A bundle that another process is making stays.
+    import fcntl
+
+    with open(made / "new-2.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert facts("prune")["removed"] == 1 and (made / "new-2").is_dir()
+    assert facts("prune")["removed"] == 1 and facts()["bundles"] == []
+    assert "expected bytes" in run(optc, "cache", "prune", "--max-size=much", env=env, code=2).stderr
+    assert "prune" in run(optc, "cache", "--max-size=1GB", env=env, code=2).stderr
