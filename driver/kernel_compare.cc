@@ -123,7 +123,7 @@ Exactness exactness_of(const Program &program, const Kernel &kernel, const DimVa
       exactness = {Kind::kSums, std::max(exactness.terms, terms_of(stage, o, values))};
     }
   }
-  if (kernel.strategy.name.rfind("conv.winograd", 0) == 0) exactness.kind = Kind::kWinograd;
+  if (std::holds_alternative<ConvolutionWinogradSchedule>(kernel.schedule)) exactness.kind = Kind::kWinograd;
   if (exactness.kind == Kind::kExact)
     each_scalar(program, *nest, [&](const Scalar &s) {
       if (is_transcendental(s.op)) exactness.kind = Kind::kFunctions;

@@ -83,8 +83,7 @@ class Watch {
       if (o < program_.origins.size())
         f.nodes.push_back(
             fmt::format("{} '{}' (#{})", program_.origins[o].op, program_.origins[o].name, program_.origins[o].index));
-    f.strategy = kernel.library() ? kernel.library()->function : kernel.strategy.name;
-    for (const auto &[name, n] : kernel.strategy.parameters) f.strategy += fmt::format(" {}={}", name, n);
+    f.strategy = kernel.library() ? kernel.library()->function : name(kernel.schedule);
     if (output.valid()) {
       const Buffer &b = program_.buffer(output);
       f.output = b.name + " " + (value ? std::string(to_string(value->type())) + to_string(value->shape()) : "");

@@ -25,7 +25,7 @@ struct WatchOptions {
 struct KernelFinding {
   std::string kernel, note;
   std::vector<std::string> nodes;             // "Conv 'conv_3' (#12)"
-  std::string strategy;                       // "gemm nr=64"; of a library call its function
+  std::string strategy;                       // "gemm", "conv.winograd4"; of a library call its function
   std::string isa;                            // "avx512", "avx2", "base"
   std::string output;                         // "relu_3 f32[1,64,56,56]"
   std::string problem;                        // "12 of 4096 elements differ"

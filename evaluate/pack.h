@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ir/constant.h"
+#include "ir/program/schedule.h"
 
 namespace optc {
 
@@ -13,10 +14,8 @@ Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int6
 
 // Weights [M, C/g, kh, kw] of a convolution (a 1-D one has kh = 1), for one of the algorithms of
 // runtime/cpu/conv_plan.h.
-struct ConvolutionShape {
+struct ConvolutionShape : ConvolutionGeometry {
   int64_t height = 0, width = 0;  // of the input; 0: not known
-  int64_t channels = 0, filters = 0, groups = 1;
-  int64_t kernel[2] = {1, 1}, strides[2] = {1, 1}, dilations[2] = {1, 1}, pads_begin[2] = {0, 0}, pads_end[2] = {0, 0};
 };
 enum class ConvolutionAlgorithm : uint8_t { kGemm, kDirect, kDepthwise, kWinograd2, kWinograd4 };
 // The algorithm that runtime/cpu's rule chooses; `strict` refuses F(4,3).

@@ -1,10 +1,10 @@
 #include "lowering/lower.h"
 
 #include "lowering/buffers/buffers.h"
-#include "lowering/contraction/strategies.h"
 #include "lowering/fusion/fusion.h"
 #include "lowering/layout/layout.h"
 #include "lowering/precision/precision.h"
+#include "lowering/schedule/schedule.h"
 #include "ops/build.h"
 
 namespace optc {
@@ -22,13 +22,13 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   Steps steps(options.disabled, options.max_steps, report.steps);
   tidy(program, steps);
   // Before fusion: whether a chain fits behind a convolution depends on how its tensors lie.
-  if (options.channels_last) choose_layout(program, steps);
+  if (options.channels_last) choose_layout(program, options, steps);
   if (options.fuse) {
     // Epilogues first: a bias that went into the transpose behind it could not join the product any more. Each round
     // can open the way for the next; every merge removes a kernel, so this ends.
     Uses uses(program);
     for (;;) {
-      const int64_t merged = fuse_epilogues(program, uses, steps),
+      const int64_t merged = fuse_epilogues(program, uses, options, steps),
                     inlined = inline_producers(program, uses, options, steps);
       report.inlined += inlined;
       report.epilogues += merged;
@@ -39,7 +39,7 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   OPTC_TRY(verify(program, diagnostics));
   if (options.target == LoweringOptions::Target::kGpu && options.channels_last) order_weights(program, steps);
   choose_storage(program, options, steps, report.precision);
-  choose_strategies(program, options, steps);
+  choose_schedules(program, options, steps);
   remove_dead_kernels(program);
   place_buffers(program, steps);
   estimate_costs(program);

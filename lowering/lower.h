@@ -4,7 +4,7 @@
 //   2. chooses the storage order of spatial tensors: channels last                    (layout/)
 //   3. fuses producers into consumers, and consumers into epilogues                   (fusion/)
 //   4. chooses what is stored in 16 bits, when asked to                              (precision/)
-//   5. chooses a strategy for each kernel and lays out constants for it               (contraction/)
+//   5. chooses a schedule for each kernel and lays out constants for it               (schedule/)
 //   6. places temporaries in one arena                                                (buffers/)
 // There is one lowered Program for each target. Every choice is a step with a name (steps.h).
 

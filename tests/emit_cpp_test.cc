@@ -29,7 +29,7 @@ void check(const Case &c, BundleOptions options = {}, const std::string &compile
     LoweringReport report;
     ASSERT_TRUE(lower_program(*program, {}, report, diagnostics).ok()) << messages(diagnostics);
     bool used = false;
-    for (const Kernel &kernel : program->kernels) used = used || (kernel.alive && kernel.strategy.name == strategy);
+    for (const Kernel &kernel : program->kernels) used = used || (kernel.alive && name(kernel.schedule) == strategy);
     ASSERT_TRUE(used) << "no kernel has the strategy " << strategy;
   }
   std::vector<Constant> inputs;

@@ -62,7 +62,7 @@ TEST(Lowering, ChannelsOfADepthwiseConvolutionAreColumnsForOneImageToo) {
   })");
   bool found = false;
   for (KernelId k : r.program.order) {
-    if (r.program.kernel(k).strategy.name != "conv.depthwise") continue;
+    if (!std::holds_alternative<ConvolutionDepthwiseSchedule>(r.program.kernel(k).schedule)) continue;
     found = true;
     const LoopNest &nest = *r.program.kernel(k).nest();
     ASSERT_EQ(column_loops(nest).size(), 1u) << r.text;

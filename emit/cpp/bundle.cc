@@ -184,7 +184,8 @@ Result<BundleReport> emit_bundle(const Program &program, const BundleOptions &op
 Result<std::string> print_kernel(const Program &program, const Kernel &kernel, Diagnostics &diagnostics) {
   if (!kernel.nest()) return diagnostics.error(ErrorKind::kUnsupported, "only loop nests are printed as one function");
   FaultPlaces places;
-  return NestPrinter(program, kernel, places).print().text;
+  OPTC_ASSIGN(const KernelText text, NestPrinter(program, kernel, places).print(diagnostics));
+  return text.text;
 }
 
 }  // namespace optc

@@ -35,11 +35,10 @@ void add_kernels(const Program &program, const std::vector<KernelId> &order, Jso
       continue;
     }
     Json item = {{"name", kernel.name}, {"note", kernel.note}, {"placement", "cpu"}};
-    item["strategy"] = kernel.library()               ? "library." + kernel.library()->function
-                       : kernel.strategy.name.empty() ? "loops"
-                                                      : kernel.strategy.name;
-    if (!kernel.strategy.parameters.empty())
-      for (const auto &[parameter, v] : kernel.strategy.parameters) item["parameters"][parameter] = v;
+    item["strategy"] = kernel.library()                ? "library." + kernel.library()->function
+                       : name(kernel.schedule).empty() ? "loops"
+                                                       : name(kernel.schedule);
+    if (!is_plain(kernel.schedule)) item["schedule"] = print(program, kernel.schedule);
     item["origin"] = Json::array();
     for (uint32_t o : kernel.origin)
       item["origin"].push_back(

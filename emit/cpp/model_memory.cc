@@ -11,7 +11,7 @@ namespace optc {
 
 // What lies in the arena, and when, is the Program's plan (Program::placements); where the sizes of some of it are
 // found while the model runs, those lie in the growing region. The row scratch of kernels joins the plan here.
-void ModelPrinter::place() {
+Status ModelPrinter::place() {
   std::vector<bool> on_host;  // of a Program some of whose kernels run on a GPU: what the others and the copies touch
   if (gpu_.schedule) {
     on_host.resize(program_.buffers.size());
@@ -36,10 +36,11 @@ void ModelPrinter::place() {
     placed_index_[p.buffer.index] = placed.size();
     placed.push_back({p.buffer, p.bytes, p.first, p.last, -1});
   }
-  collect_scratch(program_.order, 0, false);
+  OPTC_TRY(collect_scratch(program_.order, 0, false));
   for (const RowScratch &s : row_scratches)
     all_constant = all_constant && s.bytes.is_constant() && s.bytes.value() < kDimOverflow;
   if (all_constant) place_constant();
+  return {};
 }
 
 // Offsets of all, with the row scratch of one thread. More threads need more of it: then it lies above what lives at
@@ -89,53 +90,37 @@ std::vector<int64_t> ModelPrinter::ends_by_step() const {
 
 // Prints every kernel and notes the row scratch that it needs; a kernel inside control flow counts as the construct
 // around it.
-void ModelPrinter::collect_scratch(const std::vector<KernelId> &order, size_t fixed, bool inside) {
+Status ModelPrinter::collect_scratch(const std::vector<KernelId> &order, size_t fixed, bool inside) {
   for (size_t i = 0; i < order.size(); ++i) {
     const size_t at = inside ? fixed : i;
     const Kernel &kernel = program_.kernel(order[i]);
     if (!inside && gpu_.schedule && gpu_.schedule->segment[i] >= 0) continue;
     if (const ControlFlow *control = kernel.control())
-      for (const auto &body : control->bodies) collect_scratch(body, at, true);
-    const bool recurrent = kernel.library() && kernel.strategy.name == "rnn";
+      for (const auto &body : control->bodies) OPTC_TRY(collect_scratch(body, at, true));
+    const bool recurrent = std::holds_alternative<RecurrentSchedule>(kernel.schedule);
     if (!kernel.nest() && !recurrent) continue;
-    const KernelText &text = texts_
-                                 .emplace(&kernel, recurrent ? print_recurrent(program_, kernel)
-                                                             : NestPrinter(program_, kernel, places_).print())
-                                 .first->second;
-    const std::string bytes = scratch_text(text);
-    if (bytes.empty() || scratch_found_later(text)) continue;
+    Result<KernelText> printed = recurrent ? Result<KernelText>(print_recurrent(program_, kernel))
+                                           : NestPrinter(program_, kernel, places_).print(diagnostics_);
+    if (!printed.ok()) return printed.failure();
+    const KernelText &text = texts_.emplace(&kernel, std::move(*printed)).first->second;
+    if (text.scratch_bytes.is(0) || needs_run_time_size(text.scratch_bytes)) continue;
     scratch_index_[&kernel] = row_scratches.size();
-    row_scratches.push_back({text.name, bytes, max(text.scratch_bytes, text.scratch_formula), at, -1, 0});
+    row_scratches.push_back({text.name, size(text.scratch_bytes), text.scratch_bytes, at, -1, 0});
   }
-}
-
-// Bytes for one task, as C++; empty: none.
-std::string ModelPrinter::scratch_text(const KernelText &text) {
-  const std::string bytes = text.scratch_bytes.is(0) ? "" : size(text.scratch_bytes);
-  if (text.scratch_before.empty()) return bytes;
-  std::string dims;
-  for (Dim d : text.scratch_dims) dims += (dims.empty() ? "" : ", ") + dim(d);
-  const std::string formula = text.scratch_before + dims + text.scratch_after;
-  return bytes.empty() ? formula : "most(" + bytes + ", " + formula + ")";
-}
-
-// Whether a kernel finds the size while the model runs: such scratch lies in the growing region.
-bool ModelPrinter::scratch_found_later(const KernelText &text) const {
-  return needs_run_time_size(text.scratch_bytes) ||
-         std::any_of(text.scratch_dims.begin(), text.scratch_dims.end(), [&](Dim d) { return needs_run_time_size(d); });
+  return {};
 }
 
 // Before the call of a kernel: where its row scratch lies.
 void ModelPrinter::give_scratch(const Kernel &kernel, const KernelText &text) {
   if (const auto at = scratch_index_.find(&kernel); at != scratch_index_.end())
     return line(fmt::format("run.use_scratch({});", at->second));
-  const std::string bytes = scratch_text(text);
-  if (bytes.empty()) return;
+  // A size that a kernel finds while the model runs: the scratch lies in the growing region.
+  if (text.scratch_bytes.is(0)) return;
   if (grown_scratch_ == SIZE_MAX) {
     grown_scratch_ = grown_.size();
     grown_.emplace(UINT32_MAX, grown_scratch_);
   }
-  line(fmt::format("if (!run.grow_scratch({}, {})) return run.status;", grown_scratch_, bytes));
+  line(fmt::format("if (!run.grow_scratch({}, {})) return run.status;", grown_scratch_, size(text.scratch_bytes)));
 }
 
 // The part of Model that says how much memory a run needs, and where things lie in it.

@@ -359,14 +359,13 @@ void ModelPrinter::print_kernel_call(const Kernel &kernel) {
   if (!says.empty()) line("// " + says);
   give_scratch(kernel, text);
   line(fmt::format("k.{}({});", text.function, arguments));
-  if (!text.scratch_before.empty()) plan_headers_.insert(text.plan_headers.begin(), text.plan_headers.end());
   kernels.push_back(std::move(text));
   kernel_of.push_back(&kernel);
 }
 
 Status ModelPrinter::print() {
   divided_ = program_.kernels.size() > kUndividedKernels;
-  place();
+  OPTC_TRY(place());
   print_bind();
   progress_.outputs_set.assign(program_.outputs.size(), false);
   progress_.constraints_set.assign(program_.constraints.size(), false);

@@ -92,10 +92,8 @@ class ModelPrinter : private DimText {
   std::string declare(BufferId root_id);
   uint64_t constant_offset(BufferId id);
   void collect_symbols_of_program();
-  void place();
-  bool scratch_found_later(const KernelText &text) const;
-  void collect_scratch(const std::vector<KernelId> &order, size_t fixed, bool inside);
-  std::string scratch_text(const KernelText &text);
+  Status place();
+  Status collect_scratch(const std::vector<KernelId> &order, size_t fixed, bool inside);
   void give_scratch(const Kernel &kernel, const KernelText &text);
   void place_constant();
   std::vector<int64_t> ends_by_step() const;
@@ -174,7 +172,6 @@ class ModelPrinter : private DimText {
   std::unordered_map<const Kernel *, KernelText> texts_;
   std::unordered_map<std::string, size_t> functions_;         // by form, in kernels
   std::unordered_map<const Kernel *, size_t> scratch_index_;  // in row_scratches
-  std::set<std::string> plan_headers_;
   size_t extra_slots_ = 0;
   bool uses_objects_ = false;
   bool direct_ = true;  // dims are fields "d.x"; else the caller's names

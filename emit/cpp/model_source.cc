@@ -111,9 +111,6 @@ ModelSources ModelPrinter::model_sources(const std::string &include_name, const 
   std::string includes = fmt::format("#include \"kernels.h\"\n#include \"runtime/bundle/model.h\"\n");
   if (probe_) includes += "#include \"runtime/bundle/probe.h\"\n";
   if (host) includes += "#include \"host_kernels.h\"\n";
-  std::set<std::string> headers = plan_headers_;
-  if (host) headers.insert(host->plan_headers_.begin(), host->plan_headers_.end());
-  for (const std::string &h : headers) includes += "#include \"" + h + "\"\n";
   if (!library_functions.empty() || (host && !host->library_functions.empty()))
     includes += "#include \"runtime/bundle/library.h\"\n@LIBRARY@";
   if (uses_objects_ || (host && host->uses_objects_)) includes += "#include \"runtime/bundle/objects.h\"\n";

@@ -12,6 +12,7 @@
 #include "emit/cpp/names.h"
 #include "emit/cpp/scalar_text.h"
 #include "ir/program/contraction_view.h"
+#include "ir/program/nest_plan.h"
 #include "ir/program/program.h"
 #include "support/diagnostics.h"
 
@@ -36,12 +37,7 @@ struct KernelText {
   std::vector<BufferId> buffers;  // arguments in order
   std::vector<bool> written;      // parallel to buffers
   std::vector<const DimSymbol *> symbols;
-  Dim scratch_bytes;  // row scratch for one task
-  // More of it, as a formula of runtime/cpu's plans: before + the dims, separated by commas + after, in bytes. Empty:
-  // none.
-  std::string scratch_before, scratch_after;
-  std::vector<Dim> scratch_dims;
-  Dim scratch_formula;                 // what that formula comes to, in bytes, for the manifest
+  Dim scratch_bytes;                   // row scratch for one task
   std::set<std::string> plan_headers;  // the headers of plans that it uses: outside the instruction sets' namespaces
   int panels = 0;                      // OPTC_PANELS of runtime/cpu/gemm.h that it uses
   std::set<std::string> headers;       // runtime/cpu headers it needs beyond lanes.h: "gemm.h"
@@ -50,7 +46,7 @@ struct KernelText {
 // The bit of OPTC_PANELS for panels of a width (16, 32, 48, 64).
 int panel_bit(int width);
 
-// The function of a library call that lowering gave the strategy "rnn".
+// The function of a library call whose schedule is a RecurrentSchedule.
 KernelText print_recurrent(const Program &program, const Kernel &kernel);
 
 // The C++ text of integer expressions over named symbols.
@@ -69,62 +65,18 @@ class DimText {
   bool saturating_ = false;
 };
 
-class NestPrinter : private DimText {
+class NestPrinter : private DimText, private NestPlan {
  public:
   NestPrinter(const Program &program, const Kernel &kernel, FaultPlaces &places);
-  KernelText print();
+  // Fails, as a fault of optc, when the kernel has not the form that its schedule says.
+  Result<KernelText> print(Diagnostics &diagnostics);
 
  private:
-  // What a stage evaluates, operands first: a scalar, or (index valid) the checked value behind a kScalar symbol.
-  struct Item {
-    ScalarId id;
-    const DimSymbol *index = nullptr;
-  };
-  struct StagePlan {
-    std::vector<Loop> loops;           // without those of extent 1, contiguous ones joined
-    const DimSymbol *lanes = nullptr;  // the loop that runs in lanes
-    std::vector<Item> order;
-    std::unordered_map<uint32_t, int> uses;     // by scalar
-    std::unordered_map<uint32_t, int> depth;    // loops that must be open; by scalar
-    std::unordered_map<uint32_t, int> deepest;  // of its users
-    std::unordered_map<const DimSymbol *, int> index_deepest;
-    std::set<uint32_t> always;  // evaluated in every iteration whatever the conditions are
-    mutable std::unordered_map<uint32_t, bool>
-        unproved;  // by scalar: holds a load that may only be evaluated when needed
-  };
   struct Scope {  // what a C++ block has bound
     std::vector<uint32_t> values;
     std::vector<const DimSymbol *> indices;
     std::vector<std::string> rows;
   };
-
-  // Analysis (nest_plan.cc)
-  Dim fix(Dim d) const;  // symbols of dropped and joined loops replaced
-  Dim offset_of(const Buffer &buffer, const std::vector<Dim> &index) const;
-  Dim local_offset(const Local &local, const std::vector<Dim> &index) const;
-  Dim load_offset(const Scalar &load) const;  // kLoad or kLocal
-  void collect(StagePlan &plan, ScalarId id, std::set<uint32_t> &seen);
-  void collect_dim(StagePlan &plan, Dim d, std::set<uint32_t> &seen);
-  void mark_always(StagePlan &plan, ScalarId id);
-  void mark_always_dim(StagePlan &plan, Dim d);
-  void plan_stage(const Stage &stage, StagePlan &plan);
-  void measure_stage(const Stage &stage, StagePlan &plan);
-  void drop_unit_loops(std::vector<Loop> &loops);
-  void follow_storage();
-  void join_loops(std::vector<Loop> &loops);
-  bool can_join(const Loop &a, const Loop &b) const;
-  int dim_depth(StagePlan &plan, Dim d);
-  int node_depth(StagePlan &plan, ScalarId id);
-  bool proved(const Scalar &load) const;  // its index stays inside for every iteration of the loops
-  bool contains_unproved(const StagePlan &plan, ScalarId id);
-  bool lazy(const StagePlan &plan, ScalarId id);
-  bool varies(ScalarId id);  // with the lanes loop lanes_
-  bool dim_varies(Dim d);
-  void set_lanes(const DimSymbol *lanes, bool columns);
-  void choose_lanes();
-  bool lanes_possible(const Stage &stage, const StagePlan &plan, int64_t &cost);
-  bool lanes_value(const StagePlan &plan, ScalarId id, int64_t &cost, std::set<uint32_t> &seen);
-  size_t reduction_level(const StageOutput &output, const StagePlan &plan) const;  // SIZE_MAX: no prefix of the loops
 
   // Printing (nest_printer.cc, nest_values.cc)
   std::string symbol(const DimSymbol &symbol) override;
@@ -155,25 +107,32 @@ class NestPrinter : private DimText {
   void print_store(const StageOutput &output);
   void print_local_store(StagePlan &plan, const StageOutput &output, size_t index);
   std::string grain_text(Dim inner);
-  // Contractions by a strategy of runtime/cpu (nest_contraction.cc). False: the nest is not of the form; nothing was
-  // printed.
-  bool print_contraction();
-  bool print_gemm(const GemmView &view);
-  bool print_convolution(const ConvolutionView &view);
-  bool print_attention();
-  bool plan_epilogue(const std::vector<Loop> &batch, const std::vector<Loop> &rows, const std::vector<Loop> &columns);
+  // As the kernel's schedule says (nest_contraction.cc). False: the nest is not of the form that lowering found.
+  bool print_template();
+  bool print_plain();
+  bool print_as(const std::monostate &) { return print_plain(); }
+  bool print_as(const MapSchedule &) { return print_plain(); }
+  bool print_as(const RowsSchedule &) { return print_plain(); }
+  bool print_as(const LoopsSchedule &) { return print_plain(); }
+  bool print_as(const GemmSchedule &schedule);
+  bool print_as(const ConvolutionGemmSchedule &schedule);
+  bool print_as(const ConvolutionDirectSchedule &schedule);
+  bool print_as(const ConvolutionDepthwiseSchedule &schedule);
+  bool print_as(const ConvolutionWinogradSchedule &schedule);
+  bool print_as(const AttentionSchedule &schedule);
+  bool print_as(const RecurrentSchedule &) { return false; }  // of library calls
+  bool print_as(const LibrarySchedule &) { return false; }
+  bool print_convolution(const ConvolutionOperands &operands, const char *header, const std::string &function,
+                         Dim scratch);
+  void name_loads(size_t first_stage);
+  void name_stores();
+  void use_task_scratch(Dim bytes);
   void print_epilogue(size_t batch_loops, size_t row_loops);
   void decode(const std::string &counter, size_t first, size_t count);
-  bool stores_plain_rows(Dim columns) const;
   std::string header_comment();
 
-  const Program &program_;
-  const Kernel &kernel_;
-  const LoopNest &nest_;
   FaultPlaces &places_;
   NameScope names_{NameScope::Use::kKernel};
-  std::unordered_map<const DimSymbol *, Dim> fixed_;
-  std::unordered_map<const DimSymbol *, int> level_;  // of the loops open or planned in the current stage
   std::unordered_map<const DimSymbol *, std::string> symbol_names_;
   std::vector<const DimSymbol *> parameters_;  // model symbols used
   std::unordered_map<uint32_t, std::string> buffer_names_;
@@ -184,15 +143,8 @@ class NestPrinter : private DimText {
   std::unordered_map<const DimSymbol *, std::string> bound_index_;
   std::unordered_map<std::string, std::string> bound_rows_;  // pointer expression -> its name
   std::vector<Scope> scopes_;
-  std::unordered_map<uint32_t, bool> varies_;
   std::unordered_map<size_t, std::string> accumulators_;  // by output number of the stage
-  std::vector<Loop> outer_;
-  std::vector<StagePlan> plans_;
-  std::set<uint32_t> written_buffers_;
-  bool columns_ = false;              // the last outer loop runs in lanes
-  const DimSymbol *lanes_ = nullptr;  // lanes loop that is open
-  std::string lane_count_;            // its number of lanes: empty outside
-  bool serial_ = false;               // no parallel loop
+  std::string lane_count_;                                // its number of lanes: empty outside
   StagePlan *plan_ = nullptr;
   std::string out_;
   int indent_ = 0;
@@ -200,7 +152,7 @@ class NestPrinter : private DimText {
   std::string scratch_name_;  // of the row scratch in the current function
   bool uses_scratch_ = false;
   std::string prologue_;  // what stands before the function
-  KernelText text_;       // what strategies add: headers, scratch formulas
+  KernelText text_;       // what templates add: headers, panels
 };
 
 }  // namespace optc

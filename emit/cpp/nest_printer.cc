@@ -27,38 +27,19 @@ void NestPrinter::close(const std::string &tail) {
   line(tail);
 }
 
-KernelText NestPrinter::print() {
-  outer_ = nest_.loops;
-  drop_unit_loops(outer_);
-  plans_.resize(nest_.stages.size());
-  for (size_t i = 0; i < plans_.size(); ++i) plan_stage(nest_.stages[i], plans_[i]);
+NestPrinter::NestPrinter(const Program &program, const Kernel &kernel, FaultPlaces &places)
+    : NestPlan(program, kernel), places_(places) {
+  names_.take(kernel.name);
+}
+
+Result<KernelText> NestPrinter::print(Diagnostics &diagnostics) {
   local_declared_.assign(nest_.locals.size(), false);
   for (const Local &l : nest_.locals) local_names_.push_back(names_.unique(l.name.empty() ? "local" : l.name, 24));
   indent_ = 1;
   scopes_.emplace_back();
-  if (!print_contraction()) {
-    buffers_.clear();
-    buffer_names_.clear();
-    parameters_.clear();
-    symbol_names_.clear();
-    text_ = KernelText();
-    follow_storage();
-    join_loops(outer_);
-    for (StagePlan &plan : plans_) join_loops(plan.loops);
-    for (size_t i = 0; i < plans_.size(); ++i) measure_stage(nest_.stages[i], plans_[i]);
-    choose_lanes();
-    // Arguments: what is read, then what is written, in order of first appearance.
-    for (const StagePlan &plan : plans_)
-      for (const Item &item : plan.order)
-        if (!item.index && program_.scalars.at(item.id).op == ScalarOp::kLoad &&
-            !written_buffers_.count(program_.scalars.at(item.id).buffer.index))
-          buffer_name(program_.scalars.at(item.id).buffer);
-    for (const Stage &stage : nest_.stages)
-      for (const StageOutput &o : stage.outputs)
-        if (o.buffer.valid()) buffer_name(o.buffer);
-    print_outer();
-  }
-
+  if (!print_template())
+    return diagnostics.error(ErrorKind::kInternal,
+                             "a kernel has not the form of its schedule:\n" + optc::print(program_, kernel_));
   KernelText text = std::move(text_);
   text.name = kernel_.name;
   std::string parameters = "[[maybe_unused]] const Env &env";
@@ -79,6 +60,35 @@ KernelText NestPrinter::print() {
   text.text = prologue_ + header_comment() + function;
   text.form = without_names(prologue_ + function, names_, kernel_.name);
   return text;
+}
+
+// The nest by itself.
+bool NestPrinter::print_plain() {
+  plan_loops();
+  name_loads(0);
+  name_stores();
+  print_outer();
+  return true;
+}
+
+// Arguments: what is read, then what is written, in order of first appearance.
+void NestPrinter::name_loads(size_t first_stage) {
+  for (size_t i = first_stage; i < plans_.size(); ++i)
+    for (const Item &item : plans_[i].order)
+      if (!item.index && program_.scalars.at(item.id).op == ScalarOp::kLoad &&
+          !written_buffers_.count(program_.scalars.at(item.id).buffer.index))
+        buffer_name(program_.scalars.at(item.id).buffer);
+}
+
+void NestPrinter::name_stores() {
+  for (const Stage &stage : nest_.stages)
+    for (const StageOutput &o : stage.outputs)
+      if (o.buffer.valid()) buffer_name(o.buffer);
+}
+
+void NestPrinter::use_task_scratch(Dim bytes) {
+  scratch_bytes_ = bytes;
+  uses_scratch_ = !bytes.is(0);
 }
 
 std::string NestPrinter::header_comment() {

@@ -45,20 +45,21 @@ class RecurrentPrinter : private DimText {
       : program_(program), kernel_(kernel), call_(*kernel.library()) {}
 
   KernelText print() {
-    const Strategy &s = kernel_.strategy;
-    gates_ = s.parameter("gates", 4);
-    input_ = s.parameter("input", 0);
-    hidden_ = s.parameter("hidden", 0);
-    directions_ = s.parameter("directions", 1);
-    const bool layout = s.parameter("layout", 0) != 0;
+    const auto &s = std::get<RecurrentSchedule>(kernel_.schedule);
+    gates_ = s.gates;
+    input_ = s.input;
+    hidden_ = s.hidden;
+    directions_ = static_cast<int64_t>(s.layers.size());
+    const bool layout = s.batch_first;
     const Shape &x = program_.buffer(call_.inputs[0]).shape();
     const Dim steps = x[layout ? 1 : 0], batch = x[layout ? 0 : 1];
     const std::string in = buffer(call_.inputs[0], false);
     std::vector<std::string> packed;
-    for (BufferId b : s.packed) packed.push_back(buffer(b, false));
+    for (const RecurrentSchedule::Layer &layer : s.layers)
+      for (const Packed *part : {&layer.w, &layer.r, &layer.bias}) packed.push_back(buffer(part->buffer, false));
     const std::string h0 = operand(5), c0 = gates_ == 4 ? operand(6) : "", p = gates_ == 4 ? operand(7) : "";
     const std::string y = result(0), y_h = result(1), y_c = gates_ == 4 ? result(2) : "",
-                      sums = buffer(s.scratch[0], true);
+                      sums = buffer(s.sums.buffer, true);
     const std::string t = dim(steps), n = dim(batch), n_factor = dim(batch, kUnaryPrecedence),
                       t_factor = dim(steps, kUnaryPrecedence);
     const std::string state_row = std::to_string(layout ? directions_ * hidden_ : hidden_);
@@ -72,7 +73,7 @@ class RecurrentPrinter : private DimText {
           layer, literal(d));
       const std::string &w = packed[static_cast<size_t>(3 * d)], &r = packed[static_cast<size_t>(3 * d + 1)],
                         &b = packed[static_cast<size_t>(3 * d + 2)];
-      const bool reverse = s.parameter("reverse", 0) != 0 || d == 1;
+      const bool reverse = s.reverse || d == 1;
       line(1, fmt::format("{{  // {}", reverse ? "backward" : "forward"));
       line(2, "parallel(env, optc_gemm_tasks(plan), 1, [&](int64_t begin, int64_t end, uint8_t *) OPTC_TASK {");
       line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_inputs<{}>(rows, t, {}, {}, {}, {});", layer, in,
@@ -123,9 +124,7 @@ class RecurrentPrinter : private DimText {
     text.plan_headers = {"runtime/cpu/gemm_plan.h", "runtime/cpu/rnn_plan.h"};
     text.panels = panel_bit(optc_gemm_nr(gates_ * hidden_)) | panel_bit(optc_gemm_nr(hidden_)) |
                   panel_bit(optc_gemm_nr(2 * hidden_));
-    text.scratch_before = "4 * optc_rnn_scratch_floats(OptcRnn" + literal(0) + ")";
-    constexpr int64_t kRows = 16;  // kRnnRows of that plan
-    text.scratch_formula = Dim(4 * kRows * hidden_ * (gates_ + 3));
+    text.scratch_bytes = s.scratch_bytes;
     const std::string function =
         "static OPTC_KERNEL void " + kernel_.name + "(" + text.parameters + ") {\n" + out_ + "}\n";
     text.text = prologue_ +

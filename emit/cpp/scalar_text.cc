@@ -181,107 +181,12 @@ const char *math_name(ScalarOp op) {
   }
 }
 
-// Functions of one float that runtime/cpu (simd.h, math.h) has for vectors and scalars alike.
-bool vector_math(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::kExp:
-    case ScalarOp::kLog:
-    case ScalarOp::kSin:
-    case ScalarOp::kCos:
-    case ScalarOp::kTanh:
-    case ScalarOp::kErf:
-    case ScalarOp::kSigmoid:
-    case ScalarOp::kPow:
-    case ScalarOp::kExpm1:
-    case ScalarOp::kLog1p:
-    case ScalarOp::kSqrt:
-    case ScalarOp::kFloor:
-    case ScalarOp::kCeil:
-    case ScalarOp::kTrunc:
-    case ScalarOp::kRound:
-    case ScalarOp::kAbs:
-    case ScalarOp::kSign:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 std::string wrap(const Text &text, int weakest) { return text.precedence > weakest ? "(" + text.s + ")" : text.s; }
 
-LaneClass lane_class(ElementType type) {
-  switch (type) {
-    case ElementType::kFloat32:
-    case ElementType::kFloat16:
-    case ElementType::kBFloat16:
-      return LaneClass::kFloat;
-    case ElementType::kInt32:
-    case ElementType::kInt16:
-    case ElementType::kUInt16:
-    case ElementType::kInt8:
-    case ElementType::kUInt8:
-    case ElementType::kInt64:
-      return LaneClass::kInt;  // i64: loop counters only, see NestPrinter
-    case ElementType::kBool:
-      return LaneClass::kMask;
-    default:
-      return LaneClass::kNone;
-  }
-}
-
 const char *lane_type_name(LaneClass lanes) {
   return lanes == LaneClass::kFloat ? "vf" : lanes == LaneClass::kMask ? "vm" : "vi";
-}
-
-bool lanes_support(const Scalar &node, ElementType operand) {
-  const bool f32 = operand == ElementType::kFloat32, i32 = operand == ElementType::kInt32;
-  const LaneClass lanes = lane_class(operand);
-  switch (node.op) {
-    case ScalarOp::kConstant:
-    case ScalarOp::kIndex:
-    case ScalarOp::kLoad:
-    case ScalarOp::kLocal:
-      return lane_class(node.type) != LaneClass::kNone;
-    case ScalarOp::kNeg:
-    case ScalarOp::kAdd:
-    case ScalarOp::kSub:
-    case ScalarOp::kMul:
-      return f32 || i32;
-    case ScalarOp::kMin:
-    case ScalarOp::kMax:
-      return f32 || i32;
-    case ScalarOp::kDiv:
-    case ScalarOp::kFma:
-    case ScalarOp::kIsNan:
-      return f32;
-    case ScalarOp::kIsInf:
-      return f32;
-    case ScalarOp::kNot:
-    case ScalarOp::kAnd:
-    case ScalarOp::kOr:
-    case ScalarOp::kXor:
-      return lanes == LaneClass::kMask;
-    case ScalarOp::kEq:
-    case ScalarOp::kNe:
-    case ScalarOp::kLt:
-    case ScalarOp::kLe:
-      return lanes == LaneClass::kFloat || lanes == LaneClass::kInt;
-    case ScalarOp::kSelect:
-      return lane_class(node.type) != LaneClass::kNone && node.type != ElementType::kInt64;
-    case ScalarOp::kCast: {
-      const ElementType to = node.type;
-      if (to == ElementType::kInt64 || to == ElementType::kFloat64) return false;
-      if (lane_class(to) == LaneClass::kNone || lanes == LaneClass::kNone) return false;
-      if (lanes == LaneClass::kFloat && (to == ElementType::kInt16 || to == ElementType::kUInt16)) return false;
-      return true;
-    }
-    case ScalarOp::kAbs:
-      return f32 || i32;
-    default:
-      return f32 && vector_math(node.op);
-  }
 }
 
 Text constant_text(ElementType type, uint64_t bits) {
@@ -461,7 +366,8 @@ Text operation_text(const Scalar &node, ElementType operand, const Text *a, bool
     default: {
       const char *name = math_name(node.op);
       if (f64) return call1(std::string("::") + name, a[0], false);
-      if (vector_math(node.op)) return call1(name, a[0], lanes);
+      // What runtime/cpu has for vectors it has for scalars, under one name.
+      if (lanes_support(node, ElementType::kFloat32)) return call1(name, a[0], lanes);
       return call1(std::string("::") + name + "f", a[0], false);
     }
   }

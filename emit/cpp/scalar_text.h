@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "ir/program/lanes.h"
 #include "ir/program/program.h"
 
 namespace optc {
@@ -29,13 +30,7 @@ struct Text {
 };
 std::string wrap(const Text &text, int weakest);  // with parentheses if it binds weaker than that
 
-// What holds the lanes of a type: float vectors, int32 vectors, masks; kNone: only scalar code can.
-enum class LaneClass { kNone, kFloat, kInt, kMask };
-LaneClass lane_class(ElementType type);
 const char *lane_type_name(LaneClass lanes);  // "vf", "vi", "vm"
-
-// Whether `node` (with operands of `operand` type) can be computed in lanes.
-bool lanes_support(const Scalar &node, ElementType operand);
 
 Text constant_text(ElementType type, uint64_t bits);
 // The operation on its operands; `lanes`: at least one operand is a vector. The result's type is node.type.

@@ -159,7 +159,7 @@ std::string origin_text(const Program &p, const Kernel &kernel) {
 std::string kind_of(const Kernel &kernel) {
   if (const LibraryCall *call = kernel.library()) return "library: " + call->function;
   if (kernel.control()) return "control flow";
-  return kernel.strategy.name.empty() ? "loops" : kernel.strategy.name;
+  return name(kernel.schedule).empty() ? "loops" : name(kernel.schedule);
 }
 
 // Kernels in the order of execution, those of bodies behind the construct that runs them.

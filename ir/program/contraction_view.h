@@ -1,7 +1,6 @@
 #pragma once
-// Views of contractions that strategies work on: operands as a buffer, an offset and one stride a loop. Lowering
-// chooses strategies with them, emit/ and evaluate/ read the same ones, so that the meaning of a strategy's operands is
-// said once.
+// Views of contractions that schedules hold: operands as a buffer, an offset and one stride a loop. Said once: lowering
+// chooses schedules with them, and the verifier of Programs asks whether a schedule still says the same.
 
 #include <optional>
 #include <vector>
@@ -9,14 +8,6 @@
 #include "ir/program/program.h"
 
 namespace optc {
-
-// address(element) = offset + sum over i of strides[i] * loops[i], in elements of the buffer's storage.
-struct OperandView {
-  BufferId buffer;
-  ElementType element = ElementType::kUndefined;
-  Dim offset;                // free of the loops
-  std::vector<Dim> strides;  // one a loop, in the order of the list that was asked for
-};
 
 // The view of a scalar that is a load (perhaps behind exact casts) whose storage address is affine in all the given
 // loops. nullopt otherwise, also when the load is indexed by other loop counters or gathered indices that are not in
@@ -28,15 +19,6 @@ std::optional<OperandView> affine_operand(const Program &program, ScalarId scala
 std::optional<Dim> uniform_stride(const std::vector<Loop> &loops, const std::vector<Dim> &strides);
 Dim total_extent(const std::vector<Loop> &loops);
 
-// out[batch][m, n] = epilogue(sum_k a[batch][m, k] * b[batch][k, n]) with m, n and k each collapsed to one counter.
-// Batch loops are those that both operands use and those that could not be collapsed into m.
-struct GemmView {
-  std::vector<Loop> batch, m, n, k;
-  OperandView a, b;          // strides in the order batch.., m.., k..  /  batch.., k.., n..
-  Dim rows, columns, inner;  // extents of the collapsed m, n, k
-  Dim a_row, a_inner;        // strides of a by collapsed m and k
-  Dim b_inner, b_column;     // strides of b by collapsed k and n
-};
 // For kernels with a kMatMul contraction. nullopt: the operands are not affine, or m, n or k do not collapse.
 std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel);
 
@@ -50,6 +32,10 @@ struct ConvolutionView {
   const Contraction *info = nullptr;
 };
 std::optional<ConvolutionView> convolution_view(const Program &program, const Kernel &kernel);
+
+// For kernels with a kAttention contraction: all but the scratch. nullopt: an operand is not f32 or has no such
+// strides, the scale is computed, or something stands behind the weighted sum.
+std::optional<AttentionSchedule> attention_view(const Program &program, const Kernel &kernel);
 
 // The loops over output columns of a contraction, outermost first: n of a product; group and channel of a convolution.
 std::vector<Loop> column_loops(const LoopNest &nest);

@@ -75,11 +75,9 @@ void loops_text(const std::vector<Loop> &loops, std::string &text) {
 
 void kernel_text(const Program &program, const Kernel &kernel, const std::string &indent, std::string &text) {
   text += indent + "kernel " + kernel.name;
-  if (!kernel.strategy.name.empty()) {
-    text += " strategy " + kernel.strategy.name;
-    for (const auto &[name, value] : kernel.strategy.parameters) text += " " + name + "=" + std::to_string(value);
-  }
   text += "\n";
+  if (const std::string schedule = print(program, kernel.schedule); !schedule.empty())
+    text += indent + "  schedule " + schedule + "\n";
   if (const LoopNest *nest = kernel.nest()) {
     text += indent + "  for";
     loops_text(nest->loops, text);

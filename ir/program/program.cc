@@ -110,8 +110,10 @@ void collect(const Program &program, const Kernel &kernel, bool bodies, std::vec
       for (const auto &body : control->bodies)
         for (KernelId k : body) collect(program, program.kernel(k), true, in, out);
   }
-  for (BufferId b : kernel.strategy.packed) add_unique(in, b);
-  for (BufferId b : kernel.strategy.scratch) {
+  std::vector<BufferId> packed, scratch;
+  collect_buffers(kernel.schedule, packed, scratch);
+  for (BufferId b : packed) add_unique(in, b);
+  for (BufferId b : scratch) {
     add_unique(in, b);
     add_unique(out, b);
   }

@@ -1,6 +1,6 @@
 #pragma once
 // Program: kernels over buffers, in the order of execution. ops/build makes an unfused one of a Graph (one or a few
-// kernels a node); lowering fuses, lays out, chooses strategies and places buffers; evaluate/ runs it, emit/ prints it.
+// kernels a node); lowering fuses, lays out, chooses schedules and places buffers; evaluate/ runs it, emit/ prints it.
 
 #include <cstdint>
 #include <functional>
@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "ir/graph/graph.h"
+#include "ir/program/loop.h"
 #include "ir/program/scalar.h"
+#include "ir/program/schedule.h"
 #include "support/diagnostics.h"
 #include "support/result.h"
 
@@ -46,12 +48,6 @@ struct Buffer {
   Dim alias_offset;
   const Shape &shape() const { return *type.shape; }
   ElementType element() const { return type.element; }
-};
-
-// One loop of a kernel: `index` is a symbol of kind kLoop with that extent.
-struct Loop {
-  const DimSymbol *index = nullptr;
-  Dim extent;
 };
 
 enum class Combine : uint8_t { kStore, kSum, kProduct, kMax, kMin, kAnd, kOr };
@@ -88,7 +84,7 @@ struct Stage {
 enum class ContractionKind : uint8_t { kMatMul, kConvolution, kAttention };
 
 // A remark beside a loop nest, not a second meaning: which loops play which part, so that lowering can choose a
-// strategy without recognizing it. Substitution during fusion rewrites the scalars here too.
+// schedule without recognizing it. Substitution during fusion rewrites the scalars here too.
 struct Contraction {
   ContractionKind kind = ContractionKind::kMatMul;
   size_t stage = 0;   // the stage of the kernel that sums lhs * rhs (kMatMul, kConvolution)
@@ -159,27 +155,12 @@ struct KernelCost {
   Dim bytes_read, bytes_written, flops;
 };
 
-// How lowering decided to run a loop nest; emit/ reads it. Parameters are small integers by name ("nr", "tile_m",
-// "winograd").
-struct Strategy {
-  std::string name;  // "pointwise", "rows", "gemm", "conv.1x1", "conv.direct", "conv.winograd4", "conv.depthwise",
-                     // "attention", "loops"
-  std::vector<std::pair<std::string, int64_t>> parameters;
-  std::vector<BufferId> packed;   // constants laid out for this kernel
-  std::vector<BufferId> scratch;  // kScratch buffers
-  int64_t parameter(std::string_view parameter_name, int64_t fallback) const {
-    for (const auto &p : parameters)
-      if (p.first == parameter_name) return p.second;
-    return fallback;
-  }
-};
-
 struct Kernel {
   std::string name;                // a C identifier, unique in the Program, made of the ONNX names it computes
   std::vector<uint32_t> origin;    // indices into Program::origins
   std::vector<std::string> rules;  // rewrites that shaped it
   std::variant<LoopNest, LibraryCall, ControlFlow> body;
-  Strategy strategy;
+  Schedule schedule;  // how lowering decided to run it
   KernelCost cost;
   std::string note;  // one line for the reader: "Conv 3x3 64->64 + bias + Relu"
   bool alive = true;

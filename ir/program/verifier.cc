@@ -13,6 +13,7 @@
 //  with others that live then
 //       (placement.h).
 //  P12  what a result has taken the bytes of is not read any more (placement.h).
+//  S..  a schedule says what the kernel's body says (schedule_verifier.cc).
 #include <algorithm>
 #include <set>
 #include <string>
@@ -100,6 +101,8 @@ class Verifier {
       if (!is_written(b) && std::find(out.begin(), out.end(), b) == out.end())
         fail("P5", where + "reads '" + p_.buffer(b).name + "' before it is written");
     if (const LoopNest *nest = kernel.nest()) check_nest(*nest, where);
+    if (!failed_)
+      check_schedule(p_, kernel, [&](const char *number, const std::string &what) { fail(number, where + what); });
     for (BufferId b : out) mark_written(b);
   }
 

@@ -51,7 +51,7 @@ class Placer {
     for (size_t step = 0; step < p_.order.size(); ++step) {
       Kernel &kernel = p_.kernel(p_.order[step]);
       const LoopNest *nest = kernel.nest();
-      if (!nest || nest->sequential || !strategy_allows(kernel)) continue;
+      if (!nest || nest->sequential) continue;
       const Stage &last = nest->stages.back();
       if (last.outputs.size() != 1 || !last.outputs[0].buffer.valid() || last.outputs[0].combine != Combine::kStore ||
           last.outputs[0].condition.valid())
@@ -96,8 +96,6 @@ class Placer {
       if (!p_.buffer(b).alias_offset.is(0)) return false;
     return true;
   }
-
-  static bool strategy_allows(const Kernel &kernel) { return kernel.strategy.parameter("in_place", 1) != 0; }
 
   bool read_only_where_written(const LoopNest &nest, BufferId root, const StageOutput &out) {
     const Dim at = linear_offset(p_.buffer(out.buffer), out.index);

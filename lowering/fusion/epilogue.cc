@@ -4,6 +4,7 @@
 #include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
 #include "lowering/fusion/legality.h"
+#include "lowering/schedule/schedule.h"
 #include "ops/build.h"
 
 namespace optc {
@@ -11,7 +12,8 @@ namespace {
 
 class EpilogueFuser {
  public:
-  EpilogueFuser(Program &program, Uses &uses, Steps &steps) : program_(program), uses_(uses), steps_(steps) {}
+  EpilogueFuser(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps)
+      : program_(program), uses_(uses), options_(options), steps_(steps) {}
 
   int64_t run() {
     for_each_sequence(program_, [this](std::vector<KernelId> &order) { sequence(order); });
@@ -120,8 +122,8 @@ class EpilogueFuser {
     trial.body = merged;
     if (merged.contraction) {
       const Contraction &c = *merged.contraction;
-      if (c.kind != ContractionKind::kAttention && !epilogue_is_row_wise(program_, trial)) return false;
-      if (c.kind == ContractionKind::kAttention) return false;
+      if (c.kind == ContractionKind::kAttention || !epilogue_is_row_wise(program_, trial)) return false;
+      if (forfeits_template(program_, producer, trial, options_)) return false;
     } else if (!row_wise(source->stages.back(), last)) {
       return false;
     }
@@ -155,12 +157,15 @@ class EpilogueFuser {
 
   Program &program_;
   Uses &uses_;
+  const LoweringOptions &options_;
   Steps &steps_;
   int64_t count_ = 0;
 };
 
 }  // namespace
 
-int64_t fuse_epilogues(Program &program, Uses &uses, Steps &steps) { return EpilogueFuser(program, uses, steps).run(); }
+int64_t fuse_epilogues(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps) {
+  return EpilogueFuser(program, uses, options, steps).run();
+}
 
 }  // namespace optc

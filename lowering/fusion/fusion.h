@@ -5,13 +5,14 @@
 // readers: where a reader loads result[index], the expression stands instead, its loop counters replaced by `index`.
 // Views, casts, broadcasts and pointwise chains then cost no memory traffic. It never fuses where the model says that
 // it loses:
-//   * into a contraction's operands only views whose address stays affine (strategies walk operands by strides);
+//   * into a contraction's operands only views whose address stays affine (templates walk operands by strides);
+//   * into a contraction, nothing that makes its template impossible (lowering/schedule);
 //   * arithmetic is not computed twice: one reader, one stage of it, and no more evaluations there than elements
 //     (except a few cheap operations that are broadcast);
 //   * nothing that gathers goes into the inner loop of a reduction.
 // fuse_epilogues: a map whose only link is the result of a contraction, reduction or row kernel runs on the accumulator
 // instead: bias, activation, residual. The fused kernel takes the place of the reader, where all its other inputs
-// exist.
+// exist; a template that could run the contraction still can.
 // Whether a fusion may be made is asked of legality.h.
 
 #include "ir/program/program.h"
@@ -23,7 +24,7 @@ namespace optc {
 void tidy(Program &program, Steps &steps);  // loops of extent 1, views
 // Both keep `uses` true. They give the number of producers that disappeared and of maps merged.
 int64_t inline_producers(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps);
-int64_t fuse_epilogues(Program &program, Uses &uses, Steps &steps);
+int64_t fuse_epilogues(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps);
 void remove_dead_kernels(Program &program);  // whose results nobody reads
 
 // --- shared by the two

@@ -4,6 +4,7 @@
 #include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
 #include "lowering/fusion/legality.h"
+#include "lowering/schedule/schedule.h"
 #include "ops/build.h"
 
 namespace optc {
@@ -232,16 +233,21 @@ class Inliner {
     return true;
   }
 
-  // Operands of contractions take views only, and only while their addresses stay affine.
+  // Operands of contractions take views only, and only while their addresses stay affine; and what could run by a
+  // template still can.
   bool contraction_allows(KernelId reader, const LoopNest &nest, const Contraction &before, bool view) {
+    Kernel trial = program_.kernel(reader);
+    trial.body = nest;
+    return operands_allow(nest, before, view, trial) &&
+           !forfeits_template(program_, program_.kernel(reader), trial, options_);
+  }
+  bool operands_allow(const LoopNest &nest, const Contraction &before, bool view, const Kernel &trial) {
     const Contraction &now = *nest.contraction;
     const bool operand = now.lhs != before.lhs || now.rhs != before.rhs || now.query != before.query ||
                          now.key != before.key || now.value != before.value || now.mask != before.mask;
     if (!operand) return true;
     if (now.scale != before.scale || !view) return false;
     if (now.kind == ContractionKind::kConvolution) return false;
-    Kernel trial = program_.kernel(reader);
-    trial.body = nest;
     if (now.kind == ContractionKind::kMatMul) return gemm_view(program_, trial).has_value();
     std::vector<Loop> loops = nest.loops;
     for (const Stage &s : nest.stages) loops.insert(loops.end(), s.loops.begin(), s.loops.end());

@@ -6,6 +6,7 @@
 #include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
 #include "lowering/fusion/legality.h"
+#include "lowering/schedule/schedule.h"
 
 namespace optc {
 namespace {
@@ -19,8 +20,8 @@ std::vector<int> channels_last(size_t rank) {
 
 class Layout {
  public:
-  Layout(Program &program, Steps &steps)
-      : p_(program), steps_(steps), uses_(program), wanted_(program.buffers.size(), false) {}
+  Layout(Program &program, const LoweringOptions &options, Steps &steps)
+      : p_(program), options_(options), steps_(steps), uses_(program), wanted_(program.buffers.size(), false) {}
 
   void run() {
     for (KernelId k : p_.order) {
@@ -40,7 +41,7 @@ class Layout {
   }
 
  private:
-  // Convolutions that have a channels-last strategy: one or two spatial dims, known channels, f32.
+  // Convolutions that have a channels-last template: one or two spatial dims, known channels, f32.
   std::optional<ConvolutionView> spatial_convolution(KernelId k) const {
     auto view = convolution_view(p_, p_.kernel(k));
     if (!view || view->in_spatial.size() > 2 || !view->in_channels.is_constant() || !view->out_channels.is_constant())
@@ -100,7 +101,7 @@ class Layout {
         continue;
       }
       const BufferId input = view->input;
-      if (p_.buffer(input).order.empty() && !view->in_channels.is(1) && !reads_any_strides(*view) &&
+      if (p_.buffer(input).order.empty() && !view->in_channels.is(1) && !reads_any_strides(*view, options_) &&
           (copies[input.index].valid() || steps_.allowed("layout.copy"))) {
         if (!copies[input.index].valid()) order.push_back(copy_of(input, copies[input.index]));
         const BufferId copy = copies[input.index];
@@ -128,20 +129,6 @@ class Layout {
       }
     }
     p_.order = std::move(order);
-  }
-
-  // The rule of runtime/cpu/conv_plan.h: what is neither a plain product over pixels nor depthwise nor Winograd.
-  static bool reads_any_strides(const ConvolutionView &view) {
-    const Contraction &c = *view.info;
-    bool ones = true, three = view.in_spatial.size() == 2, unpadded = true;
-    for (size_t i = 0; i < c.kernel.size(); ++i) {
-      ones &= c.kernel[i] == 1;
-      three &= c.kernel[i] == 3 && c.strides[i] == 1 && c.dilations[i] == 1;
-      unpadded &= c.pads_begin[i] == 0 && c.pads_end[i] == 0;
-    }
-    const bool depthwise = c.group > 1 && view.in_channels.is(c.group);
-    const bool winograd = three && c.group == 1 && view.in_channels.value() >= 32 && view.out_channels.value() >= 32;
-    return !(ones && unpadded && c.group == 1) && !depthwise && !winograd;
   }
 
   KernelId copy_of(BufferId input, BufferId &copy) {
@@ -190,6 +177,7 @@ class Layout {
   }
 
   Program &p_;
+  const LoweringOptions &options_;
   Steps &steps_;
   Uses uses_;
   std::vector<bool> wanted_;
@@ -197,6 +185,8 @@ class Layout {
 
 }  // namespace
 
-void choose_layout(Program &program, Steps &steps) { Layout(program, steps).run(); }
+void choose_layout(Program &program, const LoweringOptions &options, Steps &steps) {
+  Layout(program, options, steps).run();
+}
 
 }  // namespace optc

@@ -5,11 +5,11 @@
 // walk a row-major tensor.
 
 #include "ir/program/program.h"
-#include "lowering/steps.h"
+#include "lowering/lower.h"
 
 namespace optc {
 
-void choose_layout(Program &program, Steps &steps);
+void choose_layout(Program &program, const LoweringOptions &options, Steps &steps);
 
 // On GPUs: constant weights of convolutions with the input channel innermost, as the input has it, so that both are
 // fetched 16 bytes at a time, and f32 weights [K, N] of products as [N, K]. The bytes of the constant are in the order

@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <set>
 
-#include "ir/program/contraction_view.h"
-
 namespace optc::testing {
 namespace {
 
 std::string strategy_of(const Kernel &kernel) {
   if (const ControlFlow *control = kernel.control()) return control->kind == ControlFlow::Kind::kIf ? "if" : "loop";
-  if (const LibraryCall *call = kernel.library())
-    return kernel.strategy.name.empty() ? "library." + call->function : kernel.strategy.name;
-  if (kernel.strategy.name == "gemm")
-    return kernel.strategy.parameter("b_constant", 0) ? "gemm.constant" : "gemm.given";
+  const bool plain = is_plain(kernel.schedule);
+  if (const LibraryCall *call = kernel.library()) return plain ? "library." + call->function : name(kernel.schedule);
+  if (const auto *gemm = std::get_if<GemmSchedule>(&kernel.schedule))
+    return gemm->packed.buffer.valid() ? "gemm.constant" : "gemm.given";
   const LoopNest &nest = *kernel.nest();
-  if (kernel.strategy.name == "loops" && nest.contraction) {
+  if (std::holds_alternative<LoopsSchedule>(kernel.schedule) && nest.contraction) {
     switch (nest.contraction->kind) {
       case ContractionKind::kMatMul:
         return "loops.product";
@@ -25,8 +23,8 @@ std::string strategy_of(const Kernel &kernel) {
         return "loops.attention";
     }
   }
-  if (kernel.strategy.name == "loops" && nest.sequential) return "loops.sequential";
-  return kernel.strategy.name;
+  if (std::holds_alternative<LoopsSchedule>(kernel.schedule) && nest.sequential) return "loops.sequential";
+  return name(kernel.schedule);
 }
 
 std::string operand_form(const Program &program, BufferId id) {
@@ -78,26 +76,24 @@ std::string edge(Dim extent, int64_t tile) {
   return n == 0 ? "none" : n == 1 ? "one" : n < tile ? "less" : n % tile == 0 ? "whole" : "rest";
 }
 
-void add_edges(const Program &program, const Kernel &kernel, std::set<std::string> &cells) {
+void add_edges(const Kernel &kernel, std::set<std::string> &cells) {
   const std::string name = strategy_of(kernel);
-  if (name.rfind("gemm.", 0) == 0) {
-    if (const auto view = gemm_view(program, kernel)) {
-      cells.insert(name + ":rows." + edge(view->rows, 8));
-      cells.insert(name + ":columns." + edge(view->columns, 16));
-      cells.insert(name + ":inner." + edge(view->inner, 1024));
-      if (!view->batch.empty()) cells.insert(name + ":batch");
-      if (!view->a_inner.is(1)) cells.insert(name + ":a.transposed");
-      if (!view->b_column.is(1)) cells.insert(name + ":b.transposed");
-    }
-  } else if (name.rfind("conv.", 0) == 0) {
-    const Strategy &s = kernel.strategy;
-    const int64_t groups = s.parameter("groups", 1);
-    cells.insert(name + ":channels." + edge(Dim(s.parameter("c", 1) / groups), 16));
-    cells.insert(name + ":filters." + edge(Dim(s.parameter("oc", 1) / groups), 16));
-    if (groups > 1) cells.insert(name + ":groups");
-    if (s.parameter("sh", 1) > 1 || s.parameter("sw", 1) > 1) cells.insert(name + ":strides");
-    if (s.parameter("dh", 1) > 1 || s.parameter("dw", 1) > 1) cells.insert(name + ":dilations");
-    if (s.parameter("pad_top", 0) != s.parameter("pad_bottom", 0)) cells.insert(name + ":uneven_pads");
+  if (const auto *gemm = std::get_if<GemmSchedule>(&kernel.schedule)) {
+    const GemmView &view = gemm->view;
+    cells.insert(name + ":rows." + edge(view.rows, 8));
+    cells.insert(name + ":columns." + edge(view.columns, 16));
+    cells.insert(name + ":inner." + edge(view.inner, 1024));
+    if (!view.batch.empty()) cells.insert(name + ":batch");
+    if (!view.a_inner.is(1)) cells.insert(name + ":a.transposed");
+    if (!view.b_column.is(1)) cells.insert(name + ":b.transposed");
+  } else if (const ConvolutionOperands *operands = convolution(kernel.schedule)) {
+    const ConvolutionGeometry &g = operands->geometry;
+    cells.insert(name + ":channels." + edge(Dim(g.channels / g.groups), 16));
+    cells.insert(name + ":filters." + edge(Dim(g.filters / g.groups), 16));
+    if (g.groups > 1) cells.insert(name + ":groups");
+    if (g.strides[0] > 1 || g.strides[1] > 1) cells.insert(name + ":strides");
+    if (g.dilations[0] > 1 || g.dilations[1] > 1) cells.insert(name + ":dilations");
+    if (g.pads_begin[0] != g.pads_end[0]) cells.insert(name + ":uneven_pads");
     if (kernel.nest() && kernel.nest()->contraction->kernel.size() == 1) cells.insert(name + ":line");
   } else if (name == "attention") {
     const Contraction &c = *kernel.nest()->contraction;
@@ -117,7 +113,7 @@ std::vector<std::string> coverage_cells(const Program &program) {
     if (kernel.control()) continue;
     const std::string epilogue = epilogue_form(program, kernel);
     for (BufferId b : reads(program, kernel)) cells.insert(name + "/" + operand_form(program, b) + "/" + epilogue);
-    add_edges(program, kernel, cells);
+    add_edges(kernel, cells);
   }
   return {cells.begin(), cells.end()};
 }

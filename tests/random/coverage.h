@@ -10,7 +10,7 @@ namespace optc::testing {
 
 // Each kernel, in control flow too, gives "STRATEGY", "STRATEGY/OPERAND/EPILOGUE" for each form of its operands, and
 // kernels of a contraction also "STRATEGY:EDGE" for where its sizes end between whole tiles. Sorted, each once.
-//   STRATEGY   Strategy::name ("gemm" is "gemm.constant" or "gemm.given" by B), "library.FUNCTION", "if", "loop"
+//   STRATEGY   name of the Schedule ("gemm" is "gemm.constant" or "gemm.given" by B), "library.FUNCTION", "if", "loop"
 //   OPERAND    input, constant or temporary, where the storage is plain; "view" (shares another buffer's bytes),
 //              "part" (a view at an offset), "permuted" (another order than row-major), "padded"
 //   EPILOGUE   "store" (the result alone); "map" (arithmetic behind a contraction or reduction); "reads" (which reads

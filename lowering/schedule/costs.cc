@@ -2,7 +2,7 @@
 
 #include "ir/program/contraction_view.h"
 #include "ir/program/uses.h"
-#include "lowering/contraction/strategies.h"
+#include "lowering/schedule/schedule.h"
 
 namespace optc {
 namespace {

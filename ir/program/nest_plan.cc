@@ -1,24 +1,36 @@
-// What a loop nest evaluates, at which depth, and which loop runs in vector lanes.
+#include "ir/program/nest_plan.h"
+
 #include <algorithm>
 
-#include "emit/cpp/nest.h"
-#include "emit/cpp/types.h"
+#include "ir/program/lanes.h"
 
 namespace optc {
 
-NestPrinter::NestPrinter(const Program &program, const Kernel &kernel, FaultPlaces &places)
-    : program_(program), kernel_(kernel), nest_(*kernel.nest()), places_(places) {
-  names_.take(kernel.name);
+NestPlan::NestPlan(const Program &program, const Kernel &kernel)
+    : program_(program), kernel_(kernel), nest_(*kernel.nest()) {
   for (const Stage &stage : nest_.stages)
     for (const StageOutput &o : stage.outputs)
       if (o.buffer.valid()) {
         written_buffers_.insert(o.buffer.index);
-        if (cpp_type(program_.buffer(o.buffer).element()).per_byte > 1) serial_ = true;  // neighbours share a byte
+        const int bits = bit_width(program_.buffer(o.buffer).element());
+        if (bits > 0 && bits < 8) serial_ = true;  // neighbours share a byte
       }
   if (nest_.sequential) serial_ = true;
+  outer_ = nest_.loops;
+  drop_unit_loops(outer_);
+  plans_.resize(nest_.stages.size());
+  for (size_t i = 0; i < plans_.size(); ++i) plan_stage(nest_.stages[i], plans_[i]);
 }
 
-Dim NestPrinter::fix(Dim d) const {
+void NestPlan::plan_loops() {
+  follow_storage();
+  join_loops(outer_);
+  for (StagePlan &plan : plans_) join_loops(plan.loops);
+  for (size_t i = 0; i < plans_.size(); ++i) measure_stage(nest_.stages[i], plans_[i]);
+  choose_lanes();
+}
+
+Dim NestPlan::fix(Dim d) const {
   if (d.is_constant() || fixed_.empty()) return d;
   return substitute(d, [&](const DimSymbol &s) -> std::optional<Dim> {
     const auto it = fixed_.find(&s);
@@ -27,22 +39,22 @@ Dim NestPrinter::fix(Dim d) const {
   });
 }
 
-Dim NestPrinter::offset_of(const Buffer &buffer, const std::vector<Dim> &index) const {
+Dim NestPlan::offset_of(const Buffer &buffer, const std::vector<Dim> &index) const {
   return fix(linear_offset(buffer, index));
 }
 
-Dim NestPrinter::local_offset(const Local &local, const std::vector<Dim> &index) const {
+Dim NestPlan::local_offset(const Local &local, const std::vector<Dim> &index) const {
   Dim offset = 0;
   for (size_t k = 0; k < index.size(); ++k) offset = offset * local.shape[k] + index[k];
   return fix(offset);
 }
 
-Dim NestPrinter::load_offset(const Scalar &s) const {
+Dim NestPlan::load_offset(const Scalar &s) const {
   return s.op == ScalarOp::kLoad ? offset_of(program_.buffer(s.buffer), s.index)
                                  : local_offset(nest_.locals[s.local.index], s.index);
 }
 
-void NestPrinter::collect(StagePlan &plan, ScalarId id, std::set<uint32_t> &seen) {
+void NestPlan::collect(StagePlan &plan, ScalarId id, std::set<uint32_t> &seen) {
   if (!id.valid() || !seen.insert(id.index).second) return;
   const Scalar &s = program_.scalars.at(id);
   for (ScalarId a : s.args) collect(plan, a, seen);
@@ -51,7 +63,7 @@ void NestPrinter::collect(StagePlan &plan, ScalarId id, std::set<uint32_t> &seen
   plan.order.push_back({id, nullptr});
 }
 
-void NestPrinter::collect_dim(StagePlan &plan, Dim d, std::set<uint32_t> &seen) {
+void NestPlan::collect_dim(StagePlan &plan, Dim d, std::set<uint32_t> &seen) {
   std::vector<const DimSymbol *> symbols;
   collect_symbols(d, symbols);
   for (const DimSymbol *s : symbols) {
@@ -63,7 +75,7 @@ void NestPrinter::collect_dim(StagePlan &plan, Dim d, std::set<uint32_t> &seen) 
   }
 }
 
-void NestPrinter::plan_stage(const Stage &stage, StagePlan &plan) {
+void NestPlan::plan_stage(const Stage &stage, StagePlan &plan) {
   plan.loops = stage.loops;
   drop_unit_loops(plan.loops);
   std::set<uint32_t> seen;
@@ -75,7 +87,7 @@ void NestPrinter::plan_stage(const Stage &stage, StagePlan &plan) {
   }
 }
 
-void NestPrinter::drop_unit_loops(std::vector<Loop> &loops) {
+void NestPlan::drop_unit_loops(std::vector<Loop> &loops) {
   std::vector<Loop> kept;
   for (const Loop &l : loops) {
     if (l.extent.is(1))
@@ -88,7 +100,7 @@ void NestPrinter::drop_unit_loops(std::vector<Loop> &loops) {
 
 // Two neighbouring loops are one when every access runs through both with one stride, and nothing else looks at their
 // counters.
-bool NestPrinter::can_join(const Loop &a, const Loop &b) const {
+bool NestPlan::can_join(const Loop &a, const Loop &b) const {
   const Dim inner = fix(b.extent);
   auto access = [&](Dim offset) {
     const auto in_a = affine_in(offset, a.index);
@@ -125,7 +137,7 @@ bool NestPrinter::can_join(const Loop &a, const Loop &b) const {
 }
 
 // Shared loops run in any order: in that of the result's storage, so that channels that lie innermost run in lanes.
-void NestPrinter::follow_storage() {
+void NestPlan::follow_storage() {
   if (serial_ || nest_.stages.empty()) return;
   for (const StageOutput &o : nest_.stages.back().outputs) {
     if (!o.buffer.valid() || program_.buffer(o.buffer).order.empty()) continue;
@@ -142,7 +154,7 @@ void NestPrinter::follow_storage() {
   }
 }
 
-void NestPrinter::join_loops(std::vector<Loop> &loops) {
+void NestPlan::join_loops(std::vector<Loop> &loops) {
   for (size_t i = loops.size(); i-- > 1;) {
     Loop &a = loops[i - 1], &b = loops[i];
     if (!can_join(a, b)) continue;
@@ -152,7 +164,7 @@ void NestPrinter::join_loops(std::vector<Loop> &loops) {
   }
 }
 
-bool NestPrinter::proved(const Scalar &load) const {
+bool NestPlan::proved(const Scalar &load) const {
   if (load.op == ScalarOp::kLocal) return true;
   const Shape &shape = program_.buffer(load.buffer).shape();
   for (size_t k = 0; k < load.index.size(); ++k)
@@ -160,7 +172,7 @@ bool NestPrinter::proved(const Scalar &load) const {
   return true;
 }
 
-bool NestPrinter::contains_unproved(const StagePlan &plan, ScalarId id) {
+bool NestPlan::contains_unproved(const StagePlan &plan, ScalarId id) {
   if (!id.valid()) return false;
   if (const auto it = plan.unproved.find(id.index); it != plan.unproved.end()) return it->second;
   const Scalar &s = program_.scalars.at(id);
@@ -176,14 +188,14 @@ bool NestPrinter::contains_unproved(const StagePlan &plan, ScalarId id) {
   return result;
 }
 
-void NestPrinter::mark_always_dim(StagePlan &plan, Dim d) {
+void NestPlan::mark_always_dim(StagePlan &plan, Dim d) {
   std::vector<const DimSymbol *> symbols;
   collect_symbols(d, symbols);
   for (const DimSymbol *s : symbols)
     if (s->kind == SymbolKind::kScalar) mark_always(plan, ScalarId(size_t{s->scalar}));
 }
 
-void NestPrinter::mark_always(StagePlan &plan, ScalarId id) {
+void NestPlan::mark_always(StagePlan &plan, ScalarId id) {
   if (!id.valid() || !plan.always.insert(id.index).second) return;
   const Scalar &s = program_.scalars.at(id);
   mark_always(plan, s.args[0]);
@@ -195,11 +207,11 @@ void NestPrinter::mark_always(StagePlan &plan, ScalarId id) {
   for (Dim d : s.index) mark_always_dim(plan, d);
 }
 
-bool NestPrinter::lazy(const StagePlan &plan, ScalarId id) {
+bool NestPlan::lazy(const StagePlan &plan, ScalarId id) {
   return !plan.always.count(id.index) && contains_unproved(plan, id);
 }
 
-int NestPrinter::dim_depth(StagePlan &plan, Dim d) {
+int NestPlan::dim_depth(StagePlan &plan, Dim d) {
   std::vector<const DimSymbol *> symbols;
   collect_symbols(fix(d), symbols);
   int depth = 0;
@@ -214,7 +226,7 @@ int NestPrinter::dim_depth(StagePlan &plan, Dim d) {
   return depth;
 }
 
-int NestPrinter::node_depth(StagePlan &plan, ScalarId id) {
+int NestPlan::node_depth(StagePlan &plan, ScalarId id) {
   if (!id.valid()) return 0;
   if (const auto it = plan.depth.find(id.index); it != plan.depth.end()) return it->second;
   const Scalar &s = program_.scalars.at(id);
@@ -230,7 +242,7 @@ int NestPrinter::node_depth(StagePlan &plan, ScalarId id) {
   return depth;
 }
 
-void NestPrinter::measure_stage(const Stage &stage, StagePlan &plan) {
+void NestPlan::measure_stage(const Stage &stage, StagePlan &plan) {
   for (size_t i = 0; i < outer_.size(); ++i) level_[outer_[i].index] = static_cast<int>(i) + 1;
   for (size_t i = 0; i < plan.loops.size(); ++i) level_[plan.loops[i].index] = static_cast<int>(outer_.size() + i) + 1;
   for (const StageOutput &o : stage.outputs) {
@@ -271,13 +283,13 @@ void NestPrinter::measure_stage(const Stage &stage, StagePlan &plan) {
   }
 }
 
-void NestPrinter::set_lanes(const DimSymbol *lanes, bool columns) {
+void NestPlan::set_lanes(const DimSymbol *lanes, bool columns) {
   lanes_ = lanes;
   columns_ = columns;
   varies_.clear();
 }
 
-bool NestPrinter::dim_varies(Dim d) {
+bool NestPlan::dim_varies(Dim d) {
   if (!lanes_) return false;
   std::vector<const DimSymbol *> symbols;
   collect_symbols(fix(d), symbols);
@@ -288,7 +300,7 @@ bool NestPrinter::dim_varies(Dim d) {
   return false;
 }
 
-bool NestPrinter::varies(ScalarId id) {
+bool NestPlan::varies(ScalarId id) {
   if (!id.valid() || !lanes_) return false;
   if (const auto it = varies_.find(id.index); it != varies_.end()) return it->second;
   const Scalar &s = program_.scalars.at(id);
@@ -300,7 +312,7 @@ bool NestPrinter::varies(ScalarId id) {
   return result;
 }
 
-size_t NestPrinter::reduction_level(const StageOutput &output, const StagePlan &plan) const {
+size_t NestPlan::reduction_level(const StageOutput &output, const StagePlan &plan) const {
   size_t level = 0;
   for (size_t i = 0; i < plan.loops.size(); ++i) {
     bool used = false;
@@ -312,7 +324,7 @@ size_t NestPrinter::reduction_level(const StageOutput &output, const StagePlan &
   return level;
 }
 
-bool NestPrinter::lanes_value(const StagePlan &plan, ScalarId id, int64_t &cost, std::set<uint32_t> &seen) {
+bool NestPlan::lanes_value(const StagePlan &plan, ScalarId id, int64_t &cost, std::set<uint32_t> &seen) {
   if (!id.valid() || !varies(id)) return true;
   if (!seen.insert(id.index).second) return true;
   if (lazy(plan, id)) return false;
@@ -357,7 +369,7 @@ bool NestPrinter::lanes_value(const StagePlan &plan, ScalarId id, int64_t &cost,
   }
 }
 
-bool NestPrinter::lanes_possible(const Stage &stage, const StagePlan &plan, int64_t &cost) {
+bool NestPlan::lanes_possible(const Stage &stage, const StagePlan &plan, int64_t &cost) {
   std::set<uint32_t> seen;
   for (const StageOutput &o : stage.outputs) {
     if (!lanes_value(plan, o.value, cost, seen) || !lanes_value(plan, o.condition, cost, seen)) return false;
@@ -404,7 +416,7 @@ bool NestPrinter::lanes_possible(const Stage &stage, const StagePlan &plan, int6
   return true;
 }
 
-void NestPrinter::choose_lanes() {
+void NestPlan::choose_lanes() {
   auto long_enough = [](Dim extent, int64_t least_extent) {
     return !extent.is_constant() || extent.value() >= least_extent;
   };

@@ -1,0 +1,197 @@
+#pragma once
+// Schedule: how a kernel runs, chosen by lowering and obeyed by the emitters. One struct a template of runtime/cpu (or
+// a plain form of loops), with all that the template is given: views of the operands, sizes, packed constants, memory
+// of a running task. The body of the kernel stays its meaning; a schedule says nothing that changes it.
+//
+// A new template: a struct here with its name, a member of Schedule, its fields in schedule_fields.h (printing and
+// parsing follow from those), what must hold of it in schedule_verifier.cc, its choice in lowering/schedule, its
+// printer in emit/cpp.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ir/program/loop.h"
+#include "ir/program/scalar.h"
+#include "support/diagnostics.h"
+#include "support/result.h"
+
+namespace optc {
+
+struct Kernel;
+struct Program;
+
+// --- parts of schedules
+
+// address(element) = offset + sum over i of strides[i] * loops[i], in elements of the buffer's storage.
+struct OperandView {
+  BufferId buffer;
+  ElementType element = ElementType::kUndefined;
+  Dim offset;                // free of the loops
+  std::vector<Dim> strides;  // one a loop, in the order of the list that was asked for
+};
+
+// A constant laid out for this kernel. Invalid: none.
+struct Packed {
+  BufferId buffer;
+};
+// A kScratch buffer of the whole kernel. (A running task's own scratch is a number of bytes.)
+struct Scratch {
+  BufferId buffer;
+};
+
+// out[batch][m, n] = epilogue(sum_k a[batch][m, k] * b[batch][k, n]) with m, n and k each collapsed to one counter.
+// Batch loops are those that both operands use and those that could not be collapsed into m.
+struct GemmView {
+  std::vector<Loop> batch, m, n, k;
+  OperandView a, b;          // strides in the order batch.., m.., k..  /  batch.., k.., n..
+  Dim rows, columns, inner;  // extents of the collapsed m, n, k
+  Dim a_row, a_inner;        // strides of a by collapsed m and k
+  Dim b_inner, b_column;     // strides of b by collapsed k and n
+};
+
+// What of a 2-D convolution does not depend on its image. One of one dimension is one row high, or (direct) one pixel
+// wide.
+struct ConvolutionGeometry {
+  int64_t channels = 0, filters = 0, groups = 1;  // channels and filters of all groups
+  // By height and width.
+  std::array<int64_t, 2> kernel{1, 1}, strides{1, 1}, dilations{1, 1}, pads_begin{0, 0}, pads_end{0, 0};
+  friend bool operator==(const ConvolutionGeometry &, const ConvolutionGeometry &) = default;
+};
+
+struct ConvolutionOperands {
+  BufferId input;
+  Dim batch, height, width;                                    // of the input
+  Dim image_stride, row_stride, pixel_stride, channel_stride;  // of it, in elements
+  ConvolutionGeometry geometry;
+  Packed weight;  // laid out by runtime/cpu/conv_plan.h
+};
+
+// An operand of an attention: a pointer and its strides in elements; the elements of a row are contiguous.
+struct AttentionRows {
+  BufferId buffer;
+  Dim offset, batch, head, row;
+};
+struct AttentionMask {
+  BufferId buffer;       // invalid: none
+  bool allowed = false;  // bool, true where a key may be seen; else f32, added to the scores
+  Dim offset, batch, head, query, key;
+};
+
+// --- schedules
+
+// One stage of stores: loops, the innermost in lanes.
+struct MapSchedule {
+  static constexpr std::string_view kName = "pointwise";
+};
+// Several stages, each over at most one loop of the row.
+struct RowsSchedule {
+  static constexpr std::string_view kName = "rows";
+};
+// Any nest.
+struct LoopsSchedule {
+  static constexpr std::string_view kName = "loops";
+};
+
+// runtime/cpu/gemm.h: a product of f32 with rows of A of unit stride in k, and an epilogue in lanes along the columns.
+struct GemmSchedule {
+  static constexpr std::string_view kName = "gemm";
+  // Where sums stand between blocks of k.
+  enum class Partial : uint8_t { kNone, kOutput, kScratch };
+  GemmView view;
+  Packed packed;  // B in the panels of runtime/cpu/gemm_plan.h; invalid: B is read where it lies, packed block by block
+  Partial partial = Partial::kNone;
+  Dim scratch_bytes;  // of a running task: a packed block of B, then partial sums
+};
+
+// The convolutions of f32 of runtime/cpu, with an epilogue in lanes along the channels. All but the direct one read an
+// input whose channels lie innermost.
+struct ConvolutionGemmSchedule {  // conv.h: 1x1 without padding, a product over pixels
+  static constexpr std::string_view kName = "conv.gemm";
+  ConvolutionOperands operands;
+  Dim scratch_bytes;
+};
+struct ConvolutionDirectSchedule {  // conv.h: over bands of output rows
+  static constexpr std::string_view kName = "conv.direct";
+  ConvolutionOperands operands;
+  Dim scratch_bytes;
+};
+struct ConvolutionDepthwiseSchedule {  // depthwise.h
+  static constexpr std::string_view kName = "conv.depthwise";
+  ConvolutionOperands operands;
+  bool fixed = false;  // kernel width and stride are constants of the template
+};
+struct ConvolutionWinogradSchedule {  // winograd.h: F(tile x tile, 3x3), tile 2 or 4
+  static constexpr std::string_view kName = "conv.winograd";
+  ConvolutionOperands operands;
+  int64_t tile = 2;
+  Dim scratch_bytes;
+};
+
+// runtime/cpu/attention.h, of f32.
+struct AttentionSchedule {
+  static constexpr std::string_view kName = "attention";
+  AttentionRows query, key, value, output;
+  AttentionMask mask;
+  Dim batch, heads, kv_heads, queries, keys;
+  Dim width, value_width;  // of a row of queries and keys, and of values
+  float scale = 1, softcap = 0;
+  bool causal = false;
+  Dim causal_offset;
+  bool zero_masked_rows = false;
+  Dim scratch_bytes;
+};
+
+// The library call "rnn" by runtime/cpu/rnn.h: LSTM, GRU and RNN of f32 with constant weights. Activations and
+// linear_before_reset are the call's attributes.
+struct RecurrentSchedule {
+  static constexpr std::string_view kName = "rnn";
+  struct Layer {  // of a direction, as runtime/cpu/rnn_plan.h lays it out
+    Packed w, r, bias;
+  };
+  int64_t gates = 4;  // 4 LSTM, 3 GRU, 1 RNN
+  int64_t input = 0, hidden = 0;
+  bool batch_first = false;  // ONNX's layout 1
+  bool reverse = false;      // the only direction runs backwards
+  std::vector<Layer> layers;
+  Scratch sums;       // of the inputs of all steps
+  Dim scratch_bytes;  // of a running task
+};
+
+// A library call by its function of runtime/cpu/lib_*.h.
+struct LibrarySchedule {
+  static constexpr std::string_view kName = "library";
+};
+
+// monostate: none was chosen (a Program that was not lowered, control flow): a nest runs as loops, a call by its
+// function.
+using Schedule = std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule,
+                              ConvolutionGemmSchedule, ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule,
+                              ConvolutionWinogradSchedule, AttentionSchedule, RecurrentSchedule, LibrarySchedule>;
+
+// "gemm", "conv.winograd4"; "" when none was chosen. What steps, manifest and reports call it.
+std::string name(const Schedule &schedule);
+// The plain forms, which are the nest itself: any of them may stand in for another schedule, more slowly.
+bool is_plain(const Schedule &schedule);
+// The operands of a convolution's schedule; null for others.
+const ConvolutionOperands *convolution(const Schedule &schedule);
+ConvolutionOperands *convolution(Schedule &schedule);
+// Bytes for one running task; 0: none.
+Dim task_scratch(const Schedule &schedule);
+// The buffers that a kernel has by its schedule, beside those of its body. Appends.
+void collect_buffers(const Schedule &schedule, std::vector<BufferId> &packed, std::vector<BufferId> &scratch);
+
+// One line: "gemm view.batch=[b<2]; view.m=[i<N]; ...; packed=w_packed". Names of buffers and symbols are those of the
+// Program.
+std::string print(const Program &program, const Schedule &schedule);
+// Reads what print gives, for the same Program; unknown names, fields and values are errors.
+Result<Schedule> parse_schedule(std::string_view text, const Program &program, Diagnostics &diagnostics);
+// Invariants S1 to S4 of a kernel's schedule (schedule_verifier.cc): calls `fail` with the number and what is wrong.
+void check_schedule(const Program &program, const Kernel &kernel,
+                    const std::function<void(const char *number, const std::string &what)> &fail);
+
+}  // namespace optc

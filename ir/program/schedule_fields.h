@@ -1,0 +1,99 @@
+#pragma once
+// The fields of each schedule by name, once: fields(schedule, visitor) calls visitor(name, member) in order. Printing,
+// parsing and the lists of buffers are visitors. Internal to ir/program.
+
+#include <concepts>
+#include <type_traits>
+
+#include "ir/program/schedule.h"
+
+namespace optc {
+
+template <typename S, typename T>
+concept SameAs = std::same_as<std::remove_const_t<S>, T>;
+template <typename S>
+concept PlainSchedule = SameAs<S, std::monostate> || SameAs<S, MapSchedule> || SameAs<S, RowsSchedule> ||
+    SameAs<S, LoopsSchedule> || SameAs<S, LibrarySchedule>;
+
+template <PlainSchedule S, typename V>
+void fields(S &, V &&) {}
+
+template <SameAs<OperandView> S, typename V>
+void fields(S &s, V &&v) {
+  v("buffer", s.buffer), v("element", s.element), v("offset", s.offset), v("strides", s.strides);
+}
+
+template <SameAs<GemmView> S, typename V>
+void fields(S &s, V &&v) {
+  v("batch", s.batch), v("m", s.m), v("n", s.n), v("k", s.k);
+  v("a", s.a), v("b", s.b);
+  v("rows", s.rows), v("columns", s.columns), v("inner", s.inner);
+  v("a_row", s.a_row), v("a_inner", s.a_inner), v("b_inner", s.b_inner), v("b_column", s.b_column);
+}
+
+template <SameAs<GemmSchedule> S, typename V>
+void fields(S &s, V &&v) {
+  v("view", s.view), v("packed", s.packed), v("partial", s.partial), v("scratch_bytes", s.scratch_bytes);
+}
+
+template <SameAs<ConvolutionGeometry> S, typename V>
+void fields(S &s, V &&v) {
+  v("channels", s.channels), v("filters", s.filters), v("groups", s.groups);
+  v("kernel", s.kernel), v("strides", s.strides), v("dilations", s.dilations);
+  v("pads_begin", s.pads_begin), v("pads_end", s.pads_end);
+}
+
+template <SameAs<ConvolutionOperands> S, typename V>
+void fields(S &s, V &&v) {
+  v("input", s.input), v("batch", s.batch), v("height", s.height), v("width", s.width);
+  v("image_stride", s.image_stride), v("row_stride", s.row_stride), v("pixel_stride", s.pixel_stride);
+  v("channel_stride", s.channel_stride), v("geometry", s.geometry), v("weight", s.weight);
+}
+
+template <typename S, typename V>
+requires SameAs<S, ConvolutionGemmSchedule> || SameAs<S, ConvolutionDirectSchedule>
+void fields(S &s, V &&v) { v("operands", s.operands), v("scratch_bytes", s.scratch_bytes); }
+template <SameAs<ConvolutionDepthwiseSchedule> S, typename V>
+void fields(S &s, V &&v) {
+  v("operands", s.operands), v("fixed", s.fixed);
+}
+template <SameAs<ConvolutionWinogradSchedule> S, typename V>
+void fields(S &s, V &&v) {
+  v("operands", s.operands), v("tile", s.tile), v("scratch_bytes", s.scratch_bytes);
+}
+
+template <SameAs<AttentionRows> S, typename V>
+void fields(S &s, V &&v) {
+  v("buffer", s.buffer), v("offset", s.offset), v("batch", s.batch), v("head", s.head), v("row", s.row);
+}
+template <SameAs<AttentionMask> S, typename V>
+void fields(S &s, V &&v) {
+  v("buffer", s.buffer), v("allowed", s.allowed), v("offset", s.offset), v("batch", s.batch), v("head", s.head);
+  v("query", s.query), v("key", s.key);
+}
+template <SameAs<AttentionSchedule> S, typename V>
+void fields(S &s, V &&v) {
+  v("query", s.query), v("key", s.key), v("value", s.value), v("output", s.output), v("mask", s.mask);
+  v("batch", s.batch), v("heads", s.heads), v("kv_heads", s.kv_heads), v("queries", s.queries), v("keys", s.keys);
+  v("width", s.width), v("value_width", s.value_width), v("scale", s.scale), v("softcap", s.softcap);
+  v("causal", s.causal), v("causal_offset", s.causal_offset), v("zero_masked_rows", s.zero_masked_rows);
+  v("scratch_bytes", s.scratch_bytes);
+}
+
+template <SameAs<RecurrentSchedule::Layer> S, typename V>
+void fields(S &s, V &&v) {
+  v("w", s.w), v("r", s.r), v("bias", s.bias);
+}
+template <SameAs<RecurrentSchedule> S, typename V>
+void fields(S &s, V &&v) {
+  v("gates", s.gates), v("input", s.input), v("hidden", s.hidden), v("batch_first", s.batch_first);
+  v("reverse", s.reverse), v("layers", s.layers), v("sums", s.sums), v("scratch_bytes", s.scratch_bytes);
+}
+
+// A part of a schedule that has fields of its own.
+template <typename T>
+concept HasFields =
+    SameAs<T, OperandView> || SameAs<T, GemmView> || SameAs<T, ConvolutionGeometry> || SameAs<T, ConvolutionOperands> ||
+    SameAs<T, AttentionRows> || SameAs<T, AttentionMask> || SameAs<T, RecurrentSchedule::Layer>;
+
+}  // namespace optc

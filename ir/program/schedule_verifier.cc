@@ -1,0 +1,226 @@
+// Invariants of a schedule:
+//  S1  it is one for the kernel's body: of nests, of contractions of its kind, of library calls.
+//  S2  the address that a view gives of an operand is the address of the load (or store) that it stands for, whatever
+//      the loop counters are; the sizes beside it are the extents of those loops.
+//  S3  each loop of the nest has one role in a template that runs it: nothing is left over, nothing runs twice.
+//  S4  packed buffers are constants, scratch buffers are scratch.
+#include <algorithm>
+
+#include "ir/program/contraction_view.h"
+
+namespace optc {
+namespace {
+
+class ScheduleVerifier {
+ public:
+  using Fail = std::function<void(const char *, const std::string &)>;
+  ScheduleVerifier(const Program &program, const Kernel &kernel, const Fail &fail)
+      : p_(program), kernel_(kernel), fail_(fail) {}
+
+  void run() {
+    std::vector<BufferId> packed, scratch;
+    collect_buffers(kernel_.schedule, packed, scratch);
+    for (BufferId b : packed)
+      if (p_.buffer(b).kind != BufferKind::kConstant) fail_("S4", "'" + p_.buffer(b).name + "' is no constant");
+    for (BufferId b : scratch)
+      if (p_.buffer(b).kind != BufferKind::kScratch) fail_("S4", "'" + p_.buffer(b).name + "' is no scratch");
+    std::visit([this](const auto &s) { check(s); }, kernel_.schedule);
+  }
+
+ private:
+  void check(const std::monostate &) {}
+  void check(const MapSchedule &) { of_nest(kernel_.nest()); }
+  void check(const RowsSchedule &) { of_nest(kernel_.nest()); }
+  void check(const LoopsSchedule &) { of_nest(kernel_.nest()); }
+  void check(const LibrarySchedule &) { of_nest(kernel_.library()); }
+
+  void of_nest(bool body) {
+    if (!body) fail_("S1", "its schedule '" + name(kernel_.schedule) + "' is for another kind of kernel");
+  }
+
+  const Contraction *contraction(ContractionKind kind) {
+    const LoopNest *nest = kernel_.nest();
+    const bool fits = nest && !nest->sequential && nest->contraction && nest->contraction->kind == kind;
+    of_nest(fits);
+    return fits ? &*nest->contraction : nullptr;
+  }
+
+  // S3: the loops are those of `nest_loops`, each once.
+  void covers(std::vector<Loop> given, std::vector<Loop> nest_loops) {
+    const auto drop = [](std::vector<Loop> &list) {
+      std::erase_if(list, [](const Loop &l) { return l.extent.is(1); });
+      std::sort(list.begin(), list.end(), [](const Loop &a, const Loop &b) { return a.index->id < b.index->id; });
+    };
+    drop(given);
+    drop(nest_loops);
+    if (given != nest_loops) fail_("S3", "the roles of its schedule are not the loops of its nest");
+  }
+
+  // 0 where the loop has extent 1 and is none.
+  Dim counter(const DimSymbol *s) const { return s ? p_.dims->symbol_value(s) : Dim(0); }
+  Dim extent(const DimSymbol *s) const {
+    const LoopNest &nest = *kernel_.nest();
+    for (const Loop &l : nest.loops)
+      if (l.index == s) return l.extent;
+    for (const Stage &stage : nest.stages)
+      for (const Loop &l : stage.loops)
+        if (l.index == s) return l.extent;
+    return 1;
+  }
+  // One counter for several loops, the last one fastest.
+  Dim collapsed(const std::vector<Loop> &loops) const {
+    Dim value = 0;
+    for (const Loop &l : loops)
+      if (!l.extent.is(1)) value = value * l.extent + counter(l.index);
+    return value;
+  }
+  // Loops of extent 1 stand at 0.
+  Dim at_unit_loops(Dim d) const {
+    return substitute(d, [this](const DimSymbol &s) -> std::optional<Dim> {
+      if (s.kind == SymbolKind::kLoop && extent(&s).is(1)) return Dim(0);
+      return std::nullopt;
+    });
+  }
+
+  // The load behind the casts of a factor.
+  const Scalar *load_of(ScalarId id) const {
+    while (id.valid() && p_.scalars.at(id).op == ScalarOp::kCast) id = p_.scalars.at(id).args[0];
+    return id.valid() && p_.scalars.at(id).op == ScalarOp::kLoad ? &p_.scalars.at(id) : nullptr;
+  }
+  void same_address(const char *operand, BufferId buffer, Dim address, BufferId meant, const std::vector<Dim> &index) {
+    if (buffer != meant || !(at_unit_loops(address) == at_unit_loops(linear_offset(p_.buffer(meant), index))))
+      fail_("S2", std::string("the view of ") + operand + " gives other addresses than the nest");
+  }
+  void same_size(const char *size, Dim given, Dim meant) {
+    if (!(given == meant)) fail_("S2", std::string(size) + " is " + given.str() + ", not " + meant.str());
+  }
+
+  void check(const GemmSchedule &s) {
+    const Contraction *c = contraction(ContractionKind::kMatMul);
+    if (!c) return;
+    const GemmView &v = s.view;
+    const auto join = [](std::initializer_list<const std::vector<Loop> *> lists) {
+      std::vector<Loop> all;
+      for (const auto *l : lists) all.insert(all.end(), l->begin(), l->end());
+      return all;
+    };
+    covers(join({&v.batch, &v.m, &v.n}), kernel_.nest()->loops);
+    covers(v.k, kernel_.nest()->stages[c->stage].loops);
+    const Scalar *lhs = load_of(c->lhs), *rhs = load_of(c->rhs);
+    if (!lhs || !rhs || v.a.strides.size() < v.batch.size() || v.b.strides.size() < v.batch.size())
+      return fail_("S2", "a factor is no load");
+    Dim a = v.a.offset + v.a_row * collapsed(v.m) + v.a_inner * collapsed(v.k);
+    Dim b = v.b.offset + v.b_inner * collapsed(v.k) + v.b_column * collapsed(v.n);
+    for (size_t i = 0; i < v.batch.size(); ++i) {
+      a = a + v.a.strides[i] * counter(v.batch[i].index);
+      b = b + v.b.strides[i] * counter(v.batch[i].index);
+    }
+    same_address("A", v.a.buffer, a, lhs->buffer, lhs->index);
+    same_address("B", v.b.buffer, b, rhs->buffer, rhs->index);
+    same_size("the number of rows", v.rows, total_extent(v.m));
+    same_size("the number of columns", v.columns, total_extent(v.n));
+    same_size("the length of the sums", v.inner, total_extent(v.k));
+  }
+
+  // The input's addresses are behind clamps and selects of the padding: convolution_view compares them dim by dim.
+  void check_convolution(const ConvolutionOperands &o, bool line_is_column) {
+    const Contraction *c = contraction(ContractionKind::kConvolution);
+    if (!c) return;
+    const auto view = convolution_view(p_, kernel_);
+    if (!view) return fail_("S2", "its operands are not read as a convolution's");
+    const LoopNest &nest = *kernel_.nest();
+    std::vector<Loop> roles = pixel_loops(nest);
+    for (const Loop &l : column_loops(nest)) roles.push_back(l);
+    covers(std::move(roles), nest.loops);
+    const size_t spatial = c->kernel.size();
+    const size_t first = spatial == 1 ? (line_is_column ? 0 : 1) : 0;
+    if (spatial > 2) return fail_("S1", "its schedule has two spatial dims at most");
+    const ConvolutionGeometry &g = o.geometry;
+    const std::vector<Dim> strides = storage_strides(p_.buffer(view->input));
+    const Dim sizes[2] = {o.height, o.width}, steps[2] = {o.row_stride, o.pixel_stride};
+    ConvolutionGeometry meant;
+    meant.channels = g.channels, meant.filters = g.filters, meant.groups = c->group;
+    for (size_t i = 0; i < spatial; ++i) {
+      const size_t at = first + i;
+      meant.kernel[at] = c->kernel[i], meant.strides[at] = c->strides[i], meant.dilations[at] = c->dilations[i];
+      meant.pads_begin[at] = c->pads_begin[i], meant.pads_end[at] = c->pads_end[i];
+      same_size("a size of the image", sizes[at], view->in_spatial[i]);
+      same_size("a stride of the image", steps[at], strides[2 + i]);
+    }
+    if (spatial == 1) same_size("the image's other size", sizes[1 - first], 1);
+    if (o.input != view->input || !(meant == g)) fail_("S2", "its schedule is of another convolution");
+    same_size("the batch", o.batch, view->batch);
+    same_size("the channels", g.channels, view->in_channels);
+    same_size("the filters", g.filters, view->out_channels);
+    same_size("the stride of images", o.image_stride, strides[0]);
+    same_size("the stride of channels", o.channel_stride, strides[1]);
+  }
+  void check(const ConvolutionGemmSchedule &s) { check_convolution(s.operands, false); }
+  void check(const ConvolutionDirectSchedule &s) { check_convolution(s.operands, true); }
+  void check(const ConvolutionDepthwiseSchedule &s) { check_convolution(s.operands, false); }
+  void check(const ConvolutionWinogradSchedule &s) { check_convolution(s.operands, false); }
+
+  void check(const AttentionSchedule &s) {
+    const Contraction *c = contraction(ContractionKind::kAttention);
+    if (!c) return;
+    if (c->batch.size() < 2 || c->m.size() != 1 || c->k.size() != 2 || c->n.size() != 2)
+      return fail_("S1", "its schedule is for batch, heads, queries, keys and a width");
+    std::vector<Loop> heads, shared{{c->batch[0], extent(c->batch[0])}, {c->m[0], extent(c->m[0])}};
+    for (size_t i = 1; i < c->batch.size(); ++i) heads.push_back({c->batch[i], extent(c->batch[i])});
+    shared.insert(shared.end(), heads.begin(), heads.end());
+    const StageOutput &out = kernel_.nest()->stages.back().outputs[0];
+    for (const Loop &l : kernel_.nest()->loops)  // the width of values may be a shared loop
+      if (l.index == c->n[1]) shared.push_back(l);
+    covers(shared, kernel_.nest()->loops);
+    const Dim head = collapsed(heads), group = c->batch.size() == 3 ? counter(c->batch[1]) : head;
+    const Scalar *q = load_of(c->query), *k = load_of(c->key), *v = load_of(c->value);
+    if (!q || !k || !v) return fail_("S2", "an operand is no load");
+    const auto rows = [&](const AttentionRows &r, Dim h, const DimSymbol *row, Dim inner) {
+      return r.offset + r.batch * counter(c->batch[0]) + r.head * h + r.row * counter(row) + inner;
+    };
+    same_address("the queries", s.query.buffer, rows(s.query, head, c->m[0], counter(c->k[1])), q->buffer, q->index);
+    same_address("the keys", s.key.buffer, rows(s.key, group, c->k[0], counter(c->k[1])), k->buffer, k->index);
+    same_address("the values", s.value.buffer, rows(s.value, group, c->n[0], counter(c->n[1])), v->buffer, v->index);
+    Dim column = 0;
+    for (const Loop &l : kernel_.nest()->stages.back().loops) column = column + counter(l.index);
+    for (const Loop &l : kernel_.nest()->loops)
+      if (l.index == c->n[1]) column = column + counter(l.index);
+    same_address("the result", s.output.buffer, rows(s.output, head, c->m[0], column), out.buffer, out.index);
+    if (s.mask.buffer.valid() != c->mask.valid()) return fail_("S2", "its schedule and its nest disagree on a mask");
+    if (const Scalar *m = load_of(c->mask)) {
+      Dim address =
+          s.mask.offset + s.mask.batch * counter(c->batch[0]) + s.mask.head * head + s.mask.query * counter(c->m[0]);
+      std::vector<const DimSymbol *> symbols;
+      for (Dim d : m->index) collect_symbols(d, symbols);
+      for (const Stage &stage : kernel_.nest()->stages)
+        for (const Loop &l : stage.loops)
+          if (std::find(symbols.begin(), symbols.end(), l.index) != symbols.end())
+            address = address + s.mask.key * counter(l.index);
+      same_address("the mask", s.mask.buffer, address, m->buffer, m->index);
+    }
+    same_size("the batch", s.batch, extent(c->batch[0]));
+    same_size("the number of heads", s.heads, total_extent(heads));
+    same_size("the number of queries", s.queries, extent(c->m[0]));
+    same_size("the number of keys", s.keys, extent(c->k[0]));
+    same_size("the width of keys", s.width, extent(c->k[1]));
+    same_size("the width of values", s.value_width, extent(c->n[1]));
+  }
+
+  void check(const RecurrentSchedule &s) {
+    const LibraryCall *call = kernel_.library();
+    of_nest(call && call->function == "rnn" && !s.layers.empty());
+  }
+
+  const Program &p_;
+  const Kernel &kernel_;
+  const Fail &fail_;
+};
+
+}  // namespace
+
+void check_schedule(const Program &program, const Kernel &kernel,
+                    const std::function<void(const char *, const std::string &)> &fail) {
+  ScheduleVerifier(program, kernel, fail).run();
+}
+
+}  // namespace optc

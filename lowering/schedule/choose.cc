@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "lowering/fusion/fusion.h"
+#include "lowering/schedule/schedule.h"
+
+namespace optc {
+namespace {
+
+// The nest by itself.
+Schedule plain_form(const Kernel &kernel) {
+  const LoopNest &nest = *kernel.nest();
+  if (nest.contraction) return LoopsSchedule{};
+  if (is_map(kernel)) return MapSchedule{};
+  const bool rows = !nest.sequential && std::all_of(nest.stages.begin(), nest.stages.end(),
+                                                    [](const Stage &s) { return s.loops.size() <= 1; });
+  return rows ? Schedule(RowsSchedule{}) : Schedule(LoopsSchedule{});
+}
+
+class Chooser {
+ public:
+  Chooser(Program &program, const LoweringOptions &options, Steps &steps)
+      : p_(program), options_(options), steps_(steps) {
+    for (const Buffer &b : p_.buffers) taken_.insert(b.name);
+  }
+
+  void run() {
+    for (size_t i = 0; i < p_.kernels.size(); ++i)
+      if (p_.kernels[i].alive && !p_.kernels[i].control()) choose(KernelId(i));
+  }
+
+ private:
+  // Every schedule but the plain ones is a step.
+  void choose(KernelId id) {
+    for (Schedule &schedule : candidates(p_, p_.kernel(id), options_)) {
+      const std::string step = "schedule." + name(schedule);
+      if (!steps_.allowed(step)) continue;
+      steps_.record(step, p_.kernel(id).name);
+      lay_out(id, schedule);
+      p_.kernel(id).schedule = std::move(schedule);
+      return;
+    }
+    Kernel &kernel = p_.kernel(id);
+    kernel.schedule = kernel.nest() ? plain_form(kernel) : Schedule(LibrarySchedule{});
+  }
+
+  void lay_out(KernelId id, Schedule &schedule) {
+    const AddConstant add = [this](const std::string &name, Constant value) { return packed(name, std::move(value)); };
+    const Kernel &kernel = p_.kernel(id);
+    if (auto *gemm = std::get_if<GemmSchedule>(&schedule)) prepare(p_, kernel, add, *gemm);
+    if (auto *recurrent = std::get_if<RecurrentSchedule>(&schedule)) prepare(p_, kernel, add, *recurrent);
+    if (convolution(schedule)) prepare_convolution(p_, kernel, add, schedule);
+  }
+
+  // One constant for each distinct content and layout, under a name of its own.
+  BufferId packed(const std::string &of, Constant value) {
+    // Alike in size and beginning: few enough to be compared.
+    const size_t bytes = value.size();
+    std::string beginning(reinterpret_cast<const char *>(value.data()), std::min<size_t>(bytes, 64));
+    std::vector<BufferId> &alike = packed_[{bytes, std::move(beginning)}];
+    for (BufferId b : alike)
+      if (p_.buffer(b).constant.equals(value)) return b;
+    Buffer buffer;
+    buffer.name = unique(of + "_packed");
+    buffer.kind = BufferKind::kConstant;
+    buffer.type = Type::tensor(value.type(), value.shape());
+    buffer.constant = std::move(value);
+    alike.push_back(p_.add_buffer(std::move(buffer)));
+    return alike.back();
+  }
+
+  std::string unique(const std::string &wish) {
+    std::string name = wish;
+    for (int &n = suffix_[wish]; !taken_.insert(name).second;) name = wish + std::to_string(++n + 1);
+    return name;
+  }
+
+  Program &p_;
+  const LoweringOptions &options_;
+  Steps &steps_;
+  std::unordered_set<std::string> taken_;  // names of buffers
+  std::unordered_map<std::string, int> suffix_;
+  std::map<std::pair<size_t, std::string>, std::vector<BufferId>> packed_;
+};
+
+}  // namespace
+
+std::vector<Schedule> candidates(const Program &program, const Kernel &kernel, const LoweringOptions &options) {
+  std::vector<Schedule> list;
+  if (options.target != LoweringOptions::Target::kCpu) return list;
+  const auto add = [&](auto &&schedule) {
+    if (schedule) list.push_back(std::move(*schedule));
+  };
+  if (kernel.library()) add(recurrent_schedule(program, kernel));
+  const LoopNest *nest = kernel.nest();
+  if (!nest || !nest->contraction) return list;
+  switch (nest->contraction->kind) {
+    case ContractionKind::kMatMul:
+      add(gemm_schedule(program, kernel));
+      break;
+    case ContractionKind::kConvolution:
+      return convolution_schedules(program, kernel, options);
+    case ContractionKind::kAttention:
+      add(attention_schedule(program, kernel));
+      break;
+  }
+  return list;
+}
+
+bool forfeits_template(const Program &program, const Kernel &before, const Kernel &after,
+                       const LoweringOptions &options) {
+  return !candidates(program, before, options).empty() && candidates(program, after, options).empty();
+}
+
+void choose_schedules(Program &program, const LoweringOptions &options, Steps &steps) {
+  Chooser(program, options, steps).run();
+}
+
+}  // namespace optc

@@ -1,0 +1,177 @@
+// runtime/cpu/conv.h, depthwise.h and winograd.h: convolutions of f32 with constant weights, over one or two spatial
+// dims.
+#include <algorithm>
+#include <utility>
+
+#include "evaluate/pack.h"
+#include "ir/program/contraction_view.h"
+#include "ir/program/nest_plan.h"
+#include "lowering/schedule/schedule.h"
+
+namespace optc {
+namespace {
+
+// Stored with the channel innermost (or there is but one, or one pixel).
+bool channels_innermost(const Buffer &b) {
+  if (!b.order.empty()) return b.order.back() == 1 && b.order.front() == 0;
+  if (b.shape()[1].is(1)) return true;
+  return std::all_of(b.shape().begin() + 2, b.shape().end(), [](Dim d) { return d.is(1); });
+}
+
+// --- memory of a running task, as the plans of runtime/cpu/conv_plan.h have it
+
+struct Output {
+  Dim height, width;
+};
+Output output_of(const ConvolutionOperands &o) {
+  const ConvolutionGeometry &g = o.geometry;
+  auto length = [&](Dim in, size_t i) {
+    const int64_t reach = (g.kernel[i] - 1) * g.dilations[i] + 1;
+    return max(floor_div(in + Dim(g.pads_begin[i] + g.pads_end[i] - reach), Dim(g.strides[i])) + Dim(1), Dim(0));
+  };
+  return {length(o.height, 0), length(o.width, 1)};
+}
+
+// A padded copy of a band of rows.
+Dim direct_scratch_bytes(const ConvolutionOperands &o) {
+  const ConvolutionGeometry &g = o.geometry;
+  const int64_t own = g.filters / g.groups;
+  int64_t joined = 1;
+  while (own * joined < 16 && g.groups % (joined * 2) == 0) joined *= 2;
+  const int64_t channels = g.channels / (g.groups / joined);
+  const Output out = output_of(o);
+  const Dim rows = min(max(ceil_div(Dim(256), max(out.width, Dim(1))), Dim(1)), max(out.height, Dim(1)));
+  const Dim bands = max(ceil_div(out.height, rows), Dim(1));
+  auto inputs = [&](Dim outputs, size_t i) {
+    return (outputs - Dim(1)) * Dim(g.strides[i]) + Dim((g.kernel[i] - 1) * g.dilations[i] + 1);
+  };
+  const Dim pixels = inputs(ceil_div(out.height, bands), 0) * inputs(out.width, 1);
+  return (max(pixels, Dim(0)) * Dim(channels) + Dim(16)) * Dim(4);
+}
+
+// Transformed inputs and products of a block of tiles.
+Dim winograd_scratch_bytes(const ConvolutionOperands &o, int64_t m) {
+  const int64_t a = m + 2, c = o.geometry.channels, oc = o.geometry.filters;
+  const Output out = output_of(o);
+  const Dim tiles = o.batch * ceil_div(out.height, Dim(m)) * ceil_div(out.width, Dim(m));
+  const int64_t most = std::clamp<int64_t>(1048576 / (a * a * (c + oc) * 4), 12, 48);
+  const Dim block = ceil_div(tiles, max(ceil_div(tiles, Dim(most)), Dim(1)));
+  return (Dim(a * a * ((c + 15) / 16 * 16 + (oc + 15) / 16 * 16)) * block + Dim(64)) * Dim(4);
+}
+
+// Sums between blocks of channels, of the product over pixels: a task has 192 rows at most.
+Dim gemm_scratch_bytes(const ConvolutionOperands &o) {
+  return o.geometry.channels > 1024 ? Dim(192 * ((o.geometry.filters + 63) / 64 * 64) * 4) : Dim(0);
+}
+
+Schedule schedule_of(ConvolutionAlgorithm algorithm, const ConvolutionOperands &o) {
+  switch (algorithm) {
+    case ConvolutionAlgorithm::kGemm:
+      return ConvolutionGemmSchedule{o, gemm_scratch_bytes(o)};
+    case ConvolutionAlgorithm::kDirect:
+      return ConvolutionDirectSchedule{o, direct_scratch_bytes(o)};
+    case ConvolutionAlgorithm::kDepthwise:
+      return ConvolutionDepthwiseSchedule{
+          o, o.geometry.kernel[1] <= 7 && o.geometry.strides[1] <= 2 && o.geometry.dilations[1] == 1};
+    case ConvolutionAlgorithm::kWinograd2:
+      return ConvolutionWinogradSchedule{o, 2, winograd_scratch_bytes(o, 2)};
+    case ConvolutionAlgorithm::kWinograd4:
+      return ConvolutionWinogradSchedule{o, 4, winograd_scratch_bytes(o, 4)};
+  }
+  return {};
+}
+
+// The image as the templates see it: a line is one row high, of the direct one a column of one-pixel rows, since bands
+// of rows are what its tasks divide and copy.
+// `strides`: of the input's dims.
+ConvolutionOperands operands_of(const ConvolutionView &view, const std::vector<Dim> &strides, bool line_is_column) {
+  const Contraction &info = *view.info;
+  const size_t spatial = info.kernel.size();
+  const size_t first = spatial == 1 && !line_is_column ? 1 : 0;
+  ConvolutionOperands o;
+  o.input = view.input;
+  o.batch = view.batch;
+  o.image_stride = strides[0];
+  o.channel_stride = strides[1];
+  o.geometry.channels = view.in_channels.value();
+  o.geometry.filters = view.out_channels.value();
+  o.geometry.groups = info.group;
+  Dim sizes[2] = {1, 1}, steps[2];
+  for (size_t i = 0; i < spatial; ++i) {
+    const size_t at = first + i;
+    sizes[at] = view.in_spatial[i];
+    steps[at] = strides[2 + i];
+    o.geometry.kernel[at] = info.kernel[i];
+    o.geometry.strides[at] = info.strides[i];
+    o.geometry.dilations[at] = info.dilations[i];
+    o.geometry.pads_begin[at] = info.pads_begin[i];
+    o.geometry.pads_end[at] = info.pads_end[i];
+  }
+  if (spatial == 1) steps[1 - first] = line_is_column ? steps[0] : sizes[1] * steps[1];
+  o.height = sizes[0];
+  o.width = sizes[1];
+  o.row_stride = steps[0];
+  o.pixel_stride = steps[1];
+  return o;
+}
+
+ConvolutionShape shape_of(const ConvolutionOperands &o) {
+  ConvolutionShape shape;
+  static_cast<ConvolutionGeometry &>(shape) = o.geometry;
+  const bool known = o.height.is_constant() && o.width.is_constant() && !o.height.is(0) && !o.width.is(0);
+  if (known) shape.height = o.height.value(), shape.width = o.width.value();
+  return shape;
+}
+
+ConvolutionAlgorithm algorithm_for(const ConvolutionShape &shape, LoweringOptions::Winograd winograd) {
+  const ConvolutionAlgorithm rule = convolution_algorithm(shape, winograd != LoweringOptions::Winograd::kAuto);
+  const bool off = winograd == LoweringOptions::Winograd::kOff;
+  return off && rule == ConvolutionAlgorithm::kWinograd2 ? ConvolutionAlgorithm::kDirect : rule;
+}
+
+ConvolutionAlgorithm algorithm_of(const Schedule &schedule) {
+  if (std::holds_alternative<ConvolutionGemmSchedule>(schedule)) return ConvolutionAlgorithm::kGemm;
+  if (std::holds_alternative<ConvolutionDepthwiseSchedule>(schedule)) return ConvolutionAlgorithm::kDepthwise;
+  if (const auto *winograd = std::get_if<ConvolutionWinogradSchedule>(&schedule))
+    return winograd->tile == 4 ? ConvolutionAlgorithm::kWinograd4 : ConvolutionAlgorithm::kWinograd2;
+  return ConvolutionAlgorithm::kDirect;
+}
+
+}  // namespace
+
+std::vector<Schedule> convolution_schedules(const Program &program, const Kernel &kernel,
+                                            const LoweringOptions &options) {
+  const auto view = convolution_view(program, kernel);
+  if (!view || !is_f32(program, view->input) || !is_f32(program, view->weight) ||
+      program.buffer(view->weight).kind != BufferKind::kConstant)
+    return {};
+  const size_t spatial = view->info->kernel.size();
+  if (spatial < 1 || spatial > 2 || !view->in_channels.is_constant() || !view->out_channels.is_constant()) return {};
+  const LoopNest &nest = *kernel.nest();
+  if (!NestPlan(program, kernel).plan_epilogue({}, pixel_loops(nest), column_loops(nest))) return {};
+  std::vector<Schedule> list;
+  const std::vector<Dim> strides = storage_strides(program.buffer(view->input));
+  const ConvolutionOperands operands = operands_of(*view, strides, false);
+  const ConvolutionAlgorithm best = algorithm_for(shape_of(operands), options.winograd);
+  if (best != ConvolutionAlgorithm::kDirect) {
+    if (!channels_innermost(program.buffer(view->input))) return {};
+    list.push_back(schedule_of(best, operands));
+  }
+  list.push_back(schedule_of(ConvolutionAlgorithm::kDirect, operands_of(*view, strides, true)));
+  return list;
+}
+
+bool reads_any_strides(const ConvolutionView &view, const LoweringOptions &options) {
+  ConvolutionShape shape = shape_of(operands_of(view, std::vector<Dim>(view.in_spatial.size() + 2), false));
+  if (options.target == LoweringOptions::Target::kGpu) shape.height = shape.width = 0;
+  return algorithm_for(shape, options.winograd) == ConvolutionAlgorithm::kDirect;
+}
+
+void prepare_convolution(const Program &program, const Kernel &kernel, const AddConstant &add, Schedule &schedule) {
+  ConvolutionOperands &operands = *convolution(schedule);
+  const Buffer &weight = program.buffer(convolution_view(program, kernel)->weight);
+  const std::string name = weight.name;
+  operands.weight.buffer = add(name, pack_convolution(weight.constant, shape_of(operands), algorithm_of(schedule)));
+}
+
+}  // namespace optc

@@ -1,0 +1,63 @@
+// runtime/cpu/gemm.h: products of f32.
+#include <algorithm>
+
+#include "evaluate/pack.h"
+#include "ir/program/contraction_view.h"
+#include "ir/program/nest_plan.h"
+#include "lowering/schedule/schedule.h"
+
+namespace optc {
+namespace {
+
+// Of runtime/cpu/gemm_plan.h: rows of B in a block, panel columns, and rows of a task at most.
+constexpr int64_t kBlock = 1024, kWidestPanel = 64, kTaskRows = 192;
+
+// Whether B is laid out once, by the compiler.
+bool packs(const Program &program, const GemmView &view) {
+  if (program.buffer(view.b.buffer).kind != BufferKind::kConstant) return false;
+  for (size_t i = 0; i < view.batch.size(); ++i)
+    if (!view.b.strides[i].is(0)) return false;
+  return view.b.offset.is_constant() && view.b_inner.is_constant() && view.b_column.is_constant();
+}
+
+}  // namespace
+
+std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &kernel) {
+  const auto view = gemm_view(program, kernel);
+  if (!view || !is_f32(program, view->a.buffer) || !is_f32(program, view->b.buffer) ||
+      program.scalars.at(kernel.nest()->contraction->lhs).type != ElementType::kFloat32)
+    return std::nullopt;
+  // Where sizes are known at run time only, B is given at run time too (attention-like products).
+  if ((!view->columns.is_constant() || !view->inner.is_constant()) &&
+      program.buffer(view->b.buffer).kind == BufferKind::kConstant)
+    return std::nullopt;
+  if (!view->a_inner.is(1) && !view->inner.is(1)) return std::nullopt;
+  NestPlan plan(program, kernel);
+  if (!plan.plan_epilogue(view->batch, view->m, view->n)) return std::nullopt;
+  GemmSchedule schedule;
+  schedule.view = *view;
+  schedule.scratch_bytes = packs(program, *view) ? 0 : kBlock * kWidestPanel * 4;
+  if (view->inner.is_constant() && view->inner.value() <= kBlock) return schedule;
+  const bool batched =
+      std::any_of(view->batch.begin(), view->batch.end(), [](const Loop &l) { return !l.extent.is(1); });
+  if (!batched && plan.stores_plain_rows(view->columns)) {
+    schedule.partial = GemmSchedule::Partial::kOutput;
+    return schedule;
+  }
+  schedule.partial = GemmSchedule::Partial::kScratch;
+  const Dim rows = view->rows.is_constant() ? Dim(std::min(kTaskRows, view->rows.value())) : Dim(kTaskRows);
+  schedule.scratch_bytes =
+      schedule.scratch_bytes + rows * ceil_div(view->columns, Dim(kWidestPanel)) * Dim(kWidestPanel * 4);
+  return schedule;
+}
+
+void prepare(const Program &program, const Kernel &, const AddConstant &add, GemmSchedule &schedule) {
+  const GemmView &view = schedule.view;
+  if (!packs(program, view)) return;
+  const Buffer &b = program.buffer(view.b.buffer);
+  const std::string name = b.name;
+  schedule.packed.buffer = add(name, pack_gemm(b.constant, view.b.offset.value(), view.inner.value(),
+                                               view.columns.value(), view.b_inner.value(), view.b_column.value()));
+}
+
+}  // namespace optc

@@ -1,0 +1,54 @@
+#pragma once
+// How each kernel runs: a Schedule (ir/program/schedule.h). One file a template of runtime/cpu says when a kernel has
+// its form and what the template is given; choose.cc takes the first that is allowed.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/program/contraction_view.h"
+#include "ir/program/program.h"
+#include "lowering/lower.h"
+
+namespace optc {
+
+// The templates that can run a kernel, best first, with all but their packed constants and scratch buffers. Empty: the
+// kernel runs as its plain nest or library call. Asks the kernel alone: fusion too asks, of kernels that are not made
+// yet.
+std::vector<Schedule> candidates(const Program &program, const Kernel &kernel, const LoweringOptions &options);
+// Whether a template that can run `before` would be lost if the kernel were `after`: of a product or a convolution that
+// runs as plain loops, nothing is saved by a fusion.
+bool forfeits_template(const Program &program, const Kernel &before, const Kernel &after,
+                       const LoweringOptions &options);
+
+// Kernel::schedule of every kernel; lays out its constants and makes its scratch buffers.
+void choose_schedules(Program &program, const LoweringOptions &options, Steps &steps);
+// Kernel::cost for every kernel, as expressions of the dims: the bytes of the buffers that it reads and writes, each
+// once, and its arithmetic operations (a product and its sum are two, exp and its like 20).
+void estimate_costs(Program &program);
+
+// --- templates (one file each): candidates of a kernel, and what is laid out for one that was chosen
+
+// Adds a constant of that content to the Program, or gives the one that it has.
+using AddConstant = std::function<BufferId(const std::string &name, Constant value)>;
+
+std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &kernel);
+void prepare(const Program &program, const Kernel &kernel, const AddConstant &add, GemmSchedule &schedule);
+
+// The algorithm that suits the shape, then the direct one.
+std::vector<Schedule> convolution_schedules(const Program &program, const Kernel &kernel,
+                                            const LoweringOptions &options);
+// Whether a convolution reads its input by any strides: its template copies bands of it anyway. (On a GPU, whose
+// kernels choose later, it is told from what does not depend on the image.)
+bool reads_any_strides(const ConvolutionView &view, const LoweringOptions &options);
+void prepare_convolution(const Program &program, const Kernel &kernel, const AddConstant &add, Schedule &schedule);
+
+std::optional<AttentionSchedule> attention_schedule(const Program &program, const Kernel &kernel);
+
+std::optional<RecurrentSchedule> recurrent_schedule(const Program &program, const Kernel &kernel);
+void prepare(Program &program, const Kernel &kernel, const AddConstant &add, RecurrentSchedule &schedule);
+
+inline bool is_f32(const Program &program, BufferId b) { return program.buffer(b).element() == ElementType::kFloat32; }
+
+}  // namespace optc

@@ -1,0 +1,262 @@
+// Schedules: what lowering chooses, that it is said and read back, that the verifier sees a wrong one and emit refuses
+// it, and that the memory it asks for is what the plans of runtime/cpu need.
+#include "ir/program/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "emit/cpp/emit.h"
+#include "runtime/cpu/attention_plan.h"
+#include "runtime/cpu/conv_plan.h"
+#include "runtime/cpu/rnn_plan.h"
+#include "tests/lowered.h"
+
+namespace optc {
+namespace {
+
+std::string conv(const std::string &x, const std::string &w, int64_t group, int64_t kernel, int64_t stride,
+                 int64_t dilation, int64_t begin, int64_t end) {
+  const auto two = [](int64_t n) { return "ints [" + std::to_string(n) + ", " + std::to_string(n) + "]"; };
+  const std::string b = std::to_string(begin), e = std::to_string(end);
+  return "graph \"conv\" (x: " + x + ") -> (y) {\n  const w: " + w +
+         " = hash \"a\"\n  y = Conv(x, w) {dilations = " + two(dilation) + ", group = " + std::to_string(group) +
+         ", kernel_shape = " + two(kernel) + ", pads = ints [" + b + ", " + b + ", " + e + ", " + e +
+         "], strides = " + two(stride) + ", auto_pad = \"NOTSET\"}\n}";
+}
+
+// One graph for each schedule (and form of it), by the name that it must get.
+const std::vector<std::pair<std::string, std::string>> kGraphs = {
+    {"pointwise", R"(graph "g" (x: f32[N,8]) -> (y) { y = Exp(x) })"},
+    {"rows", R"(graph "g" (x: f32[N,8]) -> (y) { y = Softmax(x) {axis = -1} })"},
+    {"loops", R"(graph "g" (x: f64[N,8], w: f64[8,8]) -> (y) { y = MatMul(x, w) })"},
+    {"library", R"(graph "g" (x: f32[N,8]) -> (y) { y = NonZero(x) })"},
+    {"gemm", R"(graph "g" (x: f32[N,8]) -> (y) { const w: f32[8,16] = hash "a"
+      y = MatMul(x, w) })"},
+    {"gemm", R"(graph "g" (x: f32[N,3,S,8], w: f32[N,3,8,S]) -> (y) { y = MatMul(x, w) })"},
+    {"gemm", R"(graph "g" (x: f32[2,3000], w: f32[3000,20]) -> (y) { a = MatMul(x, w)
+      y = Relu(a) })"},
+    {"gemm", R"(graph "g" (x: f32[N,3000], r: f32[N,20]) -> (y) { const w: f32[3000,20] = hash "a"
+      a = MatMul(x, w)
+      y = Add(a, r) })"},
+    {"conv.gemm", conv("f32[N,8,H,W]", "f32[16,8,1,1]", 1, 1, 2, 1, 0, 0)},
+    {"conv.direct", conv("f32[N,8,H,W]", "f32[16,8,3,3]", 1, 3, 2, 1, 1, 0)},
+    {"conv.depthwise", conv("f32[N,8,H,W]", "f32[8,1,3,3]", 8, 3, 1, 2, 1, 1)},
+    {"conv.winograd4", conv("f32[N,32,H,W]", "f32[32,32,3,3]", 1, 3, 1, 1, 1, 1)},
+    {"conv.winograd2", conv("f32[N,32,8,6]", "f32[32,32,3,3]", 1, 3, 1, 1, 1, 1)},
+    {"conv.direct", R"(graph "g" (x: f32[N,4,L]) -> (y) { const w: f32[8,4,3] = hash "a"
+      y = Conv(x, w) {dilations = ints [1], group = 1, kernel_shape = ints [3], pads = ints [1, 1], strides = ints [2],
+                      auto_pad = "NOTSET"} })"},
+    {"conv.gemm", R"(graph "g" (x: f32[N,4,L]) -> (y) { const w: f32[8,4,1] = hash "a"
+      y = Conv(x, w) {dilations = ints [1], group = 1, kernel_shape = ints [1], pads = ints [0, 0], strides = ints [1],
+                      auto_pad = "NOTSET"} })"},
+    {"attention", R"(graph "g" (q: f32[N,4,S,8], k: f32[N,4,T,8], v: f32[N,4,T,6], m: f32[N,1,S,T]) -> (y) {
+      y = optc.Attention(q, k, v, m) {scale = 0.5} })"},
+    {"attention", R"(graph "g" (q: f32[1,2,1,8], k: f32[1,2,9,8], v: f32[1,2,9,1]) -> (y) {
+      y = optc.Attention(q, k, v) {scale = 0.5} })"},
+    {"rnn", R"(graph "g" (x: f32[S,N,5]) -> (y) { const w: f32[2,12,5] = hash "a"
+      const r: f32[2,12,3] = hash "b"
+      const b: f32[2,24] = hash "c"
+      y = LSTM(x, w, r, b) {hidden_size = 3, direction = "bidirectional"} })"},
+};
+
+const Kernel *find(const Program &program, const std::string &schedule) {
+  for (KernelId k : program.order)
+    if (name(program.kernel(k).schedule) == schedule) return &program.kernel(k);
+  return nullptr;
+}
+
+TEST(Schedule, IsChosenSaidAndReadBack) {
+  for (const auto &[schedule, text] : kGraphs) {
+    SCOPED_TRACE(text);
+    const Lowered lowered = lower_text(text, {});
+    ASSERT_TRUE(find(lowered.program, schedule)) << lowered.text;
+    for (KernelId k : lowered.program.order) {
+      const Schedule &chosen = lowered.program.kernel(k).schedule;
+      const std::string line = print(lowered.program, chosen);
+      Diagnostics diagnostics;
+      const Result<Schedule> read = parse_schedule(line, lowered.program, diagnostics);
+      ASSERT_TRUE(read.ok()) << line << "\n" << said(diagnostics);
+      EXPECT_EQ(read->index(), chosen.index());
+      EXPECT_EQ(print(lowered.program, *read), line);
+      EXPECT_NE(lowered.text.find("schedule " + line + "\n"), std::string::npos) << line;
+    }
+  }
+}
+
+TEST(Schedule, WrongTextIsAnError) {
+  const Lowered lowered = lower_text(kGraphs[4].second, {});
+  const std::string line = print(lowered.program, find(lowered.program, "gemm")->schedule);
+  const auto error = [&](std::string text) {
+    Diagnostics diagnostics;
+    EXPECT_FALSE(parse_schedule(text, lowered.program, diagnostics).ok()) << text;
+    return said(diagnostics);
+  };
+  const auto with = [&](const std::string &from, const std::string &to) {
+    std::string text = line;
+    EXPECT_NE(text.find(from), std::string::npos) << line;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  EXPECT_NE(error("gem").find("'gem' is no schedule"), std::string::npos);
+  EXPECT_NE(error("gemm").find("the field 'view.batch' is missing"), std::string::npos);
+  EXPECT_NE(error(line + "; more=1").find("one field too many"), std::string::npos);
+  EXPECT_NE(error(with("view.rows=", "view.row=")).find("expected the field 'view.rows'"), std::string::npos);
+  EXPECT_NE(error(with("view.rows=N", "view.rows=N +")).find("no value of the field 'view.rows'"), std::string::npos);
+  EXPECT_NE(error(with("view.rows=N", "view.rows=M")).find("no value of the field 'view.rows'"), std::string::npos);
+  EXPECT_NE(error(with("packed=w_packed", "packed=other")).find("no value of the field 'packed'"), std::string::npos);
+  EXPECT_NE(error(with("partial=none", "partial=some")).find("no value of the field 'partial'"), std::string::npos);
+  for (size_t i = 0; i < line.size(); ++i) {  // cut anywhere: never a schedule, never a crash
+    Diagnostics diagnostics;
+    const auto read = parse_schedule(line.substr(0, i), lowered.program, diagnostics);
+    EXPECT_TRUE(!read.ok() || print(lowered.program, *read) != line) << i;
+  }
+}
+
+// Each of these makes a schedule that says something else than its nest.
+TEST(Schedule, TheVerifierSeesAWrongOne) {
+  const auto plant = [](const std::string &schedule, const std::string &number, const auto &fault, size_t which = 0) {
+    for (const auto &[wanted, text] : kGraphs) {
+      if (wanted != schedule || which-- > 0) continue;
+      SCOPED_TRACE(text);
+      Lowered lowered = lower_text(text, {});
+      const Kernel *kernel = find(lowered.program, schedule);
+      ASSERT_TRUE(kernel);
+      fault(lowered.program, const_cast<Kernel *>(kernel)->schedule);
+      Diagnostics diagnostics;
+      EXPECT_FALSE(verify(lowered.program, diagnostics).ok()) << print(lowered.program, *kernel);
+      EXPECT_NE(said(diagnostics).find("verifier " + number), std::string::npos) << said(diagnostics);
+      return;
+    }
+    ADD_FAILURE() << "no graph";
+  };
+  const auto gemm = [](Schedule &s) -> GemmSchedule & { return std::get<GemmSchedule>(s); };
+  plant("gemm", "S1", [](Program &, Schedule &s) { s = LibrarySchedule{}; });
+  plant("library", "S1", [](Program &, Schedule &s) { s = MapSchedule{}; });
+  plant("pointwise", "S1", [](Program &, Schedule &s) { s = GemmSchedule{}; });
+  plant("gemm", "S2", [&](Program &, Schedule &s) { gemm(s).view.a_row = 9; });
+  plant("gemm", "S2", [&](Program &, Schedule &s) { gemm(s).view.a.offset = 1; });
+  plant("gemm", "S2", [&](Program &, Schedule &s) { gemm(s).view.b_inner = 8; });
+  plant("gemm", "S2", [&](Program &, Schedule &s) { gemm(s).view.columns = 15; });
+  plant("gemm", "S2", [&](Program &, Schedule &s) { std::swap(gemm(s).view.a.buffer, gemm(s).view.b.buffer); });
+  plant("gemm", "S3", [&](Program &, Schedule &s) { gemm(s).view.m.clear(), gemm(s).view.rows = 1; });
+  plant(
+      "gemm", "S3", [&](Program &, Schedule &s) { gemm(s).view.batch.pop_back(); }, 1);
+  plant("gemm", "S4", [&](Program &p, Schedule &s) { gemm(s).packed.buffer = p.inputs[0]; });
+  plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->height = 7; });
+  plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->geometry.pads_begin[0] = 0; });
+  plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->channel_stride = 3; });
+  plant(
+      "conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->width = 2; }, 1);
+  plant("conv.winograd4", "S2", [](Program &, Schedule &s) { convolution(s)->geometry.channels = 16; });
+  const auto attention = [](Schedule &s) -> AttentionSchedule & { return std::get<AttentionSchedule>(s); };
+  plant("attention", "S2", [&](Program &, Schedule &s) { attention(s).query.head = 8; });
+  plant("attention", "S2", [&](Program &, Schedule &s) { attention(s).key.row = 7; });
+  plant("attention", "S2", [&](Program &, Schedule &s) { attention(s).mask.query = 0; });
+  plant("attention", "S2", [&](Program &, Schedule &s) { attention(s).mask.buffer = BufferId(); });
+  plant("attention", "S2", [&](Program &, Schedule &s) { attention(s).output.batch = 1; });
+  plant("attention", "S2", [&](Program &, Schedule &s) { attention(s).keys = attention(s).queries; });
+  plant("rnn", "S4", [](Program &p, Schedule &s) { std::get<RecurrentSchedule>(s).sums.buffer = p.outputs[0]; });
+}
+
+// No printer falls back to another form: what it cannot print is a fault of optc.
+TEST(Schedule, EmitRefusesANestOfAnotherForm) {
+  Lowered lowered = lower_text(kGraphs[4].second, {});
+  Kernel kernel = *find(lowered.program, "gemm");
+  kernel.nest()->sequential = true;
+  Diagnostics diagnostics;
+  const auto text = print_kernel(lowered.program, kernel, diagnostics);
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.failure().kind, ErrorKind::kInternal);
+  EXPECT_NE(said(diagnostics).find("kernel " + kernel.name), std::string::npos) << said(diagnostics);
+}
+
+// A fusion that would leave a product to plain loops is not made.
+TEST(Schedule, FusionsLeaveAProductItsTemplate) {
+  const char *const graphs[] = {
+      R"(graph "g" (x: f32[N,8]) -> (y) { const w: f32[8,16] = hash "a"
+        a = MatMul(x, w)
+        y = Cast(a) {to = 7} })",
+      R"(graph "g" (x: f32[N,8], r: f32[16,N]) -> (y) { const w: f32[8,16] = hash "a"
+        t = Transpose(r) {perm = ints [1, 0]}
+        a = MatMul(x, w)
+        y = Add(a, t) })",
+      R"(graph "g" (x: f32[N,8], i: i64[N,16]) -> (y) { const w: f32[8,16] = hash "a"
+        a = MatMul(x, w)
+        c = Cast(i) {to = 1}
+        y = Mul(a, c) })",
+  };
+  for (const char *text : graphs) {
+    const Lowered lowered = lower_text(text, {});
+    EXPECT_TRUE(find(lowered.program, "gemm")) << lowered.text;
+    expect_same_results(
+        lowered, [](const DimSymbol &) { return std::optional<int64_t>(5); }, 1e-5);
+  }
+}
+
+int64_t bytes_for(const Kernel &kernel, const std::vector<std::pair<std::string, int64_t>> &sizes) {
+  const auto value = evaluate(task_scratch(kernel.schedule), [&](const DimSymbol &s) -> std::optional<int64_t> {
+    for (const auto &[symbol, n] : sizes)
+      if (symbol == s.name) return n;
+    return std::nullopt;
+  });
+  EXPECT_TRUE(value.has_value());
+  return value.value_or(-1);
+}
+
+TEST(Schedule, ScratchOfConvolutionsIsThatOfTheirPlans) {
+  std::mt19937 random(11);
+  const auto draw = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+  };
+  for (int round = 0; round < 60; ++round) {
+    const bool winograd = round % 2 == 0;
+    const int64_t group = winograd ? 1 : int64_t{1} << draw(0, 3);
+    const int64_t c = winograd ? draw(32, 200) : group * draw(1, 9), oc = winograd ? draw(32, 200) : group * draw(2, 9);
+    const int64_t kernel = winograd ? 3 : draw(2, 5), stride = winograd ? 1 : draw(1, 3),
+                  dilation = winograd ? 1 : draw(1, 2), begin = draw(0, 2), end = draw(0, 2);
+    const auto text = conv("f32[N," + std::to_string(c) + ",H,W]",
+                           "f32[" + std::to_string(oc) + "," + std::to_string(c / group) + "," +
+                               std::to_string(kernel) + "," + std::to_string(kernel) + "]",
+                           group, kernel, stride, dilation, begin, end);
+    SCOPED_TRACE(text);
+    const Lowered lowered = lower_text(text, {});
+    const Kernel *found = find(lowered.program, "conv.direct");
+    int64_t tile = 0;
+    if (!found) found = find(lowered.program, "conv.winograd4"), tile = 4;
+    if (!found) found = find(lowered.program, "conv.winograd2"), tile = 2;
+    ASSERT_TRUE(found) << lowered.text;
+    for (int i = 0; i < 20; ++i) {
+      const int64_t reach = (kernel - 1) * dilation + 1, least = std::max<int64_t>(1, reach - begin - end);
+      const int64_t n = draw(1, 3), h = draw(least, i < 10 ? least + 3 : 300), w = draw(least, i % 2 ? least + 3 : 300);
+      const OptcConvShape shape{n,      h,        w,        c,     oc,    kernel, kernel, stride,
+                                stride, dilation, dilation, begin, begin, end,    end,    group};
+      const int64_t floats =
+          tile ? optc_winograd_plan(shape, tile).scratch_floats : optc_direct_plan(shape).scratch_floats;
+      EXPECT_EQ(bytes_for(*found, {{"N", n}, {"H", h}, {"W", w}}), 4 * floats) << n << " " << h << " " << w;
+    }
+  }
+}
+
+TEST(Schedule, ScratchOfAttentionAndRnnIsThatOfTheirPlans) {
+  const Lowered lowered = lower_text(kGraphs[15].second, {});
+  const Kernel *attention = find(lowered.program, "attention");
+  ASSERT_TRUE(attention) << lowered.text;
+  for (int64_t s : {1, 2, 4, 5, 16, 100})
+    for (int64_t t : {1, 15, 16, 1000, 1024, 5000}) {
+      const OptcAttention plan{2, 4, 4, s, t, 8, 6, 1, 0, false, 0};
+      EXPECT_EQ(bytes_for(*attention, {{"N", 2}, {"S", s}, {"T", t}}), 4 * optc_attention_scratch_floats(plan))
+          << s << " " << t;
+    }
+  const Lowered lstm = lower_text(kGraphs[17].second, {});
+  const Kernel *rnn = find(lstm.program, "rnn");
+  ASSERT_TRUE(rnn) << lstm.text;
+  OptcRnn layer{};
+  layer.kind = OPTC_LSTM;
+  layer.input = 5;
+  layer.hidden = 3;
+  EXPECT_EQ(bytes_for(*rnn, {}), 4 * optc_rnn_scratch_floats(layer));
+}
+
+}  // namespace
+}  // namespace optc
