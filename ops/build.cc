@@ -1,11 +1,13 @@
 #include "ops/build.h"
 
+#include <algorithm>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "ir/names.h"
+#include "ops/conditions.h"
 #include "ops/registry.h"
 
 namespace optc {
@@ -75,8 +77,7 @@ class ProgramBuilder {
     return {};
   }
   Status add_outputs(const std::vector<ValueId> &outputs);
-  Status collect_constraints(const std::vector<NodeId> &nodes);
-  void check_branch_constraints(NodeId id);
+  Status collect_constraints();
   Program take() { return std::move(program_); }
 
   Result<BufferId> buffer_of(ValueId v);
@@ -102,6 +103,8 @@ class ProgramBuilder {
   }
   void emit(Kernel kernel, KernelId *id, std::string_view name) {
     kernel.name = kernel_names_.unique(name);
+    if (const LibraryCall *call = kernel.library()) sizes_.insert(call->defines.begin(), call->defines.end());
+    if (const ControlFlow *control = kernel.control()) sizes_.insert(control->defines.begin(), control->defines.end());
     *id = program_.add_kernel(std::move(kernel));
     sequence_->push_back(*id);
   }
@@ -114,12 +117,19 @@ class ProgramBuilder {
  private:
   Status build_node(NodeId node);
   BufferId store_elements(ValueId v);
+  RegionId branch_of(RegionId region) const;
+  void check_branch_constraints(NodeId id);
+  void check_lost_constraints(RegionId region);
+  void check_constraint(const DimConstraint &c, NodeId id);
+  void note_sizes(const Type &type);
 
   std::unordered_map<uint32_t, BufferId> buffers_;
   std::vector<std::vector<ValueId>> scopes_;  // values bound in the region under construction, innermost last
   std::vector<KernelId> *sequence_ = nullptr;
   std::unordered_set<uint32_t> declared_;
   std::unordered_map<uint32_t, std::vector<DimConstraint>> branch_constraints_;  // by node
+  std::unordered_map<uint32_t, std::vector<DimConstraint>> lost_constraints_;    // by branch: what removed nodes asked
+  std::unordered_set<const DimSymbol *> sizes_;  // sizes that kernels so far find, and those of bodies' inputs
   std::unordered_set<const DimSymbol *> sourced_;
   UniqueNames kernel_names_, buffer_names_;
 };
@@ -394,7 +404,10 @@ Result<std::pair<std::vector<KernelId>, std::vector<BufferId>>> ProgramBuilder::
   scopes_.emplace_back();
   const Region &r = graph_.region(region);
   for (size_t i = 0; i < r.inputs.size() && i < inputs.size(); ++i) bind(r.inputs[i], inputs[i]);
+  for (ValueId v : r.inputs) note_sizes(graph_.value(v).type);
+  check_lost_constraints(region);
   Status status = build_nodes(graph_.nodes(region));
+  check_lost_constraints(region);
   std::vector<BufferId> results;
   for (size_t i = 0; status && i < r.outputs.size(); ++i) {
     auto buffer = buffer_of(r.outputs[i]);
@@ -429,73 +442,100 @@ Status ProgramBuilder::add_outputs(const std::vector<ValueId> &outputs) {
   return {};
 }
 
-// Inference says again, on a copy, what it could not prove. What a branch asks for holds only where it is taken.
-Status ProgramBuilder::collect_constraints(const std::vector<NodeId> &nodes) {
-  Graph copy = graph_.clone();
-  const auto in_branch = [&](NodeId node) {
-    for (NodeId owner = graph_.region(graph_.node(node).region).owner; owner.valid();
-         owner = graph_.region(graph_.node(owner).region).owner)
-      if (graph_.node(owner).op == "If") return true;
-    return false;
-  };
-  for (NodeId node : nodes) {
-    std::vector<DimConstraint> found;
-    OPTC_TRY(infer_node(copy, node, diagnostics_, &found));
-    std::vector<DimConstraint> &target = in_branch(node) ? branch_constraints_[node.index] : program_.constraints;
-    for (DimConstraint &c : found) {
-      bool again = false;
-      for (const std::vector<DimConstraint> *known : {&std::as_const(program_.constraints), &std::as_const(target)})
-        for (const DimConstraint &d : *known)
-          again |= c.left == d.left && c.right == d.right && (!d.or_one || c.or_one);
-      if (!again) target.push_back(std::move(c));
-    }
-  }
+// The innermost branch of an If in which a region lies; invalid: in none.
+RegionId ProgramBuilder::branch_of(RegionId region) const {
+  for (; graph_.region(region).owner.valid(); region = graph_.node(graph_.region(region).owner).region)
+    if (graph_.node(graph_.region(region).owner).op == "If") return region;
   return {};
 }
 
-// The conditions of a node in a branch, as a call that compares when the branch is taken.
+// What a branch asks for holds only where it is taken.
+Status ProgramBuilder::collect_constraints() {
+  OPTC_ASSIGN(std::vector<StatedCondition> stated, stated_conditions(graph_, diagnostics_));
+  ConditionSet known;
+  std::unordered_map<uint32_t, ConditionSet> known_of_branch;
+  const auto always = [&](DimConstraint &c) {
+    if (known.add(c)) program_.constraints.push_back(std::move(c));
+  };
+  for (StatedCondition &s : stated) {
+    const RegionId branch = branch_of(graph_.node(s.node).region);
+    if (branch.valid()) {
+      known_of_branch[branch.index].add(s.constraint);
+      branch_constraints_[s.node.index].push_back(std::move(s.constraint));
+    } else {
+      always(s.constraint);
+    }
+  }
+  for (Condition c : graph_.conditions()) {
+    const RegionId branch = branch_of(c.region);
+    if (!branch.valid())
+      always(c.constraint);
+    else if (known_of_branch[branch.index].add(c.constraint))
+      lost_constraints_[branch.index].push_back(std::move(c.constraint));
+  }
+  for (auto &[node, constraints] : branch_constraints_)
+    std::erase_if(constraints, [&](const DimConstraint &c) { return known.contains(c); });
+  return {};
+}
+
+void ProgramBuilder::note_sizes(const Type &type) {
+  std::vector<const DimSymbol *> symbols;
+  if (type.has_shape())
+    for (Dim d : *type.shape) collect_symbols(d, symbols);
+  sizes_.insert(symbols.begin(), symbols.end());
+}
+
+// What removed nodes of a branch asked for, as soon as its sizes are known. A size that nothing finds any more says
+// nothing about what is left.
+void ProgramBuilder::check_lost_constraints(RegionId region) {
+  const auto found = lost_constraints_.find(region.index);
+  if (found == lost_constraints_.end()) return;
+  const auto known = [&](Dim d) {
+    std::vector<const DimSymbol *> symbols;
+    collect_symbols(d, symbols);
+    return std::all_of(symbols.begin(), symbols.end(),
+                       [&](const DimSymbol *s) { return s->kind == SymbolKind::kModel || sizes_.count(s); });
+  };
+  std::vector<DimConstraint> later;
+  for (DimConstraint &c : found->second) {
+    if (known(c.left) && known(c.right))
+      check_constraint(c, graph_.region(region).owner);
+    else
+      later.push_back(std::move(c));
+  }
+  found->second = std::move(later);
+}
+
 void ProgramBuilder::check_branch_constraints(NodeId id) {
   const auto found = branch_constraints_.find(id.index);
   if (found == branch_constraints_.end()) return;
-  for (const DimConstraint &c : found->second) {
-    Buffer pair;
-    pair.name = buffer_name("dims");
-    pair.type = Type::tensor(ElementType::kInt64, Shape{Dim(2)});
-    const BufferId dims = program_.add_buffer(std::move(pair));
-    LoopNest nest;
-    nest.stages.emplace_back();
-    for (int64_t i = 0; i < 2; ++i) {
-      StageOutput out;
-      out.buffer = dims;
-      out.index = {Dim(i)};
-      out.value = program_.scalars.index(i == 0 ? c.left : c.right);
-      nest.stages[0].outputs.push_back(std::move(out));
-    }
-    Kernel values, check;
-    values.body = std::move(nest);
-    values.note = "dims that must agree";
-    check.body = LibraryCall{"check_dims", {dims}, {}, {{"or_one", int64_t{c.or_one}}, {"where", c.where}}, {}};
-    check.note = "check of dims";
-    values.origin = check.origin = graph_.node(id).origin;
-    KernelId ignored;
-    emit(std::move(values), &ignored, "dims");
-    emit(std::move(check), &ignored, "check_dims");
-  }
+  for (const DimConstraint &c : found->second) check_constraint(c, id);
 }
 
-bool has_symbols(const Graph &graph, NodeId id) {
-  auto symbolic = [&](ValueId v) {
-    if (!v.valid()) return false;
-    const Value &value = graph.value(v);
-    return (value.type.has_shape() && !all_constant(*value.type.shape)) ||
-           (value.elements && !all_constant(*value.elements));
-  };
-  const Node &node = graph.node(id);
-  for (ValueId v : node.inputs)
-    if (symbolic(v)) return true;
-  for (ValueId v : node.outputs)
-    if (symbolic(v)) return true;
-  return false;
+// A condition as a call that compares when the branch is taken.
+void ProgramBuilder::check_constraint(const DimConstraint &c, NodeId id) {
+  Buffer pair;
+  pair.name = buffer_name("dims");
+  pair.type = Type::tensor(ElementType::kInt64, Shape{Dim(2)});
+  const BufferId dims = program_.add_buffer(std::move(pair));
+  LoopNest nest;
+  nest.stages.emplace_back();
+  for (int64_t i = 0; i < 2; ++i) {
+    StageOutput out;
+    out.buffer = dims;
+    out.index = {Dim(i)};
+    out.value = program_.scalars.index(i == 0 ? c.left : c.right);
+    nest.stages[0].outputs.push_back(std::move(out));
+  }
+  Kernel values, check;
+  values.body = std::move(nest);
+  values.note = "dims that must agree";
+  check.body = LibraryCall{"check_dims", {dims}, {}, {{"or_one", int64_t{c.or_one}}, {"where", c.where}}, {}};
+  check.note = "check of dims";
+  values.origin = check.origin = graph_.node(id).origin;
+  KernelId ignored;
+  emit(std::move(values), &ignored, "dims");
+  emit(std::move(check), &ignored, "check_dims");
 }
 
 }  // namespace
@@ -506,10 +546,7 @@ Result<Program> build_program(const Graph &graph, Diagnostics &diagnostics) {
   for (size_t i = 0; i < main.inputs.size(); ++i)
     OPTC_TRY(builder.add_input(main.inputs[i], i < graph.defaults().size() ? graph.defaults()[i] : Constant()));
   builder.declare_outputs(main.outputs);
-  std::vector<NodeId> symbolic;
-  for (NodeId node : graph.all_nodes())
-    if (has_symbols(graph, node) && graph.node(node).regions.empty()) symbolic.push_back(node);
-  OPTC_TRY(builder.collect_constraints(symbolic));
+  OPTC_TRY(builder.collect_constraints());
   OPTC_TRY(builder.build_nodes(graph.nodes(Graph::main())));
   OPTC_TRY(builder.add_outputs(main.outputs));
   return builder.take();

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "ir/graph/verifier.h"
+#include "ops/conditions.h"
 #include "ops/registry.h"
 #include "optimizer/optimize.h"
 #include "optimizer/passes/passes.h"
@@ -93,6 +94,32 @@ Status run_rules(const PassRow &pass, RuleContext &context, bool &changed) {
   return {};
 }
 
+// What the nodes of the Graph demand of sizes is written down before they are rewritten, whatever the rules are: of it
+// stays, at the end, what no node left demands.
+Status note_conditions(Graph &graph, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const std::vector<StatedCondition> stated, stated_conditions(graph, diagnostics));
+  std::vector<Condition> conditions = graph.conditions();
+  for (const StatedCondition &s : stated) conditions.push_back({s.constraint, graph.node(s.node).region});
+  graph.set_conditions(std::move(conditions));
+  return {};
+}
+
+Status keep_lost_conditions(Graph &graph, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const std::vector<StatedCondition> stated, stated_conditions(graph, diagnostics));
+  std::unordered_map<uint32_t, ConditionSet> known;  // by region
+  for (const StatedCondition &s : stated) known[graph.node(s.node).region.index].add(s.constraint);
+  std::vector<Condition> lost;
+  for (Condition c : graph.conditions()) {
+    c.constraint.left = settle(c.constraint.left);
+    c.constraint.right = settle(c.constraint.right);
+    const bool holds = c.constraint.left == c.constraint.right || (c.constraint.or_one && c.constraint.right.is(1));
+    if (!holds && !known[Graph::main().index].contains(c.constraint) && known[c.region.index].add(c.constraint))
+      lost.push_back(std::move(c));
+  }
+  graph.set_conditions(std::move(lost));
+  return {};
+}
+
 }  // namespace
 
 Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Diagnostics &diagnostics) {
@@ -102,6 +129,7 @@ Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &re
   rewriter.set_gate([&](size_t count, std::string_view) { return static_cast<int64_t>(count) < options.max_rewrites; });
   RuleContext context(rewriter, options, diagnostics);
   report.nodes_before = graph.live_node_count();
+  OPTC_TRY(note_conditions(graph, diagnostics));
   for (bool changed = true; changed;) {
     changed = false;
     for (const PassRow &pass : kPasses) {
@@ -116,6 +144,7 @@ Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &re
     }
     if (static_cast<int64_t>(rewriter.records().size()) >= options.max_rewrites) break;
   }
+  OPTC_TRY(keep_lost_conditions(graph, diagnostics));
   report.nodes_after = graph.live_node_count();
   report.rewrites = rewriter.records();
   report.missed = rewriter.missed_rewrites();

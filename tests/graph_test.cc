@@ -84,6 +84,31 @@ TEST(Rewriter, RecordsWhatItDidAndKeepsOutputNames) {
   EXPECT_EQ(record.created[0].origin.size(), 2u);
 }
 
+TEST(Rewriter, ConditionsFollowASizeThatAnotherValueFinds) {
+  Diagnostics diagnostics;
+  Graph g;
+  const auto found = [&](const char *name) { return g.dims()->new_symbol(SymbolKind::kData, name); };
+  const ValueId x = g.add_input(Graph::main(), "x", Type::tensor(ElementType::kFloat32, Shape{4}));
+  std::vector<NodeId> nodes;
+  for (const char *name : {"a", "b"})
+    nodes.push_back(g.add_node(Graph::main(), "Neg", name, {x},
+                               {{name, Type::tensor(ElementType::kFloat32, Shape{found(name)})}}, {}));
+  const ValueId a = g.node(nodes[0]).outputs[0], b = g.node(nodes[1]).outputs[0];
+  g.set_outputs(Graph::main(), {a, b});
+  const Dim size_a = (*g.value(a).type.shape)[0], size_b = (*g.value(b).type.shape)[0];
+  g.set_conditions({{{size_b + 1, 4, true, "node 'asks'"}, Graph::main()}});
+  EXPECT_NE(print(g).find("require b + 1 == 4 or 1 @ \"node 'asks'\""), std::string::npos) << print(g);
+  CopyType inference;
+  Rewriter rewriter(g, inference, diagnostics);
+  auto change = rewriter.begin("same", RewriteKind::kReplace, nodes[1]);
+  change.replace(b, a);
+  change.erase(nodes[1]);
+  ASSERT_TRUE(change.commit().ok());
+  ASSERT_EQ(g.conditions().size(), 1u);
+  EXPECT_EQ(g.conditions()[0].constraint.left, size_a + 1);
+  EXPECT_EQ(print(*parse_graph(print(g), diagnostics)), print(g));
+}
+
 TEST(Rewriter, ErasingAUsedNodeIsRefused) {
   Diagnostics diagnostics;
   Graph g = *parse_graph("graph \"g\" (x: f32[4]) -> (y) { y: f32[4] = Neg(x) }", diagnostics);

@@ -72,6 +72,7 @@ Graph Graph::clone() const {
   copy.regions_ = regions_;
   copy.origins_ = origins_;
   copy.defaults_ = defaults_;
+  copy.conditions_ = conditions_;
   copy.names_ = std::make_shared<NameTable>(*names_);
   return copy;
 }
@@ -280,6 +281,11 @@ void Graph::set_outputs(RegionId region, std::vector<ValueId> outputs) {
 }
 
 void Graph::set_default(size_t main_input, Constant value) { defaults_[main_input] = std::move(value); }
+void Graph::set_conditions(std::vector<Condition> conditions) { conditions_ = std::move(conditions); }
+void Graph::move_conditions(RegionId from, RegionId to) {
+  for (Condition &c : conditions_)
+    if (c.region == from) c.region = to;
+}
 void Graph::set_type(ValueId value, Type type) { values_[value.index].type = std::move(type); }
 void Graph::set_elements(ValueId value, std::shared_ptr<const std::vector<Dim>> elements) {
   values_[value.index].elements = std::move(elements);
@@ -337,6 +343,7 @@ void Graph::erase_node(NodeId id) {
     std::vector<NodeId> inner = nodes(region);
     for (auto it = inner.rbegin(); it != inner.rend(); ++it) erase_node(*it);
     for (ValueId v : regions_[region.index].inputs) values_[v.index].alive = false;
+    std::erase_if(conditions_, [&](const Condition &c) { return c.region == region; });
   }
   Node &n = nodes_[id.index];
   for (size_t i = 0; i < n.inputs.size(); ++i)

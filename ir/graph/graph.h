@@ -94,6 +94,20 @@ struct Region {
   NodeId first, last;
 };
 
+// A condition that the model states between sizes: left == right, or (or_one: an operand that broadcasts) left == right
+// or right == 1.
+struct DimConstraint {
+  Dim left, right;
+  bool or_one = false;
+  std::string where;  // "node 'add' (Add #3)"
+  friend bool operator==(const DimConstraint &, const DimConstraint &) = default;
+};
+// What nodes demanded that are no more and that no node left demands: holds whenever `region` runs.
+struct Condition {
+  DimConstraint constraint;
+  RegionId region;
+};
+
 struct ModelInfo {
   std::string name, producer, producer_version, domain, doc;
   int64_t ir_version = 0;
@@ -135,6 +149,7 @@ class Graph {
   // Initial values of main inputs that the caller may leave out; parallel to region(main()).inputs, invalid Constant:
   // none.
   const std::vector<Constant> &defaults() const { return defaults_; }
+  const std::vector<Condition> &conditions() const { return conditions_; }
   std::string describe(NodeId id) const;  // "node 'name' (Op #index)", for messages
   std::string unique_name(std::string_view base) const;
 
@@ -153,6 +168,8 @@ class Graph {
   void set_origin(NodeId node, std::vector<uint32_t> origin);
   void set_outputs(RegionId region, std::vector<ValueId> outputs);
   void set_default(size_t main_input, Constant value);
+  void set_conditions(std::vector<Condition> conditions);
+  void move_conditions(RegionId from, RegionId to);
   void set_type(ValueId value, Type type);
   void set_elements(ValueId value, std::shared_ptr<const std::vector<Dim>> elements);
   void set_attribute(NodeId node, std::string_view name, Attribute value);
@@ -179,6 +196,7 @@ class Graph {
   std::vector<Region> regions_;
   std::vector<Origin> origins_;
   std::vector<Constant> defaults_;
+  std::vector<Condition> conditions_;
   // names in use, with the next free suffix of each
   std::shared_ptr<struct NameTable> names_;
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <unordered_map>
@@ -171,16 +172,38 @@ class GraphParser {
         nesting += text_[end] == '(' ? 1 : text_[end] == ')' ? -1 : 0;
         ++end;
       }
-      const auto dim = parse_dim(text_.substr(at_, end - at_), *graph_.dims());
-      if (!dim) {
-        error("'" + std::string(text_.substr(at_, end - at_)) + "' is not a dimension");
-        return false;
-      }
-      shape.push_back(*dim);
-      at_ = end;
+      if (!dim(end, shape.emplace_back())) return false;
       symbol(",");
     }
     out = Type::tensor(element, std::move(shape));
+    return true;
+  }
+
+  // The dimension that the text up to `end` says.
+  bool dim(size_t end, Dim &out) {
+    const std::string_view text = text_.substr(at_, end - at_);
+    const auto parsed = parse_dim(text, *graph_.dims());
+    if (!parsed) return error("'" + std::string(text) + "' is not a dimension"), false;
+    out = *parsed;
+    at_ = end;
+    return true;
+  }
+  bool condition(RegionId region) {
+    Condition c;
+    c.region = region;
+    const size_t line = std::min(text_.find('\n', at_), text_.size()), equal = text_.find(" == ", at_);
+    if (equal >= line) return error("a condition needs ' == '"), false;
+    if (!dim(equal, c.constraint.left)) return false;
+    at_ = equal + 4;
+    const size_t where = text_.find(" @ ", at_), one = text_.find(" or 1 @ ", at_);
+    if (where >= line) return error("a condition needs ' @ ' and the node that states it"), false;
+    c.constraint.or_one = one < where;
+    if (!dim(std::min(one, where), c.constraint.right)) return false;
+    at_ = where + 3;
+    if (!string(c.constraint.where)) return false;
+    std::vector<Condition> all = graph_.conditions();
+    all.push_back(std::move(c));
+    graph_.set_conditions(std::move(all));
     return true;
   }
 
@@ -369,6 +392,10 @@ class GraphParser {
         int64_t version;
         if (!string(domain) || !number(v, integral, version)) return false;
         graph_.info().opset_imports.emplace_back(domain, version);
+        continue;
+      }
+      if (word("require")) {
+        if (!condition(region)) return false;
         continue;
       }
       if (word("const")) {

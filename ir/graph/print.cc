@@ -150,6 +150,10 @@ class Printer {
   }
 
   void nodes(RegionId region, const std::string &indent) {
+    for (const Condition &c : g_.conditions())
+      if (c.region == region)
+        text_ += indent + "require " + c.constraint.left.str() + " == " + c.constraint.right.str() +
+                 (c.constraint.or_one ? " or 1" : "") + " @ " + quoted(c.constraint.where) + "\n";
     for (NodeId id : g_.nodes(region)) {
       const Node &n = g_.node(id);
       text_ += indent;

@@ -1,6 +1,8 @@
 #include "ir/graph/rewriter.h"
 
 #include <algorithm>
+#include <optional>
+#include <unordered_map>
 
 namespace optc {
 
@@ -77,6 +79,7 @@ void Rewriter::Change::replace(ValueId from, ValueId to) {
   for (const Use &use : graph.value(from).uses)
     model_output |= use.kind == UseKind::kRegionOutput && use.region == Graph::main();
   graph.replace_uses(from, to);
+  replaced_.emplace_back(from, to);
   // The interface keeps its names: a new producer of a model output takes over the old value's name.
   if (model_output && graph.value(to).kind == ValueKind::kNodeOutput) {
     bool other_output_name = false;
@@ -109,6 +112,38 @@ void Rewriter::Change::set_input(NodeId node, size_t index, ValueId value) {
   rewriter_->graph_.set_input(node, index, value);
 }
 
+namespace {
+
+// A size that only the run decides has another symbol where another value is the one that is found: conditions speak of
+// that one.
+void rename_sizes(Graph &graph, const std::vector<std::pair<ValueId, ValueId>> &replaced) {
+  std::unordered_map<const DimSymbol *, Dim> renamed;
+  for (const auto &[from, to] : replaced) {
+    const Type &before = graph.value(from).type, &after = graph.value(to).type;
+    if (!before.has_shape() || !after.has_shape() || before.rank() != after.rank()) continue;
+    for (size_t k = 0; k < before.shape->size(); ++k) {
+      const DimSymbol *symbol = single_symbol((*before.shape)[k]);
+      const Dim now = (*after.shape)[k];
+      if (symbol && symbol->kind == SymbolKind::kData && !uses_symbol(now, symbol)) renamed.emplace(symbol, now);
+    }
+  }
+  if (renamed.empty() || graph.conditions().empty()) return;
+  const auto rename = [&](Dim d) {
+    return substitute(d, [&](const DimSymbol &s) {
+      const auto found = renamed.find(&s);
+      return found == renamed.end() ? std::nullopt : std::optional<Dim>(found->second);
+    });
+  };
+  std::vector<Condition> conditions = graph.conditions();
+  for (Condition &c : conditions) {
+    c.constraint.left = rename(c.constraint.left);
+    c.constraint.right = rename(c.constraint.right);
+  }
+  graph.set_conditions(std::move(conditions));
+}
+
+}  // namespace
+
 void Rewriter::Change::detail(std::string text) { record_.detail = std::move(text); }
 void Rewriter::Change::numerics(NumericsClass numerics) { record_.numerics = numerics; }
 
@@ -123,6 +158,7 @@ Status Rewriter::Change::commit() {
   for (NodeId n : created_) graph.set_origin(n, origin);
   for (NodeId n : created_) OPTC_TRY(rewriter_->inference_.infer(graph, n, rewriter_->diagnostics_));
   for (NodeId n : touched_) OPTC_TRY(rewriter_->inference_.infer(graph, n, rewriter_->diagnostics_));
+  rename_sizes(graph, replaced_);
   // Users before producers, whatever order the rule named them in.
   std::vector<NodeId> pending = erased_;
   while (!pending.empty()) {

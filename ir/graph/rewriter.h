@@ -89,6 +89,7 @@ class Rewriter {
     RewriteRecord record_;
     NodeId anchor_, before_;
     std::vector<NodeId> created_, erased_, touched_;
+    std::vector<std::pair<ValueId, ValueId>> replaced_;
   };
 
   Change begin(std::string_view rule, RewriteKind kind, NodeId anchor);

@@ -6,8 +6,9 @@
 //   graph "mlp" (x: f32[N,784]) -> (probabilities: f32[N,10]) {
 //     const w0: f32[784,256] = hash "1f.."                      // or  = [1, 2, 3]  or  = splat 0.5
 //     h: f32[N,256] = MatMul(x, w0) @ "fc1/MatMul"
-//     y: f32[N,10] = Softmax(h) {axis = -1} @ "fc1/act", "fc1/act_2"
-//     a: f32[N], b: f32[N] = If(cond) { then_branch = () -> (t) { ... } else_branch = ... }
+//     require N == 4 @ "node 'squeeze' (Squeeze #2)"            // what a removed node demanded; "or 1" behind the
+//     second y: f32[N,10] = Softmax(h) {axis = -1} @ "fc1/act", "fc1/act_2" a: f32[N], b: f32[N] = If(cond) {
+//     then_branch = () -> (t) { ... } else_branch = ... }
 //   }
 
 #include <string>

@@ -182,12 +182,6 @@ struct DimCheck {
   uint32_t input = 0, axis = 0;
   Dim expected;
 };
-// A condition that the model states: left == right, or (broadcast) left == right or right == 1.
-struct DimConstraint {
-  Dim left, right;
-  bool or_one = false;
-  std::string where;  // "node 'add' (Add #3)"
-};
 
 struct Placement {  // of a temporary or scratch buffer in the arena; filled by lowering/buffers
   BufferId buffer;

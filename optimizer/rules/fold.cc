@@ -141,6 +141,7 @@ Result<bool> fold_if(RuleContext &context, NodeId n) {
   auto change = context.rewriter().begin("fold.if", RewriteKind::kFold, n);
   Graph &g = context.rewriter().mutable_graph_for_construction();
   for (NodeId inner : g.nodes(taken)) g.move_before(inner, n);
+  g.move_conditions(taken, g.node(n).region);
   const std::vector<ValueId> results = g.region(taken).outputs, outputs = g.node(n).outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].valid()) continue;
