@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "importer/internal_converter.h"
 #include "ops/util.h"
 
@@ -35,6 +37,7 @@ Status Converter::finish_region(RegionId region, bool strict) {
       OPTC_TRY(finish_node(id, node_source));
       continue;  // what the step put before the node, and then the node itself
     }
+    if (graph_.node(id).op == "Squeeze") name_squeezed_axes(id);
     if (strict) {
       OPTC_TRY(infer_node(graph_, id, diagnostics_));
     } else {
@@ -75,6 +78,37 @@ Status Converter::finish_region(RegionId region, bool strict) {
     }
     done = id;
   }
+}
+
+// Squeeze without axes where symbolic dims may be 1: the rank that the model declares for the result says how many go,
+// and, where only some of them do, the names of its dims say which stay.
+void Converter::name_squeezed_axes(NodeId id) {
+  const Node &node = graph_.node(id);
+  const auto declared = declared_.find(node.output(0).index);
+  if (node.input(1).valid() || !node.input(0).valid() || declared == declared_.end() ||
+      !declared->second->tensor_type().has_shape() || !graph_.value(node.input(0)).type.has_shape())
+    return;
+  const onnx::TensorShapeProto &wanted = declared->second->tensor_type().shape();
+  const auto stays = [&](Dim d) {
+    return std::any_of(wanted.dim().begin(), wanted.dim().end(),
+                       [&](const auto &dim) { return dim.has_dim_param() && dim.dim_param() == d.str(); });
+  };
+  std::vector<int64_t> ones, open, named;  // axes
+  const Shape in = *graph_.value(node.input(0)).type.shape;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const bool may_be_one = !in[i].is_constant() && lower_bound(in[i]) <= 1 && upper_bound(in[i]) >= 1;
+    if (in[i].is(1)) ones.push_back(static_cast<int64_t>(i));
+    if (may_be_one) open.push_back(static_cast<int64_t>(i));
+    if (may_be_one && !stays(in[i])) named.push_back(static_cast<int64_t>(i));
+  }
+  const size_t dropped = in.size() - std::min(in.size(), static_cast<size_t>(wanted.dim_size()));
+  if (open.empty() || dropped <= ones.size()) return;
+  const size_t missing = dropped - ones.size();
+  const std::vector<int64_t> &squeezed = missing == open.size() ? open : named;
+  if (squeezed.size() != missing) return;
+  ones.insert(ones.end(), squeezed.begin(), squeezed.end());
+  std::sort(ones.begin(), ones.end());
+  graph_.set_input(id, 1, graph_.add_constant(graph_.unique_name(node.name + "_axes"), Constant::int64s(ones)));
 }
 
 Status Converter::finish_node(NodeId id, const NodeSource &node_source) {

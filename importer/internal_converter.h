@@ -115,6 +115,7 @@ class Converter {
   Status finish_node(NodeId node, const NodeSource &node_source);
   void seed_body_inputs(NodeId owner);
   void fill_defaults(NodeId node, const onnx::OpSchema &schema);
+  void name_squeezed_axes(NodeId id);
   void close_dead_branches();
   Status check_outputs();
 
