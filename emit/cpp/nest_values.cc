@@ -196,7 +196,7 @@ void NestPrinter::hoist(StagePlan &plan, int depth) {
   for (const Item &item : plan.order) {
     if (item.index) {
       const ScalarId id(size_t{item.index->scalar});
-      if (lazy(plan, id) || bound_index_.count(item.index)) continue;
+      if (!plan.always_indices.count(item.index) || bound_index_.count(item.index)) continue;
       if (std::max(node_depth(plan, id), dim_depth(plan, item.index->extent)) == depth &&
           plan.index_deepest[item.index] > depth)
         bind_index(*item.index);
@@ -222,6 +222,7 @@ void NestPrinter::bind_rows(StagePlan &plan, const Stage &stage, int depth) {
   for (const Item &item : plan.order) {
     if (item.index) continue;
     const Scalar &s = program_.scalars.at(item.id);
+    if (lazy(plan, item.id)) continue;
     if (s.op == ScalarOp::kLoad)
       row(buffer_name(s.buffer), load_offset(s), std::string("const ") + cpp_type(s.type).storage);
     if (s.op == ScalarOp::kLocal && !s.index.empty())

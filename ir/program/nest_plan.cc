@@ -181,9 +181,9 @@ bool NestPlan::contains_unproved(const StagePlan &plan, ScalarId id) {
   std::vector<const DimSymbol *> symbols;
   if (s.op == ScalarOp::kIndex) collect_symbols(s.index_value, symbols);
   for (Dim d : s.index) collect_symbols(d, symbols);
+  // An index that is computed is checked where it is bound, which may end the run.
   for (const DimSymbol *symbol : symbols)
-    if (symbol->kind == SymbolKind::kScalar)
-      result = contains_unproved(plan, ScalarId(size_t{symbol->scalar})) || result;
+    result = result || (symbol->kind == SymbolKind::kScalar && !plan.always_indices.count(symbol));
   plan.unproved[id.index] = result;
   return result;
 }
@@ -192,7 +192,8 @@ void NestPlan::mark_always_dim(StagePlan &plan, Dim d) {
   std::vector<const DimSymbol *> symbols;
   collect_symbols(d, symbols);
   for (const DimSymbol *s : symbols)
-    if (s->kind == SymbolKind::kScalar) mark_always(plan, ScalarId(size_t{s->scalar}));
+    if (s->kind == SymbolKind::kScalar && plan.always_indices.insert(s).second)
+      mark_always(plan, ScalarId(size_t{s->scalar}));
 }
 
 void NestPlan::mark_always(StagePlan &plan, ScalarId id) {

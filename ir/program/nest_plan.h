@@ -45,8 +45,9 @@ class NestPlan {
     std::unordered_map<uint32_t, int> deepest;  // of its users
     std::unordered_map<const DimSymbol *, int> index_deepest;
     std::set<uint32_t> always;  // evaluated in every iteration whatever the conditions are
+    std::set<const DimSymbol *> always_indices;
     mutable std::unordered_map<uint32_t, bool>
-        unproved;  // by scalar: holds a load that may only be evaluated when needed
+        unproved;  // by scalar: holds a load or a checked index that may only be evaluated when needed
   };
 
   Dim fix(Dim d) const;  // symbols of dropped and joined loops replaced
