@@ -108,8 +108,10 @@ Combine combine_of(Reduction kind, ElementType type) {
   }
 }
 
-// The value that enters the sum.
+// The value that enters the sum. What is no integer itself, the root or the logarithm of a sum of integers, is computed
+// of a sum that cannot wrap.
 Expr before(Reduction kind, Expr x) {
+  if (!is_float(x.type()) && (kind == Reduction::kL2 || kind == Reduction::kLogSum)) x = cast(x, ElementType::kFloat64);
   switch (kind) {
     case Reduction::kL1:
       return absolute(x);
@@ -121,21 +123,34 @@ Expr before(Reduction kind, Expr x) {
   }
 }
 
-Expr in_reals(Expr x, const std::function<Expr(Expr)> &f) {
-  if (is_float(x.type())) return f(x);
-  return cast(f(cast(x, ElementType::kFloat64)), x.type());
-}
-Expr after(NestBuilder &nest, Reduction kind, Expr sum, Dim count) {
+Expr after(Reduction kind, Expr sum, Expr count) {
   switch (kind) {
     case Reduction::kMean:
-      return sum / cast(nest.index(count), sum.type());
+      return sum / cast(count, sum.type());
     case Reduction::kL2:
-      return in_reals(sum, square_root);
+      return square_root(sum);
     case Reduction::kLogSum:
-      return in_reals(sum, logarithm);
+      return logarithm(sum);
     default:
       return sum;
   }
+}
+
+// The mean of `count` integers over the loops of the open stage, of those that are `inside` where it is given: rounded
+// towards zero, and right also where their sum is no number of their type. Of 64 bits quotients and remainders are
+// summed.
+Expr mean_of_integers(NestBuilder &nest, Expr x, Expr count, Expr inside) {
+  const bool wide = bit_width(x.type()) == 64;
+  if (!wide) x = cast(x, ElementType::kInt64);
+  const Expr n = cast(count, x.type()), zero = x.constant(0);
+  const auto counted = [&](Expr value) { return inside.valid() ? select(inside, value, zero) : value; };
+  if (!wide) return nest.reduce(Combine::kSum, counted(x)) / n;
+  const Expr quotient = x / n;
+  const std::vector<Expr> sums =
+      nest.reduce_all({{Combine::kSum, counted(quotient)}, {Combine::kSum, counted(x - quotient * n)}});
+  const Expr carried = sums[1] / n, rest = sums[1] - carried * n, mean = sums[0] + carried;
+  const Expr down = both(less(zero, mean), less(rest, zero)), up = both(less(mean, zero), less(zero, rest));
+  return select(down, mean - 1, select(up, mean + 1, mean));
 }
 
 // Of an empty set: the least (greatest) value of the stored type, not of the type it is computed in.
@@ -212,15 +227,15 @@ Status build_run_time_axes(BuildContext &c) {
     i = nest.stage_loops(shape);
     x = exponential(nest.load(c.input(0), i) - shift);
   }
-  Expr result = nest.reduce(combine_of(kind, x.type()), before(kind, x),
-                            start_of(nest, kind, c.input_type(0).element, x.type()), inside(i));
-  const Dim all = element_count(shape), left = element_count(out);
-  if (kind == Reduction::kMean) {
-    result = result / cast(nest.index(all) / nest.index(left), result.type());
-  } else if (kind == Reduction::kLogSumExp) {
-    result = logarithm(result) + shift;
+  const Expr count = nest.index(element_count(shape)) / nest.index(element_count(out));
+  Expr result;
+  if (kind == Reduction::kMean && is_integer(x.type())) {
+    result = mean_of_integers(nest, x, count, inside(i));
   } else {
-    result = after(nest, kind, result, 1);
+    x = before(kind, x);
+    result =
+        nest.reduce(combine_of(kind, x.type()), x, start_of(nest, kind, c.input_type(0).element, x.type()), inside(i));
+    result = kind == Reduction::kLogSumExp ? logarithm(result) + shift : after(kind, result, count);
   }
   nest.store(c.output(0), o, result);
   nest.finish();
@@ -251,12 +266,14 @@ Status build_reduce(BuildContext &c) {
     Expr sum = exponential(real(nest.load(x, any ? rows.open() : rows.outer(true))) - shift);
     if (any) sum = nest.reduce(Combine::kSum, sum);
     result = cast(logarithm(sum) + shift, value.type());
+  } else if (kind == Reduction::kMean && any && is_integer(value.type())) {
+    result = mean_of_integers(nest, value, nest.index(rows.count()), {});
   } else {
     value = before(kind, value);
     if (any)
       value = nest.reduce(combine_of(kind, value.type()), value,
                           start_of(nest, kind, c.input_type(0).element, value.type()));
-    result = after(nest, kind, value, rows.count());
+    result = after(kind, value, nest.index(rows.count()));
   }
   nest.store(c.output(0), rows.outer(keep), result);
   nest.finish();

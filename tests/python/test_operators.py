@@ -87,6 +87,33 @@ def squeeze(rng):
     return model, inputs, ReferenceEvaluator(model).run(None, inputs)
 
 
+def reductions_of_integers(rng):
+    """At the ends of the types: a mean, a norm and a logarithm that are numbers of the type are right whatever the sum inside is; sums and
+    products wrap."""
+    dtype = [np.int32, np.int64][rng.integers(2)]
+    ends = np.iinfo(dtype)
+    x = np.array([[ends.max, ends.min, ends.max - 1, ends.min + 1, 7, -7, 2, 1, 0][rng.integers(9)] for _ in range(12)], dtype).reshape(3, 4)
+    axis = int(rng.integers(2))
+    operators = ["ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin"]
+    nodes = [helper.make_node(op, ["x", "axes"], [op], keepdims=0) for op in operators]
+    inputs = {"x": x, "axes": np.array([axis])}
+    model = model_of(nodes, inputs, operators, 18)
+    if rng.integers(2):  # else the axes are known only when the model runs
+        del model.graph.input[1]
+        model.graph.initializer.append(helper.make_tensor("axes", TensorProto.INT64, [1], inputs.pop("axes")))
+    lines = [[int(v) for v in line] for line in (x.T if axis == 0 else x)]
+    clip = lambda v: min(max(int(v), ends.min), ends.max)
+    with np.errstate(all="ignore"):
+        answers = {
+            "ReduceMean": [abs(sum(v)) // len(v) * (1 if sum(v) >= 0 else -1) for v in lines],
+            "ReduceL2": [clip(np.sqrt(np.sum(np.square(np.array(v, np.float64))))) for v in lines],
+            "ReduceLogSum": [None if sum(v) <= 0 else int(np.log(np.sum(np.array(v, np.float64)))) for v in lines],
+            "ReduceSum": np.sum(x, axis, dtype), "ReduceProd": np.prod(x, axis, dtype), "ReduceMax": x.max(axis), "ReduceMin": x.min(axis)}
+    if None in answers["ReduceLogSum"]:  # ONNX does not say what integer the logarithm of no positive sum is
+        del model.graph.node[2], model.graph.output[2], answers["ReduceLogSum"]
+    return model, inputs, [np.array(a, dtype) for a in answers.values()]
+
+
 TEXTS = ["the cat sat", "", "a  dog!", "Ünïcode straße", "日本 語", "x", "a-b_c,d", "ABC abc 123", "Ωμέγα ДОМ", "tab\tnew\nline", "ſȺ"]
 
 
@@ -152,7 +179,7 @@ def string_normalizer(rng):
     return cases.node_model(node, {"X": x}, {"": 17}), {"X": x}, [answer]
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, tokenizer, regex_full_match, string_normalizer)}
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, reductions_of_integers, tokenizer, regex_full_match, string_normalizer)}
 
 
 def random_cases(family, count, seed):

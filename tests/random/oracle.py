@@ -51,8 +51,8 @@ def sigmoid(x):
 
 def defined(node, feeds):
     """The values by the operator's definition where ONNX Runtime's kernel is another thing: its Sigmoid is 0 from about -18 on, a
-    product over an inner dimension of 0 may be memory that nobody wrote, and an Einsum of empty operands may end the process (it divides
-    by a dim). None elsewhere."""
+    product over an inner dimension of 0 may be memory that nobody wrote, an Einsum of empty operands may end the process (it divides
+    by a dim), and sums of 64-bit integers inside a mean are rounded to double. None elsewhere."""
     arrays = [feeds[i] for i in node.input if i]
     if node.op_type == "Sigmoid" and arrays[0].dtype in (np.float32, np.float64):
         return [sigmoid(arrays[0])]
@@ -60,7 +60,19 @@ def defined(node, feeds):
         return [np.asarray(np.matmul(*arrays), arrays[0].dtype)]
     if node.op_type == "Einsum" and any(a.size == 0 for a in arrays):
         return [np.asarray(np.einsum(helper.get_node_attr_value(node, "equation").decode(), *arrays), arrays[0].dtype)]
+    if node.op_type == "ReduceMean" and arrays[0].dtype == np.int64 and arrays[0].size and np.abs(arrays[0].astype(float)).max() > 2.0**40:
+        return [mean_of_integers(node, *arrays)]
     return None
+
+
+def mean_of_integers(node, x, axes=None):
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    axes = attributes.get("axes", [] if axes is None else axes.tolist())
+    if not axes and attributes.get("noop_with_empty_axes", 0):
+        return x
+    total = np.asarray(np.sum(x.astype(object), axis=tuple(axes) or None, keepdims=bool(attributes.get("keepdims", 1))), object)
+    count = x.size // max(total.size, 1)
+    return np.array([abs(v) // count * (1 if v >= 0 else -1) for v in total.ravel()], x.dtype).reshape(total.shape)
 
 
 def reference_is_wrong(node, feeds, opset):
