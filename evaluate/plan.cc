@@ -158,10 +158,6 @@ bool StagePlan::compile_atom(const DimAtom *atom, IndexExpr &out) {
   if (!compile_index(atom->a, a) || !compile_index(atom->b, b)) return false;
   const bool constants = a.low == a.high && b.low == b.high && a.registers.empty() && b.registers.empty();
   const bool division = atom->kind == AtomKind::kFloorDiv || atom->kind == AtomKind::kMod;
-  if (division && b.low <= 0) {
-    if (b.high <= 0 && b.low == b.high) return fail("an index expression divides by " + std::to_string(b.low), false);
-    return fail("an index expression may divide by zero", true);
-  }
   if (constants) {
     const int64_t x = a.low, y = b.low;
     out.constant = atom->kind == AtomKind::kFloorDiv ? floor_divide(x, y)
@@ -188,13 +184,14 @@ bool StagePlan::compile_atom(const DimAtom *atom, IndexExpr &out) {
     switch (atom->kind) {
       case AtomKind::kFloorDiv:
         instruction.kind = Kind::kFloorDiv;
-        low = a.low >= 0 ? floor_divide(a.low, b.high) : floor_divide(a.low, b.low);
-        high = a.high >= 0 ? floor_divide(a.high, b.low) : floor_divide(a.high, b.high);
+        low = a.low >= 0 ? floor_divide(a.low, b.high) : floor_divide(a.low, std::max<int64_t>(b.low, 1));
+        high = a.high >= 0 ? floor_divide(a.high, std::max<int64_t>(b.low, 1)) : floor_divide(a.high, b.high);
+        if (b.low <= 0) low = std::min<int64_t>(low, 0), high = std::max<int64_t>(high, 0);
         break;
       case AtomKind::kMod:
         instruction.kind = Kind::kMod;
-        low = 0;
-        high = b.high - 1;
+        low = b.low <= 0 ? std::min<int64_t>(a.low, 0) : 0;
+        high = b.low <= 0 ? std::max(a.high, b.high - 1) : b.high - 1;
         break;
       case AtomKind::kMin:
         instruction.kind = Kind::kMin;

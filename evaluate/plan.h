@@ -42,9 +42,10 @@ class SymbolValues {
 };
 
 // Division and remainder of index expressions, b != 0: as Python has them.
-inline int64_t floor_divide(int64_t a, int64_t b) {
+inline int64_t floor_divide(int64_t a, int64_t b) {  // as Dims do
+  if (b <= 0) return 0;
   const int64_t q = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+  return a % b != 0 && a < 0 ? q - 1 : q;
 }
 
 inline int64_t python_mod(int64_t a, int64_t b) { return a - floor_divide(a, b) * b; }

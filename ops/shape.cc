@@ -94,6 +94,7 @@ Status infer_reshape(InferContext &c) {
     } else if (auto quotient = exact_div(total, rest)) {
       out[static_cast<size_t>(inferred)] = *quotient;
     } else {
+      OPTC_TRY(at_most(c, 1, rest, "the product of the sizes beside a -1"));
       Dim quotient_floor = floor_div(total, rest);
       out[static_cast<size_t>(inferred)] = quotient_floor;
       if (total.is_constant() && rest.is_constant() && total.value() % rest.value() != 0)

@@ -46,8 +46,8 @@ class Printer {
         name_);
     if (helpers_)
       out +=
-          "int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }\n"
-          "int64_t floor_mod(int64_t a, int64_t b) { return a % b + (a % b < 0 ? b : 0); }\n";
+          "int64_t floor_div(int64_t a, int64_t b) { return b <= 0 ? 0 : a / b - (a % b < 0); }\n"
+          "int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b) * b; }\n";
     if (extremes_)
       out +=
           "int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }\nint64_t most(int64_t a, int64_t b) { return "
@@ -124,11 +124,11 @@ class Printer {
         return it == symbols_.end() ? "0 /* " + a.symbol->name + " */" : fmt::format("s[{}]", it->second);
       }
       case AtomKind::kFloorDiv:
-        if (lower_bound(a.a) >= 0) return fmt::format("(({}) / ({}))", x, y);
+        if (lower_bound(a.a) >= 0 && lower_bound(a.b) >= 1) return fmt::format("(({}) / ({}))", x, y);
         helpers_ = true;
         return fmt::format("floor_div({}, {})", x, y);
       case AtomKind::kMod:
-        if (lower_bound(a.a) >= 0) return fmt::format("(({}) % ({}))", x, y);
+        if (lower_bound(a.a) >= 0 && lower_bound(a.b) >= 1) return fmt::format("(({}) % ({}))", x, y);
         helpers_ = true;
         return fmt::format("floor_mod({}, {})", x, y);
       case AtomKind::kMin:

@@ -6,8 +6,8 @@
 //
 // Canonical form: a polynomial over atoms with int64 coefficients. An atom is a symbol, floor_div(a, b), mod(a, b),
 // min(a, b) or max(a, b). Two Dims of one table are equal iff the same canonical form; `==` is a pointer comparison.
-//   x floor_div and mod follow Python (result of mod has the divisor's sign); divisors are positive wherever optc makes
-//   them. mod and floor_div of one dividend recombine: c*b*(a floor_div b) + c*(a mod b) = c*a.
+//   x floor_div and mod follow Python; a divisor that is not positive in some run gives 0, and the dividend as the
+//   rest, in the evaluator and in emitted code. They recombine: c*b*(a floor_div b) + c*(a mod b) = c*a.
 // Arithmetic that leaves int64 saturates to kDimOverflow; importers check products of static dims before they trust
 // them.
 //
@@ -149,7 +149,7 @@ bool proved_in_range(Dim index, Dim extent);  // 0 <= index < extent
 bool divisible_by(Dim d, int64_t divisor);    // proved
 std::optional<Dim> exact_div(Dim a, Dim b);   // a / b where b divides a for all values, else nullopt
 
-// The value under the given symbols' values; nullopt if one is missing or a divisor is not positive.
+// The value under the given symbols' values; nullopt if one is missing.
 using DimValues = std::function<std::optional<int64_t>(const DimSymbol &)>;
 std::optional<int64_t> evaluate(Dim d, const DimValues &values);
 // Replaces symbols; those for which the function gives nullopt stay.

@@ -19,6 +19,10 @@ inline int64_t floor_div_i(int64_t a, int64_t b) {
   return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q;
 }
 
+// The same by a divisor of a run, which may not be positive: then 0, and the dividend as the rest.
+inline int64_t quotient_i(int64_t a, int64_t b) { return b <= 0 ? 0 : floor_div_i(a, b); }
+inline int64_t rest_i(int64_t a, int64_t b) { return a - quotient_i(a, b) * b; }
+
 // The constant term of a sum.
 inline int64_t constant_of(Dim d) { return d.node() ? d.node()->constant : d.value(); }
 

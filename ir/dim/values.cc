@@ -45,12 +45,10 @@ std::optional<int64_t> evaluate(Dim d, const DimValues &values) {
         if (!a || !b) return std::nullopt;
         switch (atom->kind) {
           case AtomKind::kFloorDiv:
-            if (*b <= 0) return std::nullopt;
-            v = floor_div_i(*a, *b);
+            v = quotient_i(*a, *b);
             break;
           case AtomKind::kMod:
-            if (*b <= 0) return std::nullopt;
-            v = *a - floor_div_i(*a, *b) * *b;
+            v = rest_i(*a, *b);
             break;
           case AtomKind::kMin:
             v = std::min(*a, *b);

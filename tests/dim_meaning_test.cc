@@ -1,0 +1,120 @@
+// Dims mean the same in the compiler (evaluate), in Programs on the evaluator and in emitted C++, for every operation
+// and at the ends: sizes of 0, divisors that are not positive, negative dividends; and so do conditions between them.
+#include <algorithm>
+
+#include "tests/bundle_testing.h"
+#include "tests/made_program.h"
+
+namespace optc {
+namespace {
+
+using testing::BuiltBundle;
+using testing::Made;
+
+struct Sized : Made {
+  Sized() {
+    for (const char *name : {"A", "B"}) {
+      const Dim size = p.dims->model_symbol(name);
+      input(std::string("x") + name, ElementType::kFloat32, {size});
+      p.sources.push_back({single_symbol(size), static_cast<uint32_t>(p.sources.size()), 0});
+      p.input_defaults.emplace_back();
+    }
+  }
+  static std::vector<Constant> inputs(int64_t a, int64_t b) {
+    return {testing::random_tensor(ElementType::kFloat32, {a}, 1),
+            testing::random_tensor(ElementType::kFloat32, {b}, 2)};
+  }
+};
+
+// Dividends and divisors of every sign, and what is made of them.
+std::vector<Dim> all_operations(const std::vector<Dim> &operands) {
+  std::vector<Dim> results;
+  for (Dim x : operands)
+    for (Dim y : operands)
+      for (Dim d : {x + y, x - y, x * y, min(x, y), max(x, y), floor_div(x, y), mod(x, y), ceil_div(x, y)})
+        if (!d.is_constant() && std::find(results.begin(), results.end(), d) == results.end()) results.push_back(d);
+  return results;
+}
+
+TEST(DimMeaning, IsOneOnTheEvaluatorAndInEmittedCode) {
+  Sized made;
+  Program &p = made.p;
+  const Dim a = p.dims->model_symbol("A"), b = p.dims->model_symbol("B");
+  const std::vector<Dim> sizes =
+      all_operations({a, b, a - b, b - 3, Dim(4), 2 - a * b, min(a, b), floor_div(a - 2, b)});
+  const BufferId of_sizes = made.output("of_sizes", ElementType::kInt64, {static_cast<int64_t>(sizes.size())});
+  LoopNest once;
+  once.stages.emplace_back();
+  for (size_t k = 0; k < sizes.size(); ++k)
+    once.stages[0].outputs.push_back(
+        Made::store(of_sizes, {static_cast<int64_t>(k)}, p.scalars.index(sizes[k])).outputs[0]);
+  made.add(std::move(once), "sizes");
+  // The same with a counter.
+  LoopNest counted;
+  const Dim i = made.loop(counted.loops, 6);
+  const std::vector<Dim> counters = all_operations({i, i - 3, i - a, b, b - a, Dim(3)});
+  const BufferId of_counters =
+      made.output("of_counters", ElementType::kInt64, {6, static_cast<int64_t>(counters.size())});
+  counted.stages.emplace_back();
+  for (size_t k = 0; k < counters.size(); ++k)
+    counted.stages[0].outputs.push_back(
+        Made::store(of_counters, {i, static_cast<int64_t>(k)}, p.scalars.index(counters[k])).outputs[0]);
+  made.add(std::move(counted), "counters");
+
+  BuiltBundle bundle;
+  const std::string built = bundle.make(p, {}, "g++", "-O1");
+  ASSERT_EQ(built, "");
+  for (int64_t of_a = 0; of_a < 6; ++of_a)
+    for (int64_t of_b = 0; of_b < 6; ++of_b) {
+      SCOPED_TRACE("A = " + std::to_string(of_a) + ", B = " + std::to_string(of_b));
+      const std::vector<Constant> inputs = Sized::inputs(of_a, of_b);
+      const auto evaluated = made.run(inputs);
+      ASSERT_TRUE(evaluated.ok()) << made.message();
+      std::vector<Constant> compiled;
+      ASSERT_EQ(bundle.run(inputs, compiled), "");
+      const auto expect = [&](size_t output, int64_t at, Dim d, int64_t counter) {
+        const auto want = evaluate(d, [&](const DimSymbol &s) {
+          return std::optional<int64_t>(s.name == "A" ? of_a : s.name == "B" ? of_b : counter);
+        });
+        ASSERT_TRUE(want);
+        EXPECT_EQ((*evaluated)[output].tensor.as_int64(at), *want)
+            << "on the evaluator: " << d.str() << " at " << counter;
+        EXPECT_EQ(compiled[output].as_int64(at), *want) << "compiled: " << d.str() << " at " << counter;
+      };
+      for (size_t k = 0; k < sizes.size(); ++k) expect(0, static_cast<int64_t>(k), sizes[k], 0);
+      for (int64_t n = 0; n < 6; ++n)
+        for (size_t k = 0; k < counters.size(); ++k)
+          expect(1, n * static_cast<int64_t>(counters.size()) + static_cast<int64_t>(k), counters[k], n);
+    }
+}
+
+TEST(DimMeaning, OfConditionsIsOneOnTheEvaluatorAndInEmittedCode) {
+  for (const bool or_one : {false, true}) {
+    Sized made;
+    Program &p = made.p;
+    const Dim a = p.dims->model_symbol("A"), b = p.dims->model_symbol("B");
+    const BufferId out = made.output("y", ElementType::kInt64, {1});
+    LoopNest nest;
+    nest.stages.push_back(Made::store(out, {0}, p.scalars.index(a)));
+    made.add(std::move(nest));
+    p.constraints.push_back({a + 1, b, or_one, "node 'asks'"});
+    BuiltBundle bundle;
+    const std::string built = bundle.make(p, {}, "g++", "-O0");
+    ASSERT_EQ(built, "");
+    for (int64_t of_a = 0; of_a < 4; ++of_a)
+      for (int64_t of_b = 0; of_b < 4; ++of_b) {
+        SCOPED_TRACE("A = " + std::to_string(of_a) + ", B = " + std::to_string(of_b));
+        const bool good = of_a + 1 == of_b || (or_one && of_b == 1);
+        std::vector<Constant> compiled;
+        EXPECT_EQ(made.run(Sized::inputs(of_a, of_b)).ok(), good);
+        const std::string said = bundle.run(Sized::inputs(of_a, of_b), compiled);
+        EXPECT_EQ(said.empty(), good) << said;
+        if (!good) {
+          EXPECT_NE(said.find("node 'asks'"), std::string::npos) << said;
+        }
+      }
+  }
+}
+
+}  // namespace
+}  // namespace optc
