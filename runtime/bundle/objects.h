@@ -33,6 +33,14 @@ struct ObjectRegion {
     memset(memory, 0, bytes);
     return memory;
   }
+  bool holds(const void *data) const {
+    const auto at = reinterpret_cast<uintptr_t>(data);
+    for (const Block *block = first; block; block = block->next) {
+      const auto begin = reinterpret_cast<uintptr_t>(block) + kHeader;
+      if (at >= begin && at < begin + block->bytes) return true;
+    }
+    return false;
+  }
   void reset() {
     current = first;
     if (current) current->used = 0;
@@ -133,6 +141,22 @@ static OptcLibTensor object_input(R &run, size_t i) {
   return t;
 }
 
+// Outputs stay when the caller's inputs go: characters are copied, which may be an input's.
+template <class R>
+static bool own_strings(R &run, void *array, size_t count) {
+  OptcLibString *strings = static_cast<OptcLibString *>(array);
+  size_t bytes = 0;
+  for (size_t i = 0; i < count; ++i) bytes += strings[i].size;
+  char *memory = static_cast<char *>(object_memory(run, bytes));
+  if (!memory) return false;
+  for (size_t i = 0; i < count; ++i) {
+    if (strings[i].size) memcpy(memory, strings[i].data, strings[i].size);
+    strings[i].data = memory;
+    memory += strings[i].size;
+  }
+  return true;
+}
+
 template <class R>
 static bool object_to(R &run, const OptcLibTensor &from, optc_value &to) {
   to = optc_value{};
@@ -150,6 +174,11 @@ static bool object_to(R &run, const OptcLibTensor &from, optc_value &to) {
     return true;
   }
   to.tensor.data = from.data;
+  if (from.type && lib_bytes(from)) {
+    if (!run.objects.holds(from.data)) to.tensor.data = keep_tensor(run, from).data;
+    if (!to.tensor.data) return false;
+    if (from.type == 8 && !own_strings(run, to.tensor.data, lib_bytes(from) / sizeof(OptcLibString))) return false;
+  }
   to.tensor.type = from.type;
   to.tensor.rank = from.rank;
   for (int32_t k = 0; k < from.rank; ++k) to.tensor.dims[k] = from.dims[k];
@@ -158,7 +187,7 @@ static bool object_to(R &run, const OptcLibTensor &from, optc_value &to) {
   return true;
 }
 
-// Gives output i its value. Strings are copied into the caller's array (their characters stay in the region).
+// Gives output i its value. Strings are copied into the caller's array, their characters into the region.
 template <class R>
 static bool give_object(R &run, size_t i, const OptcLibTensor &value) {
   optc_value &to = run.outputs[i];
@@ -185,8 +214,9 @@ static bool give_object(R &run, size_t i, const OptcLibTensor &value) {
              t.needed_bytes, t.data ? t.capacity_bytes : static_cast<size_t>(0));
     return false;
   }
-  if (t.needed_bytes) memcpy(t.data, value.data, t.needed_bytes);
-  return true;
+  if (!t.needed_bytes) return true;
+  memcpy(t.data, value.data, t.needed_bytes);
+  return own_strings(run, t.data, t.needed_bytes / sizeof(OptcLibString));
 }
 
 }  // namespace optc
