@@ -2,6 +2,7 @@
 symbolic, strings, sequences, optionals; by g++ and clang++, from C and C++; no generated line is longer than 140 characters."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -116,6 +117,39 @@ def test_compiles_without_a_warning_and_runs(optc, tmp_path, name, compiler):
     done = subprocess.run([tmp_path / "example"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) >= 1
+
+
+def words(bundle):
+    """The identifiers of a bundle's sources, without those in comments and texts."""
+    found = set()
+    for path in [*bundle.glob("include/*"), *bundle.glob("src/*")]:
+        if path.suffix in (".cpp", ".h", ".hpp", ".inc"):
+            text = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', " ", path.read_text(), flags=re.S)
+            found |= set(re.findall(r"\b[A-Za-z_]\w*", text))
+    return found
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_no_name_of_a_model_is_a_macro_of_the_headers_that_a_bundle_includes(optc, tmp_path, compiler):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not there")
+    bundle, macros = compiled(optc, tmp_path, "strings"), set()
+    for source in sorted((bundle / "src").glob("*.cpp")):
+        done = subprocess.run([compiler, "-std=c++17", "-dM", "-E", f"-I{bundle}/include", f"-I{bundle}/src", f'-DOPTC_BUNDLE_FOLDER="{bundle}"',
+                               str(source)], capture_output=True, text=True, check=True)
+        macros |= set(re.findall(r"^#define ([A-Za-z]\w*)", done.stdout, re.M))
+    assert len(macros) > 300
+    # A model all of whose values have such names uses no word more than one whose values are named like nothing.
+    said = {}
+    for name, names in (("m_macros", sorted(macros)), ("m_plain", [f"plain{i}" for i in range(len(macros))])):
+        nodes = [helper.make_node("Relu", ["NULL" if name == "m_macros" else "x"], [n], name=n) for n in names if n != "NULL"]
+        inputs = [helper.make_tensor_value_info(nodes[0].input[0], F32, ["EOF" if name == "m_macros" else "N"])]
+        outputs = [helper.make_tensor_value_info(n.output[0], F32, [None]) for n in nodes]
+        onnx.save(helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 20)], ir_version=10),
+                  tmp_path / f"{name}.onnx")
+        subprocess.run([optc, tmp_path / f"{name}.onnx", "-o", tmp_path / name, "-q"], check=True)
+        said[name] = words(tmp_path / name)
+    assert not (said["m_macros"] - said["m_plain"]) & macros
 
 
 APP = r"""
