@@ -55,6 +55,13 @@ def test_help_lists_the_verbs(optc):
         assert verb in text
 
 
+def test_the_list_of_operators_in_docs_is_the_tools(optc, root):
+    """`optc ops --format=markdown > docs/operators.md` writes it anew."""
+    assert run(optc, "ops", "--format=markdown").stdout == (root / "docs/operators.md").read_text()
+    listed = json.loads(run(optc, "ops", "--format=json").stdout)["operators"]
+    assert {o["domain"] for o in listed} >= {"ai.onnx", "ai.onnx.ml", "com.microsoft"} and len(listed) > 250
+
+
 def test_usage_io_and_invalid_have_their_exit_codes(optc, model, tmp_path):
     assert "error[usage]" in run(optc, "inspect", model, "--no-such-flag", code=2).stderr
     assert "error[io]" in run(optc, "inspect", tmp_path / "absent.onnx", code=2).stderr
