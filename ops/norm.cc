@@ -262,11 +262,35 @@ Status batch_norm_inference(Graph &graph, NodeId node, Diagnostics &) {
   graph.remove_attribute(node, "is_test");
   return {};
 }
+// With spatial = 0 the statistics have an element for each of a sample's: what broadcasts is said by the operators of
+// the formula.
 Status batch_norm_spatial(Graph &graph, NodeId node, Diagnostics &diagnostics) {
-  if (!graph.node(node).int_or("spatial", 1))
-    return diagnostics.error(ErrorKind::kUnsupported, "BatchNormalization with spatial = 0 is not supported",
-                             graph.describe(node));
+  const bool spatial = graph.node(node).int_or("spatial", 1) != 0;
   graph.remove_attribute(node, "spatial");
+  if (spatial) return {};
+  const Node n = graph.node(node);
+  if (n.outputs.size() > 1)
+    return diagnostics.error(ErrorKind::kUnsupported, "BatchNormalization with spatial = 0 is supported for inference",
+                             graph.describe(node));
+  const ElementType type = graph.value(n.input(0)).type.element;
+  Status status;
+  const auto insert = [&](const char *op, std::vector<ValueId> inputs) {
+    const std::string name = graph.unique_name(n.name + "_" + op);
+    const NodeId made = graph.add_node(n.region, op, name, std::move(inputs), {{name, Type()}}, {}, node);
+    if (status) status = infer_node(graph, made, diagnostics);
+    return graph.node(made).outputs[0];
+  };
+  const ValueId epsilon = graph.add_constant(graph.unique_name(n.name + "_epsilon"),
+                                             Constant::scalar(type, static_cast<double>(n.float_or("epsilon", 1e-5f))));
+  const ValueId deviation = insert("Sqrt", {insert("Add", {n.input(4), epsilon})});
+  const ValueId scaled =
+      insert("Mul", {insert("Div", {insert("Sub", {n.input(0), n.input(3)}), deviation}), n.input(1)});
+  OPTC_TRY(status);
+  for (const char *attribute : {"epsilon", "momentum"}) graph.remove_attribute(node, attribute);
+  for (size_t i = 5; i-- > 2;) graph.set_input(node, i, ValueId());
+  graph.set_input(node, 0, scaled);
+  graph.set_input(node, 1, n.input(2));
+  graph.set_op(node, "Add");
   return {};
 }
 // Before opset 14 the outputs behind the first said that the node trains.
