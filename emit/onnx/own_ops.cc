@@ -62,8 +62,8 @@ Status lower_attention(Graph &graph, NodeId id, Diagnostics &diagnostics) {
 }
 
 // optc.Fail (ops/control.cc), a branch that cannot run: ONNX has no such operator, so an index that is out of range
-// whenever the branch is taken, and the declared types made of what it would give. The branch's condition keeps the
-// index from being known before.
+// whenever the branch is taken, and the declared types made of what it would give. The branch's condition, and a sum of
+// floats where inference knows the condition, keep the index from being known before.
 Status lower_fail(Graph &graph, NodeId id, Diagnostics &diagnostics) {
   const Node node = graph.node(id);
   const NodeId owner = graph.region(node.region).owner;
@@ -84,8 +84,12 @@ Status lower_fail(Graph &graph, NodeId id, Diagnostics &diagnostics) {
     return graph.add_constant(graph.unique_name("cannot_run_constant"), Constant::int64s(list));
   };
   // The condition is 0 or 1: one more is beyond a tensor of one element.
-  const ValueId taken = add("Cast", {graph.node(owner).inputs[0]}, {{"to", static_cast<int64_t>(ElementType::kInt64)}});
-  const ValueId index = add("Add", {add("Reshape", {taken, numbers({1})}, {{"allowzero", int64_t{0}}}), numbers({1})});
+  const auto cast_to = [&](ValueId v, ElementType to) { return add("Cast", {v}, {{"to", static_cast<int64_t>(to)}}); };
+  const ValueId one =
+      graph.add_constant(graph.unique_name("cannot_run_constant"), Constant::scalar(ElementType::kFloat32, 1));
+  const ValueId taken = cast_to(graph.node(owner).inputs[0], ElementType::kFloat32);
+  const ValueId index = cast_to(add("Add", {add("Reshape", {taken, numbers({1})}, {{"allowzero", int64_t{0}}}), one}),
+                                ElementType::kInt64);
   const ValueId fault = add("Gather", {numbers({0}), index}, {{"axis", int64_t{0}}});
   const std::vector<ValueId> outputs = node.outputs;
   std::vector<ValueId> results;
@@ -94,9 +98,9 @@ Status lower_fail(Graph &graph, NodeId id, Diagnostics &diagnostics) {
     if (!type.has_shape())
       return diagnostics.error(ErrorKind::kUnsupported, "a branch that cannot run gives " + to_string(type),
                                graph.describe(id));
-    const ValueId cast = add("Cast", {fault}, {{"to", static_cast<int64_t>(type.element)}});
-    results.push_back(
-        add("Reshape", {cast, numbers(std::vector<int64_t>(type.shape->size(), 1))}, {{"allowzero", int64_t{0}}}));
+    results.push_back(add("Reshape",
+                          {cast_to(fault, type.element), numbers(std::vector<int64_t>(type.shape->size(), 1))},
+                          {{"allowzero", int64_t{0}}}));
   }
   for (NodeId n : made) OPTC_TRY(infer_node(graph, n, diagnostics));
   graph.set_outputs(node.region, results);

@@ -77,7 +77,7 @@ def draws_anew(graph):
 
 # Node tests that do not come back equal, by the options, and why. One that works again must leave the list.
 KNOWN = {
-    (): {"test_affine_grid_3d_expanded": "a branch that is never taken has a constant index out of range, and is refused until it is folded"},
+    (): {},
     ("--optimize",): {},
 }
 
