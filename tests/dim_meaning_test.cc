@@ -116,5 +116,40 @@ TEST(DimMeaning, OfConditionsIsOneOnTheEvaluatorAndInEmittedCode) {
   }
 }
 
+// y[i, j] = 0 < flag[i] ? table[at[i], j] : -1.
+TEST(DimMeaning, AnIndexIsCheckedWhereTheArmThatItServesIsTaken) {
+  Made made;
+  Program &p = made.p;
+  const BufferId table = made.input("table", ElementType::kFloat32, {3, 20});
+  const BufferId at = made.input("at", ElementType::kInt64, {4}), flag = made.input("flag", ElementType::kInt64, {4});
+  const BufferId y = made.output("y", ElementType::kFloat32, {4, 20});
+  p.input_defaults.resize(3);
+  LoopNest nest;
+  const Dim i = made.loop(nest.loops, 4), j = made.loop(nest.loops, 20);
+  const Dim row = p.dims->scalar_symbol(made.load(at, {i}).index, 3);
+  const ScalarId chosen =
+      p.scalars.binary(ScalarOp::kLt, p.scalars.constant_int(ElementType::kInt64, 0), made.load(flag, {i}));
+  nest.stages.push_back(Made::store(
+      y, {i, j}, p.scalars.select(chosen, made.load(table, {row, j}), p.scalars.constant(ElementType::kFloat32, -1))));
+  made.add(std::move(nest));
+  BuiltBundle bundle;
+  const std::string built = bundle.make(p, {}, "g++", "-O1");
+  ASSERT_EQ(built, "");
+  const Constant rows = testing::random_tensor(ElementType::kFloat32, {3, 20}, 1);
+  for (const int64_t wild : {-1, 3, 1 << 20})
+    for (const int64_t taken : {0, 1}) {
+      const std::vector<Constant> inputs = {rows, testing::tensor<int64_t>(ElementType::kInt64, {4}, {2, wild, 0, 1}),
+                                            testing::tensor<int64_t>(ElementType::kInt64, {4}, {1, taken, 1, 0})};
+      const auto want = made.run(inputs);
+      std::vector<Constant> got;
+      const std::string said = bundle.run(inputs, got);
+      EXPECT_EQ(want.ok(), taken == 0);
+      EXPECT_EQ(said.empty(), taken == 0) << said;
+      if (want.ok() && said.empty()) {
+        EXPECT_EQ(testing::difference((*want)[0].tensor, got[0]), 0);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace optc

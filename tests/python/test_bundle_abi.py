@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from abi import BOOL, DEVICE, F32, I64, INVALID, IO, OK, TOO_SMALL, api_of, attempt, build, create, make, value
 
@@ -177,3 +177,45 @@ def test_many_outputs_of_run_time_size(optc, tmp_path):
     subprocess.run([optc, "run", tmp_path / "many.onnx", "--input", f"x=@{tmp_path}/x.npy", "--outputs", tmp_path / "out", "-q"], check=True,
                    env={**os.environ, "OPTC_CACHE": str(tmp_path / "cache")})
     assert onnx.numpy_helper.to_array(onnx.load_tensor(str(tmp_path / "out/output_8.pb"))).size == 3000 - 801
+
+
+def test_outputs_hold_their_own_strings_and_items(optc, tmp_path):
+    """What the caller's inputs hold may change as soon as a run has ended."""
+    listed = helper.make_sequence_type_proto(helper.make_tensor_type_proto(F32, [2]))
+    nodes = [helper.make_node("Identity", ["s"], ["t"]), helper.make_node("SequenceInsert", ["list", "x"], ["longer"]),
+             helper.make_node("SequenceConstruct", ["s", "s"], ["pair"])]
+    words = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.STRING, ["N"]))
+    model = make(nodes, [value("s", ["N"], TensorProto.STRING), helper.make_value_info("list", listed), value("x", [2])],
+                 [value("t", ["N"], TensorProto.STRING), helper.make_value_info("longer", listed), helper.make_value_info("pair", words)])
+    module, library = build(optc, tmp_path, "owned", model)
+    api = api_of(module, library)
+    status, context, said = create(module, api, threads=1)
+    assert status == OK, said
+    letters, numbers = ctypes.create_string_buffer(b"abcdef"), (ctypes.c_float * 4)(1, 2, 3, 4)
+    strings = (module._String * 2)(*((ctypes.addressof(letters) + 3 * k, 3) for k in range(2)))
+    given = (module._String * 2)()
+    inputs, outputs = (module._Value * 3)(), (module._Value * 3)()
+
+    def fill(tensor, data, size, element, *dims):
+        tensor.data, tensor.capacity_bytes, tensor.type, tensor.rank = data, size, element, len(dims)
+        tensor.dims[:len(dims)] = dims
+
+    fill(inputs[0].tensor, ctypes.addressof(strings), ctypes.sizeof(strings), 8, 2)
+    item = (module._Value * 1)()
+    fill(item[0].tensor, ctypes.addressof(numbers), 8, F32, 2)
+    sequence = module._Object(kind=1, count=1, items=item)
+    inputs[1].object = ctypes.pointer(sequence)
+    fill(inputs[2].tensor, ctypes.addressof(numbers) + 8, 8, F32, 2)
+    fill(outputs[0].tensor, ctypes.addressof(given), ctypes.sizeof(given), 8)
+    assert api.run(context, inputs, outputs) == OK, api.last_error(context)
+    ctypes.memset(letters, ord("#"), 6)
+    ctypes.memset(strings, 0, ctypes.sizeof(strings))
+    ctypes.memset(numbers, 0, 16)
+
+    def texts(address):
+        return [ctypes.string_at(s.data, s.size) for s in (module._String * 2).from_address(address)]
+
+    assert texts(ctypes.addressof(given)) == [b"abc", b"def"]
+    assert [list((ctypes.c_float * 2).from_address(outputs[1].object.contents.items[k].tensor.data)) for k in range(2)] == [[1, 2], [3, 4]]
+    assert [texts(outputs[2].object.contents.items[k].tensor.data) for k in range(2)] == [[b"abc", b"def"]] * 2
+    api.context_destroy(context)
