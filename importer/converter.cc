@@ -110,14 +110,15 @@ Status Converter::convert_main() {
   std::unordered_set<std::string> names;
   if (graph.output_size() == 0) return diagnostics_.error(ErrorKind::kInvalid, "the graph has no outputs");
   for (const auto &output : graph.output()) {
-    if (!names.insert(output.name()).second)
-      return diagnostics_.error(ErrorKind::kInvalid, "graph output '" + output.name() + "' is listed twice");
+    const bool again = !names.insert(output.name()).second;
     auto it = scope.values.find(output.name());
     if (output.name().empty() || it == scope.values.end() || !it->second.valid())
       return diagnostics_.error(ErrorKind::kInvalid, "graph output '" + output.name() + "' has no producer", {},
                                 "no node, initializer or input of the graph has this name");
     ValueId value = it->second;
-    if (graph_.value(value).name != output.name()) {  // an argument that a function gives back
+    // An argument that a function gives back; and a value that is listed again, as exporters do where a module returns
+    // it twice: outputs are told apart by their names.
+    if (again || graph_.value(value).name != output.name()) {
       const uint32_t origin = graph_.add_origin({output.name(), "Identity", next_index_++});
       const NodeId node =
           graph_.add_node(Graph::main(), "Identity", output.name(), {value}, {{output.name(), Type()}}, {});
