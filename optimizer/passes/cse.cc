@@ -1,4 +1,6 @@
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "ops/registry.h"
@@ -38,6 +40,19 @@ void put_attribute(std::string &key, const Attribute &a) {
   }
 }
 
+bool is_found_size(Dim d) {
+  const DimSymbol *symbol = d.is_constant() ? nullptr : single_symbol(d);
+  return symbol && symbol->kind == SymbolKind::kData;
+}
+
+// The type, whatever the sizes are called that are found while the model runs.
+std::string type_key(const Type &type) {
+  if (!type.has_shape()) return to_string(type);
+  std::string key(to_string(type.element));
+  for (const Dim d : *type.shape) key += "," + (is_found_size(d) ? std::string("#") : d.str());
+  return key + ";";
+}
+
 std::string key_of(const Graph &graph, const Node &node) {
   std::string key = node.op;
   key += '\0';
@@ -50,8 +65,48 @@ std::string key_of(const Graph &graph, const Node &node) {
     put_attribute(key, value);
   }
   // Which outputs exist is part of what a node is (Dropout's mask, BatchNormalization's statistics).
-  for (ValueId v : node.outputs) key += v.valid() ? to_string(graph.value(v).type) : std::string("_");
+  for (ValueId v : node.outputs) key += v.valid() ? type_key(graph.value(v).type) : std::string("_");
   return key;
+}
+
+// Sizes that a node finds while it runs have a symbol of their own at each node: where equal nodes become one, the
+// symbols of the other become those of the one that stays.
+using SameSizes = std::unordered_map<const DimSymbol *, Dim>;
+
+// Adds what the types of `gone` call otherwise than those of `kept`; false where more than such a symbol differs.
+bool match_sizes(const Type &gone, const Type &kept, SameSizes &same) {
+  if (gone == kept) return true;
+  if (!gone.has_shape() || !kept.has_shape() || gone.rank() != kept.rank()) return false;
+  for (size_t i = 0; i < gone.shape->size(); ++i) {
+    const Dim x = (*gone.shape)[i], y = (*kept.shape)[i];
+    if (x == y) continue;
+    if (!is_found_size(x) || !is_found_size(y)) return false;
+    same.emplace(single_symbol(x), y);
+  }
+  return true;
+}
+
+void rename_sizes(Graph &graph, const SameSizes &same) {
+  const auto renamed = [&](Dim d) {
+    return substitute(d, [&](const DimSymbol &s) -> std::optional<Dim> {
+      const auto it = same.find(&s);
+      return it == same.end() ? std::nullopt : std::optional<Dim>(it->second);
+    });
+  };
+  for (size_t i = 0; i < graph.value_capacity(); ++i) {
+    const ValueId id(i);
+    if (!graph.value(id).alive) continue;
+    if (graph.value(id).type.has_shape()) {
+      Type type = graph.value(id).type;
+      for (Dim &d : *type.shape) d = renamed(d);
+      if (!(type == graph.value(id).type)) graph.set_type(id, std::move(type));
+    }
+    if (graph.value(id).elements) {
+      std::vector<Dim> elements = *graph.value(id).elements;
+      for (Dim &d : elements) d = renamed(d);
+      graph.set_elements(id, std::make_shared<const std::vector<Dim>>(std::move(elements)));
+    }
+  }
 }
 
 }  // namespace
@@ -79,6 +134,7 @@ Status share_equal_nodes(RuleContext &context, bool &changed) {
     changed = true;
   }
   std::unordered_map<std::string, NodeId> seen;
+  SameSizes same;
   for (size_t r = 0; r < graph.region_capacity(); ++r) {
     for (NodeId n : graph.nodes(RegionId(r))) {
       const Node &node = graph.node(n);
@@ -91,7 +147,12 @@ Status share_equal_nodes(RuleContext &context, bool &changed) {
       for (ValueId v : node.outputs)
         if (v.valid())
           for (const Use &use : graph.value(v).uses) is_output |= use.kind == UseKind::kRegionOutput;
+      SameSizes sizes;
+      for (size_t i = 0; same_outputs && i < node.outputs.size(); ++i)
+        if (node.outputs[i].valid())
+          same_outputs = match_sizes(graph.value(node.outputs[i]).type, graph.value(first.outputs[i]).type, sizes);
       if (!same_outputs || is_output || !context.rewriter().allowed("cse.node")) continue;
+      same.insert(sizes.begin(), sizes.end());
       auto change = context.rewriter().begin("cse.node", RewriteKind::kReplace, n);
       const NodeId keep = it->second;
       for (size_t i = 0; i < graph.node(n).outputs.size(); ++i)
@@ -101,6 +162,7 @@ Status share_equal_nodes(RuleContext &context, bool &changed) {
       changed = true;
     }
   }
+  if (!same.empty()) rename_sizes(context.rewriter().mutable_graph_for_construction(), same);
   return {};
 }
 

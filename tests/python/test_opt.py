@@ -122,3 +122,30 @@ def test_the_model_itself_is_replaced_by_force_only(optc, tmp_path):
     assert path.read_bytes() == bytes_before
     run(optc, "opt", path, "-o", path, "--force", "-q")
     assert [n.op_type for n in onnx.load(path).graph.node] == ["Abs", "HardSwish"]
+
+
+@pytest.mark.parametrize("different", [False, True])
+def test_equal_nodes_that_find_their_sizes_are_one(optc, tmp_path, different):
+    """Two NonZero of one mask and what hangs on them become one; of two masks they stay, though both give i64[1,?]."""
+    import onnxruntime
+
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"])
+    nodes = [helper.make_node("Greater", ["x", "low"], ["m"], name="mask"), helper.make_node("Less", ["x", "low"], ["other"], name="other mask")]
+    for k in "pq":
+        mask = "other" if different and k == "q" else "m"
+        nodes += [helper.make_node("NonZero", [mask], [f"{k}n"], name=f"{k}/NonZero"), helper.make_node("Transpose", [f"{k}n"], [f"{k}t"], name=f"{k}/Transpose"),
+                  helper.make_node("GatherND", ["x", f"{k}t"], [f"{k}g"], name=f"{k}/GatherND"), helper.make_node("Exp" if k == "p" else "Neg", [f"{k}g"], [f"{k}y"], name=k)]
+    nodes += [helper.make_node("ReduceSum", ["py"], ["a"], name="a", keepdims=0)] if different else [helper.make_node("Add", ["py", "qy"], ["a"], name="a")]
+    outputs = [helper.make_tensor_value_info("a", TensorProto.FLOAT, [] if different else ["K"]), helper.make_tensor_value_info("qy", TensorProto.FLOAT, ["L"])]
+    path = edits.small(tmp_path / "a.onnx", nodes, [x], outputs, [numpy_helper.from_array(np.array([0.25], np.float32), "low")])
+    out = tmp_path / "out.onnx"
+    facts = json.loads(run(optc, "opt", path, "-o", out, "--format=json").stdout)
+    assert [facts["operators_after"].get(op) for op in ("NonZero", "Transpose", "GatherND")] == [2 if different else 1] * 3
+    values = np.array([0.5, -1, 2, 0.25, 7, 0.1], np.float32)
+    y, z = (onnxruntime.InferenceSession(str(p), providers=["CPUExecutionProvider"]).run(None, {"x": values}) for p in (path, out))
+    assert all(np.array_equal(a, b) for a, b in zip(y, z))
+    np.save(tmp_path / "x.npy", values)
+    run(optc, "run", path, "--engine=evaluate", "-q", f"--input=x=@{tmp_path / 'x.npy'}", "--outputs", tmp_path / "answers")
+    for k, expected in enumerate(y):
+        got = numpy_helper.to_array(onnx.TensorProto.FromString((tmp_path / f"answers/output_{k}.pb").read_bytes()))
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
