@@ -66,11 +66,22 @@ class Walker {
   std::unordered_set<uint32_t> seen_;
 };
 
-void add_unique(std::vector<BufferId> &list, BufferId id) {
-  if (id.valid() && std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
-}
+// Buffers in order of first appearance, each once.
+class BufferSet {
+ public:
+  explicit BufferSet(std::vector<BufferId> &list) : list_(list) {
+    for (BufferId b : list) seen_.insert(b.index);
+  }
+  void add(BufferId id) {
+    if (id.valid() && seen_.insert(id.index).second) list_.push_back(id);
+  }
 
-void nest_reads(const Program &program, const LoopNest &nest, std::vector<BufferId> &out) {
+ private:
+  std::vector<BufferId> &list_;
+  std::unordered_set<uint32_t> seen_;
+};
+
+void nest_reads(const Program &program, const LoopNest &nest, BufferSet &out) {
   Walker walker(program);
   for (const Stage &stage : nest.stages)
     for (const StageOutput &o : stage.outputs) {
@@ -78,32 +89,31 @@ void nest_reads(const Program &program, const LoopNest &nest, std::vector<Buffer
       walker.scalar(o.initial);
       walker.scalar(o.condition);
       for (Dim d : o.index) walker.dim(d);
-      if (o.buffer.valid() && o.combine != Combine::kStore) add_unique(out, o.buffer);
+      if (o.buffer.valid() && o.combine != Combine::kStore) out.add(o.buffer);
     }
-  for (ScalarId load : walker.loads) add_unique(out, program.scalars.at(load).buffer);
+  for (ScalarId load : walker.loads) out.add(program.scalars.at(load).buffer);
 }
 
-void control_buffers(const ControlFlow &c, std::vector<BufferId> &reads_out, std::vector<BufferId> &writes_out) {
-  add_unique(reads_out, c.condition);
-  add_unique(reads_out, c.trip_count);
-  for (BufferId b : c.initial) add_unique(reads_out, b);
+void control_buffers(const ControlFlow &c, BufferSet &reads_out, BufferSet &writes_out) {
+  reads_out.add(c.condition);
+  reads_out.add(c.trip_count);
+  for (BufferId b : c.initial) reads_out.add(b);
   for (const auto &list : c.results)
-    for (BufferId b : list) add_unique(reads_out, b);
-  for (BufferId b : c.outputs) add_unique(writes_out, b);
-  add_unique(writes_out, c.iteration);
-  add_unique(writes_out, c.body_condition);
-  for (BufferId b : c.body_inputs) add_unique(writes_out, b);
+    for (BufferId b : list) reads_out.add(b);
+  for (BufferId b : c.outputs) writes_out.add(b);
+  writes_out.add(c.iteration);
+  writes_out.add(c.body_condition);
+  for (BufferId b : c.body_inputs) writes_out.add(b);
 }
 
-void collect(const Program &program, const Kernel &kernel, bool bodies, std::vector<BufferId> &in,
-             std::vector<BufferId> &out) {
+void collect(const Program &program, const Kernel &kernel, bool bodies, BufferSet &in, BufferSet &out) {
   if (const LoopNest *nest = kernel.nest()) {
     nest_reads(program, *nest, in);
     for (const Stage &stage : nest->stages)
-      for (const StageOutput &o : stage.outputs) add_unique(out, o.buffer);
+      for (const StageOutput &o : stage.outputs) out.add(o.buffer);
   } else if (const LibraryCall *call = kernel.library()) {
-    for (BufferId b : call->inputs) add_unique(in, b);
-    for (BufferId b : call->outputs) add_unique(out, b);
+    for (BufferId b : call->inputs) in.add(b);
+    for (BufferId b : call->outputs) out.add(b);
   } else if (const ControlFlow *control = kernel.control()) {
     control_buffers(*control, in, out);
     if (bodies)
@@ -112,11 +122,19 @@ void collect(const Program &program, const Kernel &kernel, bool bodies, std::vec
   }
   std::vector<BufferId> packed, scratch;
   collect_buffers(kernel.schedule, packed, scratch);
-  for (BufferId b : packed) add_unique(in, b);
+  for (BufferId b : packed) in.add(b);
   for (BufferId b : scratch) {
-    add_unique(in, b);
-    add_unique(out, b);
+    in.add(b);
+    out.add(b);
   }
+}
+
+std::pair<std::vector<BufferId>, std::vector<BufferId>> buffers_of(const Program &program, const Kernel &kernel,
+                                                                   bool bodies) {
+  std::pair<std::vector<BufferId>, std::vector<BufferId>> result;
+  BufferSet in(result.first), out(result.second);
+  collect(program, kernel, bodies, in, out);
+  return result;
 }
 
 class Substituter {
@@ -206,26 +224,29 @@ class Substituter {
 }  // namespace
 
 std::vector<BufferId> reads(const Program &program, const Kernel &kernel) {
-  std::vector<BufferId> in, out;
-  collect(program, kernel, true, in, out);
-  return in;
+  return buffers_of(program, kernel, true).first;
 }
 
 std::vector<BufferId> writes(const Program &program, const Kernel &kernel) {
-  std::vector<BufferId> in, out;
-  collect(program, kernel, true, in, out);
-  return out;
+  return buffers_of(program, kernel, true).second;
 }
 
 void own_operands(const Program &program, const Kernel &kernel, std::vector<BufferId> &in, std::vector<BufferId> &out) {
-  collect(program, kernel, false, in, out);
+  BufferSet read(in), written(out);
+  collect(program, kernel, false, read, written);
 }
 
 void collect_loads(const Program &program, ScalarId root, std::vector<ScalarId> &out) {
   Walker walker(program);
   walker.scalar(root);
+  if (out.empty()) {  // the walker finds each once
+    out = std::move(walker.loads);
+    return;
+  }
+  std::unordered_set<uint32_t> known;
+  for (ScalarId id : out) known.insert(id.index);
   for (ScalarId id : walker.loads)
-    if (std::find(out.begin(), out.end(), id) == out.end()) out.push_back(id);
+    if (known.insert(id.index).second) out.push_back(id);
 }
 
 ScalarId substitute(Program &program, ScalarId root, const ScalarSubstitution &substitution) {

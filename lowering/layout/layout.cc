@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
@@ -24,16 +25,18 @@ class Layout {
       : p_(program), options_(options), steps_(steps), uses_(program), wanted_(program.buffers.size(), false) {}
 
   void run() {
+    position_.assign(p_.kernels.size(), SIZE_MAX);
+    for (size_t i = 0; i < p_.order.size(); ++i) position_[p_.order[i].index] = i;
     for (KernelId k : p_.order) {
       const auto view = spatial_convolution(k);
       if (!view) continue;
       seed(view->input);
-      for (BufferId b : writes(p_, p_.kernel(k))) seed(b);
+      for (BufferId b : uses_.writes(k)) seed(b);
     }
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (KernelId k : p_.order)
-        if (p_.kernel(k).nest()) changed |= spread(*p_.kernel(k).nest());
+    while (!pending_.empty()) {
+      const KernelId k = p_.order[*pending_.begin()];
+      pending_.erase(pending_.begin());
+      if (p_.kernel(k).nest()) spread(*p_.kernel(k).nest());
     }
     for (size_t i = 0; i < wanted_.size(); ++i)
       if (wanted_[i]) p_.buffers[i].order = channels_last(p_.buffers[i].shape().size());
@@ -50,8 +53,7 @@ class Layout {
   }
 
   // Whatever a nest links element by element along batch and channel with a channels-last tensor of the same rank.
-  bool spread(const LoopNest &nest) {
-    bool changed = false;
+  void spread(const LoopNest &nest) {
     for (const Stage &stage : nest.stages) {
       for (const StageOutput &o : stage.outputs) {
         std::vector<BufferId> stored;
@@ -71,20 +73,22 @@ class Layout {
           for (size_t j = 0; j < stored.size(); ++j) {
             if (wanted_[stored[j].index] || index[j].size() != index[i].size()) continue;
             if (!(index[i][0] == index[j][0]) || !(index[i][1] - index[j][1]).is_constant()) continue;
-            changed |= seed(stored[j]);
+            seed(stored[j]);
           }
         }
       }
     }
-    return changed;
   }
 
-  bool seed(BufferId id) {
-    if (wanted_[id.index] || !may_be_reordered(p_, uses_, id) || p_.buffer(id).shape().size() < 3) return false;
-    if (!steps_.allowed("layout.channels_last")) return false;
+  // Kernels that touch what is wanted now are asked (again), in their order.
+  void seed(BufferId id) {
+    if (wanted_[id.index] || !may_be_reordered(p_, uses_, id) || p_.buffer(id).shape().size() < 3) return;
+    if (!steps_.allowed("layout.channels_last")) return;
     steps_.record("layout.channels_last", p_.buffer(id).name);
     wanted_[id.index] = true;
-    return true;
+    for (const auto *kernels : {&uses_.readers(id), &uses_.writers(id)})
+      for (KernelId k : *kernels)
+        if (position_[k.index] != SIZE_MAX) pending_.insert(position_[k.index]);
   }
 
   // Where a convolution meets a row-major tensor: it reads a channels-last copy (several share one), except the direct
@@ -181,6 +185,8 @@ class Layout {
   Steps &steps_;
   Uses uses_;
   std::vector<bool> wanted_;
+  std::vector<size_t> position_;  // by kernel, in the main order; SIZE_MAX: not in it
+  std::set<size_t> pending_;      // positions of kernels to be asked
 };
 
 }  // namespace
