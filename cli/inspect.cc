@@ -9,6 +9,7 @@
 
 #include "cli/common.h"
 #include "driver/gpu.h"
+#include "emit/cpp/emit.h"
 #include "ir/graph/text.h"
 
 namespace optc::cli {
@@ -72,7 +73,60 @@ std::string to_text(const Placements &p) {
   return text;
 }
 
-Status inspect(const CommonOptions &o, const std::string &ir, Diagnostics &diagnostics) {
+std::string step_text(const Program &program, size_t step) {
+  return step < program.order.size() ? program.kernel(program.order[step]).name : "the end";
+}
+
+// The memory of the bundle on the CPU: what lies in the arena, where, and from which kernel to which.
+Status print_memory(const Program &program, const CommonOptions &o, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const MemoryPlan plan, plan_memory(program, diagnostics));
+  const bool known = plan.arena_bytes >= 0;
+  if (o.format == "json") {
+    const auto number = [](int64_t n) { return n < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(n); };
+    nlohmann::ordered_json json = {{"schema_version", 1},
+                                   {"model", o.model},
+                                   {"arena_bytes", number(plan.arena_bytes)},
+                                   {"lower_bound_bytes", number(plan.lower_bound_bytes)},
+                                   {"buffers", nlohmann::ordered_json::array()}};
+    for (const MemoryPlan::Item &i : plan.items)
+      json["buffers"].push_back({{"name", i.name},
+                                 {"bytes", i.bytes.is_constant() ? nlohmann::ordered_json(i.bytes.value())
+                                                                 : nlohmann::ordered_json(i.bytes.str())},
+                                 {"each_thread", i.each_thread},
+                                 {"first", i.first},
+                                 {"last", i.last},
+                                 {"offset", number(i.offset)}});
+    print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    return {};
+  }
+  int64_t each_thread = 0;
+  for (const MemoryPlan::Item &i : plan.items)
+    if (i.each_thread && known) each_thread = std::max(each_thread, (i.bytes.value() + 63) / 64 * 64);
+  std::string text = o.model + "\n";
+  if (known) {
+    text += fmt::format("  arena       {} ({} bytes) for one thread; the most that lives at one time is {}\n",
+                        format_bytes(plan.arena_bytes), plan.arena_bytes, format_bytes(plan.lower_bound_bytes));
+    if (each_thread > 0)
+      text += fmt::format("  threads     each further one takes up to {} more\n", format_bytes(each_thread));
+  } else {
+    text += fmt::format(
+        "  arena       by the dims of a run: the {} buffers below are placed then; --dim NAME=N gives numbers\n",
+        plan.items.size());
+  }
+  std::vector<const MemoryPlan::Item *> items;
+  for (const MemoryPlan::Item &i : plan.items) items.push_back(&i);
+  std::stable_sort(items.begin(), items.end(), [](const auto *a, const auto *b) { return a->first < b->first; });
+  for (const MemoryPlan::Item *i : items)
+    text += fmt::format("  {:>10}  {:>12}  {}{}: {} to {}\n", i->offset >= 0 ? std::to_string(i->offset) : "",
+                        i->bytes.str(), i->name, i->each_thread ? " (each thread)" : "", step_text(program, i->first),
+                        step_text(program, i->last));
+  print(text);
+  return {};
+}
+
+Status inspect(const CommonOptions &o, const std::string &ir, bool memory, Diagnostics &diagnostics) {
+  if (memory && !ir.empty())
+    return diagnostics.error(ErrorKind::kUsage, "--ir and --print-memory-plan ask for two different texts");
   OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
   CommonOptions silent = o;
   silent.quiet = true;
@@ -82,13 +136,14 @@ Status inspect(const CommonOptions &o, const std::string &ir, Diagnostics &diagn
     print(print(graph));
     return {};
   }
-  if (!ir.empty()) {
+  if (!ir.empty() || memory) {
     OPTC_ASSIGN(Optimized optimized, optimize_model(std::move(graph), options, *listener, diagnostics));
     if (ir == "optimized") {
       print(print(optimized.graph));
       return {};
     }
     OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, *listener, diagnostics));
+    if (memory) return print_memory(program, o, diagnostics);
     print(print(program));
     return {};
   }
@@ -152,6 +207,7 @@ Status inspect(const CommonOptions &o, const std::string &ir, Diagnostics &diagn
 void add_inspect(CommandLine &line, int &code) {
   struct Options : CommonOptions {
     std::string ir;
+    bool memory = false;
   };
   auto o = std::make_shared<Options>();
   Verb *verb = line.add_verb("inspect", "what a model is: signature, sizes, operators");
@@ -160,10 +216,12 @@ void add_inspect(CommandLine &line, int &code) {
   verb->add_option("--ir", o->ir, "print the text form instead: graph (as imported), optimized, or program")
       ->one_of({"graph", "optimized", "program"})
       ->type_name("STAGE");
+  verb->add_flag("--print-memory-plan", o->memory,
+                 "print instead what lies in the bundle's arena, where, and from which kernel to which");
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);
   add_output_options(*verb, *o);
-  on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return inspect(*o, o->ir, diagnostics); });
+  on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return inspect(*o, o->ir, o->memory, diagnostics); });
 }
 
 }  // namespace optc::cli

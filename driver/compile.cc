@@ -77,6 +77,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   page.records = &optimized.records;
   page.missed = &optimized.missed;
   page.program = &program;
+  page.memory = &report.memory;
   if (cuda && cuda->program) {
     page.gpu_program = cuda->program.get();
     page.gpu_schedule = &cuda->schedule;
@@ -92,10 +93,13 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   facts.files = static_cast<int64_t>(report.files) + 2;  // and the two pages
   facts.kernels = static_cast<int64_t>(report.kernels);
   facts.weight_bytes = static_cast<int64_t>(report.weights_bytes);
-  facts.arena_bytes = report.arena_bytes;
-  facts.bound_bytes = report.lower_bound_bytes;
-  step.end(fmt::format("cpu (AVX-512, AVX2, baseline), {} files, {} of packed weights", facts.files,
-                       format_bytes(facts.weight_bytes)));
+  facts.arena_bytes = report.memory.arena_bytes;
+  facts.bound_bytes = report.memory.lower_bound_bytes;
+  const std::string arena = facts.arena_bytes < 0 ? "arena by the dims"
+                                                  : fmt::format("arena {} (bound {})", format_bytes(facts.arena_bytes),
+                                                                format_bytes(facts.bound_bytes));
+  step.end(fmt::format("cpu (AVX-512, AVX2, baseline), {} files, {} of packed weights, {}", facts.files,
+                       format_bytes(facts.weight_bytes), arena));
   return facts;
 }
 

@@ -125,12 +125,6 @@ Result<Program> lower_reported(const Graph &graph, const CompileOptions &options
     facts += fmt::format(", {} of {} tensors in {}", report.precision.temporaries + report.precision.constants,
                          report.precision.temporaries + report.precision.constants + report.precision.kept.size(),
                          to_string(options.precision));
-  // kDimOverflow: placed when the dims are known.
-  if (program.arena_bytes.is_constant() && program.arena_bytes.value() < kDimOverflow)
-    facts += fmt::format(", arena {} (bound {})", format_bytes(program.arena_bytes.value()),
-                         format_bytes(program.lower_bound_bytes.value()));
-  else
-    facts += ", arena by the dims";
   step.end(facts);
   return program;
 }

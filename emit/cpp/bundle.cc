@@ -96,8 +96,7 @@ Result<BundleReport> BundleWriter::write() {
   report.kernels = model.kernels.size();
   report.files = files_;
   report.weights_bytes = model.weights_bytes;
-  report.arena_bytes = model.arena_bytes;
-  report.lower_bound_bytes = model.lower_bound_bytes;
+  report.memory = model.memory_plan();
   return report;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/program/device_schedule.h"
+#include "ir/program/placement.h"
 #include "ir/program/program.h"
 #include "ir/program/uses.h"
 #include "support/diagnostics.h"
@@ -54,14 +55,16 @@ struct BundleOptions {
 struct BundleReport {
   size_t kernels = 0, files = 0;
   uint64_t weights_bytes = 0;
-  int64_t arena_bytes = -1;  // -1: depends on the dims
-  int64_t lower_bound_bytes = -1;
+  MemoryPlan memory;
 };
 
 // Writes the bundle's files into `directory` (commit is the caller's). Fails with kUnsupported, naming the nodes, for
 // what has no C++ form.
 Result<BundleReport> emit_bundle(const Program &program, const BundleOptions &options, StagedDirectory &directory,
                                  Diagnostics &diagnostics);
+
+// The memory that the bundle of a Program takes, without writing it.
+Result<MemoryPlan> plan_memory(const Program &program, Diagnostics &diagnostics);
 
 // The buffers whose places a probe tells of a kernel, in its order: roots of what it reads and writes, without
 // constants, scratch and objects.

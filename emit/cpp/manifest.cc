@@ -79,20 +79,19 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
   j["arena_bytes"] = model.arena_bytes >= 0 ? Json(model.arena_bytes) : Json(nullptr);
   j["lower_bound_bytes"] = model.lower_bound_bytes >= 0 ? Json(model.lower_bound_bytes) : Json(nullptr);
   j["buffers"] = Json::array();
-  for (const PlacedBuffer &p : model.placed)
-    j["buffers"].push_back({{"name", program.buffer(p.buffer).name},
-                            {"type", std::string(to_string(program.buffer(p.buffer).element()))},
-                            {"bytes", dim_json(p.bytes)},
-                            {"first", p.first},
-                            {"last", p.last},
-                            {"offset", p.offset >= 0 ? Json(p.offset) : Json(nullptr)}});
-  for (const RowScratch &r : model.row_scratches)
-    j["buffers"].push_back({{"name", "row scratch of " + r.kernel},
-                            {"bytes", dim_json(r.bytes)},
-                            {"each_thread", true},
-                            {"first", r.at},
-                            {"last", r.at},
-                            {"offset", model.arena_bytes >= 0 ? Json(r.offset) : Json(nullptr)}});
+  const MemoryPlan plan = model.memory_plan();
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    const MemoryPlan::Item &item = plan.items[i];
+    Json buffer = {{"name", item.name}};
+    if (i < model.placed.size())
+      buffer["type"] = std::string(to_string(program.buffer(model.placed[i].buffer).element()));
+    buffer["bytes"] = dim_json(item.bytes);
+    if (item.each_thread) buffer["each_thread"] = true;
+    buffer["first"] = item.first;
+    buffer["last"] = item.last;
+    buffer["offset"] = item.offset >= 0 ? Json(item.offset) : Json(nullptr);
+    j["buffers"].push_back(std::move(buffer));
+  }
   j["passes"] = options.passes;
   j["kernels"] = Json::array();
   add_kernels(program, program.order, j["kernels"]);

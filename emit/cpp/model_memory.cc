@@ -65,6 +65,24 @@ void ModelPrinter::place_constant() {
   }
 }
 
+MemoryPlan ModelPrinter::memory_plan() const {
+  MemoryPlan plan;
+  plan.arena_bytes = arena_bytes;
+  plan.lower_bound_bytes = lower_bound_bytes;
+  for (const PlacedBuffer &p : placed)
+    plan.items.push_back({program_.buffer(p.buffer).name, p.bytes, p.first, p.last, p.offset, false});
+  for (const RowScratch &r : row_scratches)
+    plan.items.push_back(
+        {"row scratch of " + r.kernel, r.bytes, r.at, r.at, arena_bytes >= 0 ? r.offset : int64_t{-1}, true});
+  return plan;
+}
+
+Result<MemoryPlan> plan_memory(const Program &program, Diagnostics &diagnostics) {
+  ModelPrinter printer(program, "model", diagnostics, false);
+  OPTC_TRY(printer.print());
+  return printer.memory_plan();
+}
+
 // By step: where the buffers that live then end. The highest are painted first, each over the steps that are left.
 std::vector<int64_t> ModelPrinter::ends_by_step() const {
   std::vector<std::pair<int64_t, const PlacedBuffer *>> order;

@@ -9,6 +9,7 @@
 
 #include "emit/cpp/nest.h"
 #include "ir/program/device_schedule.h"
+#include "ir/program/placement.h"
 #include "ir/program/program.h"
 #include "ir/program/uses.h"
 
@@ -77,6 +78,7 @@ class ModelPrinter : private DimText {
   // The sources of the schedule. `host`: the schedule for the GPU's Program, whose struct goes with them; null: none.
   ModelSources model_sources(const std::string &include_name, const ModelPlaces &places,
                              const ModelPrinter *host) const;
+  MemoryPlan memory_plan() const;
   std::string shape_text(const Shape &shape) const;  // "[N, 3, 224, 224]"
   const std::vector<const DimSymbol *> &model_symbols() const { return model_symbols_; }
 

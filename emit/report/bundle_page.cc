@@ -227,39 +227,36 @@ void placement(std::string &html, const ReportInput &in) {
 }
 
 // Buffers of the arena: across, the kernels; up, the addresses.
-void memory(std::string &html, const Program &p) {
-  const auto total = at_least_sizes(p.arena_bytes);
-  if (!p.placements.empty() && !total)
+void memory(std::string &html, const Program &p, const MemoryPlan &plan) {
+  if (plan.items.empty() || plan.arena_bytes == 0) return;
+  if (plan.arena_bytes < 0) {
     html += fmt::format(
         "<h2>Memory</h2><p>{} buffers lie in one arena. Its size depends on the dims of the inputs; the runtime places "
-        "the "
-        "buffers when those change.</p>",
-        p.placements.size());
-  if (p.placements.empty() || !total || *total <= 0) return;
-  const auto bound = at_least_sizes(p.lower_bound_bytes);
+        "the buffers when those change.</p>",
+        plan.items.size());
+    return;
+  }
   html += fmt::format(
-      "<h2>Memory</h2><p>The arena takes {}{}; each box is a buffer: across, from the kernel that writes it to the "
-      "last that "
-      "reads it; up, its place.</p>",
-      bytes_text(static_cast<double>(*total)),
-      bound ? fmt::format(", the largest sum of live bytes is {}", bytes_text(static_cast<double>(*bound))) : "");
+      "<h2>Memory</h2><p>The arena takes {} for one thread, the largest sum of live bytes is {}; each box is a buffer: "
+      "across, from the kernel that writes it to the last that reads it; up, its place.</p>",
+      bytes_text(static_cast<double>(plan.arena_bytes)), bytes_text(static_cast<double>(plan.lower_bound_bytes)));
   constexpr double kWidth = 1200, kHeight = 360;
   const double steps = std::max<double>(1, static_cast<double>(p.order.size()));
   html += fmt::format("<svg viewBox=\"0 0 {} {}\" role=img aria-label=\"buffers over time\">", kWidth, kHeight);
   size_t color = 0;
-  for (const Placement &place : p.placements) {
-    const auto offset = at_least_sizes(place.offset), size = at_least_sizes(place.bytes);
-    if (!offset || !size || *size <= 0) continue;
+  for (const MemoryPlan::Item &place : plan.items) {
+    const int64_t size = place.bytes.value();
+    if (size <= 0) continue;
     const double x = kWidth * static_cast<double>(place.first) / steps;
     const double w = std::max(1.0, kWidth * static_cast<double>(place.last + 1 - place.first) / steps);
-    const double h = kHeight * static_cast<double>(*size) / static_cast<double>(*total);
-    const double y = kHeight - kHeight * static_cast<double>(*offset) / static_cast<double>(*total) - h;
+    const double h = kHeight * static_cast<double>(size) / static_cast<double>(plan.arena_bytes);
+    const double y = kHeight - kHeight * static_cast<double>(place.offset) / static_cast<double>(plan.arena_bytes) - h;
     html += fmt::format(
         "<rect class=b x={:.2f} y={:.2f} width={:.2f} height={:.2f} fill=\"var(--b{})\" fill-opacity=.75><title>{}: {} "
         "at {}, "
         "kernels {} to {}</title></rect>",
-        x, y, w, std::max(h, 0.5), color++ % 4, escape(p.buffer(place.buffer).name),
-        bytes_text(static_cast<double>(*size)), *offset, place.first, place.last);
+        x, y, w, std::max(h, 0.5), color++ % 4, escape(place.name), bytes_text(static_cast<double>(size)), place.offset,
+        place.first, place.last);
   }
   html += "</svg>";
 }
@@ -313,10 +310,7 @@ std::string report_html(const ReportInput &in) {
   fact(html, std::to_string(all.size()), "kernels");
   std::map<std::string, int64_t> by_kind;
   for (const KernelId id : all) ++by_kind[kind_of(p.kernel(id))];
-  const auto arena = at_least_sizes(p.arena_bytes);
-  if (arena)
-    fact(html, bytes_text(static_cast<double>(*arena)),
-         p.arena_bytes.is_constant() ? "arena" : "arena at the least dims");
+  if (in.memory->arena_bytes >= 0) fact(html, bytes_text(static_cast<double>(in.memory->arena_bytes)), "arena");
   fact(html, bytes_text(static_cast<double>(in.weight_bytes)), "weights, as laid out");
   html += "</div><p class=soft>";
   bool first = true;
@@ -331,7 +325,7 @@ std::string report_html(const ReportInput &in) {
   signature(html, p);
   rewrites(html, in);
   storage(html, in);
-  memory(html, p);
+  memory(html, p, *in.memory);
   kernels(html, p, all);
   placement(html, in);
   html += fmt::format("<script>{}</script></body></html>\n", kScript);

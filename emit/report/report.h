@@ -9,6 +9,7 @@
 
 #include "ir/graph/rewriter.h"
 #include "ir/program/device_schedule.h"
+#include "ir/program/placement.h"
 #include "ir/program/program.h"
 
 namespace optc {
@@ -26,6 +27,7 @@ struct ReportInput {
   const std::vector<RewriteRecord> *records = nullptr;        // not null
   const std::vector<MissedRewrite> *missed = nullptr;         // not null
   const Program *program = nullptr;                           // not null
+  const MemoryPlan *memory = nullptr;                         // not null: of that Program's bundle
   // The Program for GPU targets, where its kernels run, and each one's form there (parallel to its order); null: none.
   const Program *gpu_program = nullptr;
   const DeviceSchedule *gpu_schedule = nullptr;

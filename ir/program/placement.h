@@ -34,6 +34,21 @@ std::string find_overlap(const Program &program, std::vector<PlacedBytes> &place
 // "from kernel 'a' to 'b'"
 std::string lifetime_text(const Program &program, const Placement &placement);
 
+// The memory of a bundle on the CPU, as its manifest, its pages and its ABI tell of it: the Program's placements, and
+// the row scratch of kernels, which each thread has for itself while such a kernel runs.
+struct MemoryPlan {
+  struct Item {
+    std::string name;
+    Dim bytes;                   // of row scratch: for one thread
+    size_t first = 0, last = 0;  // steps of the main order; its length: the end
+    int64_t offset = -1;         // of row scratch: for one thread. -1: the dims of a run decide
+    bool each_thread = false;
+  };
+  std::vector<Item> items;
+  // For one thread; every further one adds its row scratch. -1: the dims of a run decide.
+  int64_t arena_bytes = -1, lower_bound_bytes = -1;
+};
+
 // First and last step of the main order that touches each storage, by its root; `touched` false: none does.
 struct Lifetime {
   size_t first = SIZE_MAX, last = 0;

@@ -85,6 +85,20 @@ def test_inspect_gives_the_signature_as_json(optc, model):
     assert facts["operators"]["Softmax"] == 1 and facts["nodes"] == 5 and facts["parameters"] == 30
 
 
+def test_inspect_prints_the_memory_plan(optc, model, tmp_path):
+    plan = json.loads(run(optc, "inspect", model, "--dim=N=8", "--print-memory-plan", "--format=json").stdout)
+    facts = json.loads(run(optc, model, "-o", tmp_path / "b", "--dim=N=8", "--format=json").stdout)
+    manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
+    assert plan["arena_bytes"] == facts["arena_bytes"] == manifest["arena_bytes"] > 0
+    assert [{k: b[k] for k in ("name", "bytes", "first", "last", "offset")} for b in manifest["buffers"]] == [
+        {k: b[k] for k in ("name", "bytes", "first", "last", "offset")} for b in plan["buffers"]]
+    text = run(optc, "inspect", model, "--dim=N=8", "--print-memory-plan").stdout
+    assert f"({plan['arena_bytes']} bytes) for one thread" in text and all(b["name"] in text for b in plan["buffers"])
+    text = run(optc, "inspect", model, "--print-memory-plan").stdout
+    assert "by the dims of a run" in text and "N" in text
+    run(optc, "inspect", model, "--print-memory-plan", "--ir=program", code=2)
+
+
 def test_opt_writes_a_model_that_computes_the_same(optc, model, tmp_path):
     import onnxruntime
 

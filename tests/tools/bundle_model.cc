@@ -33,7 +33,7 @@ Status make(int argc, char **argv, Diagnostics &diagnostics) {
   OPTC_ASSIGN(auto directory, StagedDirectory::create(argv[2], diagnostics));
   OPTC_ASSIGN(const BundleReport bundle, emit_bundle(*program, options, *directory, diagnostics));
   std::printf("%zu kernels, %zu files, %llu bytes of weights, arena %lld\n", bundle.kernels, bundle.files,
-              static_cast<unsigned long long>(bundle.weights_bytes), static_cast<long long>(bundle.arena_bytes));
+              static_cast<unsigned long long>(bundle.weights_bytes), static_cast<long long>(bundle.memory.arena_bytes));
   return directory->commit(diagnostics);
 }
 
