@@ -98,15 +98,16 @@ Result<std::vector<RuntimeValue>> expected_outputs(const VerifyOptions &o, const
   return run_model(o.against, *other_model, inputs, Engine::kEvaluate, 1, o.seed, plain, listener, diagnostics);
 }
 
-// Whether the results with the first `count` steps only are right.
-Result<bool> agrees(const VerifyOptions &o, const Graph &model, const std::vector<RuntimeValue> &inputs,
-                    const std::vector<RuntimeValue> &expected, CompileOptions options, int64_t count, Engine engine,
-                    Listener &listener, Diagnostics &diagnostics) {
+// Whether the results with the first `count` steps only are right. A run that ends in an error has none.
+bool agrees(const VerifyOptions &o, const Graph &model, const std::vector<RuntimeValue> &inputs,
+            const std::vector<RuntimeValue> &expected, CompileOptions options, int64_t count, Engine engine,
+            Listener &listener) {
   options.stop_after_rewrites = count;
-  OPTC_ASSIGN(const auto actual,
-              run_model(o.model, model, inputs, engine, o.threads, o.seed, options, listener, diagnostics));
+  Diagnostics quiet(o.model);  // the error with all steps has been said
+  const auto actual = run_model(o.model, model, inputs, engine, o.threads, o.seed, options, listener, quiet);
+  if (!actual.ok()) return false;
   for (size_t i = 0; i < expected.size(); ++i)
-    if (!compare(actual[i], expected[i], {o.rtol, o.atol}).ok) return false;
+    if (!compare((*actual)[i], expected[i], {o.rtol, o.atol}).ok) return false;
   return true;
 }
 
@@ -121,39 +122,35 @@ Status bisect(const VerifyOptions &o, const Graph &model, const std::vector<Runt
       std::count_if(steps.begin(), steps.end(), [](const CompileStep &step) { return !step.lowering; });
   print(fmt::format("bisecting {} rewrites and {} steps of lowering\n", rewrites, all - rewrites));
   auto right = [&](Engine on, int64_t count) {
-    return agrees(o, model, inputs, expected, options, count, on, listener, diagnostics);
+    return agrees(o, model, inputs, expected, options, count, on, listener);
   };
   Engine on = Engine::kEvaluate;
-  OPTC_ASSIGN(const bool operators, right(on, 0));
-  if (!operators) {
+  if (!right(on, 0)) {
     print("the evaluator differs without any step: the fault lies in an operator\n");
     return {};
   }
-  OPTC_ASSIGN(const bool evaluated, right(on, all));
-  if (evaluated) {
+  if (right(on, all)) {
     if (engine == Engine::kEvaluate) {
       print("the evaluator agrees now: the difference does not come back\n");
       return {};
     }
     on = engine;
-    OPTC_ASSIGN(const bool plain, right(on, 0));
-    if (!plain) {
+    if (!right(on, 0)) {
       print(
           fmt::format("the evaluator agrees after all of them, the bundle differs without any: the fault lies in the "
                       "code of a kernel{}\n",
                       o.per_kernel ? "" : "; --per-kernel names it"));
       return {};
     }
-    OPTC_ASSIGN(const bool built, right(on, all));
-    if (built) {
+    if (right(on, all)) {
       print("the bundle agrees now: the difference does not come back\n");
       return {};
     }
   }
   std::string line;
   OPTC_ASSIGN(const int64_t wrong, first_wrong_step(all, [&](int64_t count) -> Result<bool> {
-                Result<bool> ok = right(on, count);
-                if (ok.ok()) line += fmt::format(" {} {} ·", count, *ok ? "ok" : "bad");
+                const bool ok = right(on, count);
+                line += fmt::format(" {} {} ·", count, ok ? "ok" : "bad");
                 return ok;
               }));
   const CompileStep &culprit = steps[static_cast<size_t>(wrong) - 1];
@@ -234,8 +231,15 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
     if (watched)
       OPTC_TRY(
           watch_bundle(watched->program, *watched->bundle, inputs, {o.per_kernel, o.numerics}, kernels, diagnostics));
-    OPTC_ASSIGN(const auto actual,
-                run_model(o.model, model, inputs, engine, o.threads, o.seed, options, *listener, diagnostics));
+    const auto ran = run_model(o.model, model, inputs, engine, o.threads, o.seed, options, *listener, diagnostics);
+    if (!ran.ok()) {
+      const ErrorKind kind = ran.failure().kind;
+      // A step may make an error where there is none without it.
+      if (o.bisect && (kind == ErrorKind::kInternal || kind == ErrorKind::kFault))
+        OPTC_TRY(bisect(o, model, inputs, expected, options, engine, *listener, diagnostics));
+      return ran.failure();
+    }
+    const std::vector<RuntimeValue> &actual = *ran;
     if (expected.size() != actual.size()) return diagnostics.error(ErrorKind::kMismatch, "another number of outputs");
     // Where rounding alone decides more than the tolerance, ONNX Runtime itself shows it. A draw may miss a selection
     // that tips (of two nearly equal scores), so what one set shows holds for all.

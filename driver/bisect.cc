@@ -20,7 +20,14 @@ Result<std::vector<CompileStep>> list_steps(const Graph &model, const CompileOpt
     steps.push_back({r.rule, nodes.empty() ? "" : nodes[0].name, false});
   }
   LoweringReport report;
-  OPTC_TRY(lower_reported(optimized.graph, after_rewrites(options, optimized), listener, diagnostics, false, report));
+  Diagnostics unsaid;
+  const auto lowered =
+      lower_reported(optimized.graph, after_rewrites(options, optimized), listener, unsaid, false, report);
+  // Where the verifier refuses what the steps made, they are the ones to search through.
+  if (!lowered.ok() && (lowered.failure().kind != ErrorKind::kInternal || report.steps.empty())) {
+    for (const Diagnostic &d : unsaid.all()) (void)diagnostics.add(d);
+    return lowered.failure();
+  }
   for (LoweringStep &step : report.steps) steps.push_back({std::move(step.name), std::move(step.where), true});
   return steps;
 }

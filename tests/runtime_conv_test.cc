@@ -40,6 +40,10 @@ const Case kCases[] = {
     {false, OPTC_CONV_GEMM, {1, 5, 5, 33, 16, 1, 1, 3, 2, 1, 1, 0, 0, 0, 0, 1}},
     {false, OPTC_CONV_DEPTHWISE, {1, 3, 3, 4, 4, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 4}},
     {false, OPTC_CONV_DEPTHWISE, {1, 7, 20, 150, 150, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 150}},
+    // Dilated taps that end one short of the right border; the last tile of a row with one column of padding.
+    {false, OPTC_CONV_DEPTHWISE, {1, 5, 9, 16, 16, 3, 3, 1, 1, 1, 2, 1, 2, 1, 2, 16}},
+    {false, OPTC_CONV_DEPTHWISE, {1, 5, 10, 17, 17, 3, 5, 1, 2, 2, 3, 2, 6, 2, 6, 17}},
+    {false, OPTC_CONV_WINOGRAD4, {1, 8, 12, 32, 48, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
 };
 
 std::vector<float> random_floats(size_t n, uint32_t seed) {

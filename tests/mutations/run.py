@@ -3,21 +3,24 @@
 must notice it, and `optc verify` must name what is to blame.
 
   run.py build OUT [--only NAME,...]     a folder of programs for each mutation, and one of the sources as they are (NAME "none")
-  run.py hunt OUT [--seconds S] [--jobs N]  what finds each: OUT/NAME/found.json; ends at the first failure
+  run.py hunt OUT [--seconds S] [--jobs N]  what finds each: OUT/NAME/found.json; ends at the first failure. --evaluator: without bundles
+  run.py units OUT                       the unit tests, but for those of golden files, on what hunt did not find
   run.py name OUT                        verify --bisect-passes and --per-kernel on what was found
   run.py table OUT                       the table of README.md
   run.py apply NAME                      into the checkout at hand (`git checkout` afterwards): for ./dev test on what hunt did not find
 
 `build` works in a scratch checkout of HEAD (OUT/tree), so the checkout at hand stays as it is.
-`hunt` asks, in the order of what they cost: the cases (../shared/cases, where they are) on the evaluator, random graphs on the evaluator,
-the cases as bundles, random graphs as bundles. A program that is the same bytes as without the mutation is not asked, nor is a case whose
-emitted code is the same; both would say the same.
+`hunt` asks, in the order of what they cost: the cases (../shared/cases, where they are) and random graphs that spread over the cells of
+coverage.cc, on the evaluator as they are lowered; those graphs as bundles that reach a cell which the mutation names; more random graphs
+on the evaluator; all of them as bundles. A program that is the same bytes as
+without the mutation is not asked, nor is a model whose emitted code is the same; both would say the same.
 """
 
 import argparse
 import concurrent.futures
 import filecmp
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -32,8 +35,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CASES = ROOT.parent / "shared/cases"
 PROGRAMS = ["optc", "optc_random", "optc_conformance", "optc_conformance_bundles"]
+UNIT_TESTS = [
+    "legality_test", "fusion_law_test", "lowering_test", "evaluate_lowered_test", "bisect_test", "device_schedule_test", "precision_test",
+    "runtime_math_test", "runtime_types_test", "runtime_gemm_test", "runtime_conv_test", "runtime_attention_test", "runtime_rnn_test",
+]  # fmt: skip
 SEED = 20  # of the random graphs: every mutation meets the same ones
-UNIT = 20  # cases in a translation unit
+SPREAD_OVER = 1500  # random graphs, of which some 200 are kept
+NAMED_FROM = 6  # models that are tried
+UNIT = 10  # cases in a translation unit
 
 
 def mutations(only=None):
@@ -55,11 +64,15 @@ def apply(row, tree):
 
 
 # --- build
+def compiler_cache(tree):
+    """What other checkouts compiled is in the cache under paths relative to them."""
+    return {**os.environ, "CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"}
+
+
 def build(args):
     tree = args.out / "tree"
     args.out.mkdir(parents=True, exist_ok=True)
-    # What other checkouts compiled is in the cache under paths relative to them.
-    environment = {**os.environ, "CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"}
+    environment = compiler_cache(tree)
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
     if not tree.exists():
         subprocess.run(["git", "worktree", "add", "--detach", str(tree), head], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
@@ -96,75 +109,88 @@ def build(args):
 class Hunt:
     """One mutation's programs beside those of the sources as they are."""
 
-    def __init__(self, out, row, seconds, usual):
-        self.place, self.none, self.seconds, self.usual = out / row["name"], out / "none", seconds, usual
-        self.work = self.place / "work"
+    def __init__(self, out, row, seconds, evaluator):
+        self.evaluator = evaluator
+        self.out, self.place, self.none, self.seconds = out, out / row["name"], out / "none", seconds
+        self.work, self.reaches = self.place / "work", row.get("reaches")
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir()
 
     def changed(self, program):
+        """Programs without the emitters are the same for what is emitted or carried."""
         return not filecmp.cmp(self.place / "bin" / program, self.none / "bin" / program, shallow=False)
 
     def run(self):
         """What found it, as a dictionary, or None."""
-        if self.changed("optc_conformance") and (found := self.cases("evaluator")):
-            return found
+        roots = (CASES, self.out / "graphs")
+        for root in roots:
+            if self.changed("optc_conformance") and (found := self.cases("lowered", root, names_of(root))):
+                return found
+        if self.evaluator:
+            return None
+        # Those that reach what the mutation is about (`reaches`) before all others.
+        cells = [(n, (self.out / "graphs" / n / "cells.txt").read_text()) for n in names_of(self.out / "graphs")]
+        names = (n for n, text in cells if self.reaches and re.search(self.reaches, text, re.M))
+        while unit := list(itertools.islice(names, UNIT)):
+            if found := self.cases("bundle", self.out / "graphs", unit):
+                return found
         if self.changed("optc_random") and (found := self.random("eval,gpu", 10, self.seconds / 4)):
             return found
-        names = self.emitted_otherwise()
-        for at in range(0, len(names), UNIT):
-            if found := self.cases("bundle", ",".join(names[at : at + UNIT])):
-                return found
+        for root in roots:
+            names = self.emitted_otherwise(root)
+            while unit := list(itertools.islice(names, UNIT)):
+                if found := self.cases("bundle", root, unit):
+                    return found
         return self.random("bundle", 24, self.seconds)
 
-    def cases(self, way, names=None):
-        new = {n: t for n, t in run_cases(self.place, way, names, self.work).items() if n.split("/")[0] not in self.usual[way]}
-        if not new:
-            return None
-        first = sorted(new)[0]
-        return finding(f"cases, {way}", CASES / first.split("/")[0] / "model.onnx", CASES / first, new[first])
+    def cases(self, way, root, names):
+        """The first of the cases that fails here and not without the mutation."""
+        failed = run_cases(self.place, way, root, names, self.work)
+        usual = run_cases(self.none, way, root, sorted({n.split("/")[0] for n in failed}), self.work)
+        new = sorted(set(failed) - set(usual))
+        by = f"{'cases' if root == CASES else 'random graphs'}, {way}"
+        return finding(by, [(root / n.split("/")[0] / "model.onnx", root / n) for n in new], failed[new[0]]) if new else None
 
-    def emitted_otherwise(self):
+    def emitted_otherwise(self, root):
         """The cases whose bundles are other code, or all where the runtime that they carry is."""
-        if not CASES.exists():
-            return []
-        names = sorted(p.parent.name for p in CASES.glob("*/model.onnx"))
-        if subprocess.run(["diff", "-rq", self.place / "share", self.none / "share"], stdout=subprocess.DEVNULL).returncode:
-            return names
-        known = self.none / "emitted.json"
-        if not known.exists():
-            known.write_text(json.dumps({n: emitted(self.none, n, self.work) for n in names}))
-        plain = json.loads(known.read_text())
-        return [n for n in names if emitted(self.place, n, self.work) != plain[n]]
+        same_runtime = not subprocess.run(["diff", "-rq", self.place / "share", self.none / "share"], stdout=subprocess.DEVNULL).returncode
+        plain = json.loads((self.none / f"{root.name}.json").read_text())
+        for name in names_of(root):
+            if not same_runtime or emitted(self.place, root / name, self.work) != plain[name]:
+                yield name
 
     def random(self, ways, chunk, seconds):
         """Failing graphs; those that fail without the mutation, too, do not count."""
         out = self.work / "random"
-        shutil.rmtree(out, ignore_errors=True)
         for seed in range(SEED, SEED + 10**6, 10**5):
-            random_graphs(self.place, out, ways, chunk, seconds, ["--seed", str(seed), "--stop"])
+            shutil.rmtree(out, ignore_errors=True)
+            random_graphs(self.place, out, ways, chunk, ["--seed", str(seed), "--seconds", str(seconds), "--stop"])
             found = sorted(p.parent for p in out.glob("*/why.txt"))
             if not found:
                 return None
-            again = self.work / "again"
-            words = ["--seed", found[0].name.rsplit("_", 1)[1], "--count", "1"]
-            if random_graphs(self.none, again, ways, chunk, 600, words) == 0:
-                break
-            shutil.rmtree(out)
-        by = f"random graphs, {'bundle' if 'bundle' in ways else 'evaluator'}"
-        return finding(by, found[0] / "model.onnx", found[0] / "test_data_set_0", (found[0] / "why.txt").read_text())
+            again = ["--seed", found[0].name.rsplit("_", 1)[1], "--count", "1", "--seconds", "600"]
+            if random_graphs(self.none, self.work / "again", ways, chunk, again) == 0:
+                by = f"random graphs, {'bundle' if 'bundle' in ways else 'evaluator'}"
+                return finding(by, [(f / "model.onnx", f / "test_data_set_0") for f in found], (found[0] / "why.txt").read_text())
+        return None
 
 
-def finding(by, model, data, why):
-    return {"by": by, "model": str(model), "data": str(data), "why": " ".join(why.split())[:200]}
+def finding(by, models, why):
+    """`models`: (model, data set) of those that fail."""
+    return {"by": by, "models": [[str(m), str(d)] for m, d in models], "why": " ".join(why.split())[:200]}
 
 
-def run_cases(place, way, names, work):
-    """{case/data set: what failed}; nothing without the cases."""
-    if not CASES.exists():
+def names_of(root):
+    return sorted(p.parent.name for p in root.glob("*/model.onnx"))
+
+
+def run_cases(place, way, root, names, work):
+    """{case/data set: what failed} of the cases in a folder."""
+    if not names:
         return {}
-    command = [sys.executable, str(ROOT / "tests/python/cases.py"), way, "--binaries", str(place / "bin"), "--filter", names or "*"]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", env={**os.environ, "TMPDIR": str(work)})
+    command = [sys.executable, str(ROOT / "tests/python/cases.py"), way, "--binaries", str(place / "bin"), "--cases", str(root)]
+    done = subprocess.run([*command, "--filter", ",".join(names)], capture_output=True, text=True, errors="replace",
+                          env={**os.environ, "TMPDIR": str(work)})  # fmt: skip
     if f"{way}: " not in done.stdout:
         sys.exit(f"{' '.join(command)}: {done.stderr[-500:]}")
     lines = [line.removeprefix(way + " ") for line in done.stdout.splitlines() if line.startswith(way + " ")]
@@ -172,33 +198,44 @@ def run_cases(place, way, names, work):
 
 
 def emitted(place, case, work):
-    """A hash of what `optc` makes of a case: the files without the runtime, or its words where it makes none."""
+    """A hash of what `optc` makes of a case: the code, or its words where it makes none."""
     with tempfile.TemporaryDirectory(dir=work) as folder:
-        command = [place / "bin/optc", CASES / case / "model.onnx", "-o", f"{folder}/b", "--name", "model"]
+        command = [place / "bin/optc", case / "model.onnx", "-o", f"{folder}/b", "--name", "model"]
         done = subprocess.run(command, capture_output=True)
-        files = sorted(p for p in pathlib.Path(folder).rglob("*") if p.is_file() and "runtime" not in p.parts)
+        files = sorted(p for p in pathlib.Path(folder).rglob("*") if p.parent.name == "src" or p.suffix == ".weights")
         hashed = hashlib.sha256(f"{done.returncode}".encode() + (b"" if files else done.stderr))
-        for path in files:
+        for path in (p for p in files if p.is_file()):
             hashed.update(f"{path.relative_to(folder)} {path.stat().st_size} ".encode() + path.read_bytes())
         return hashed.hexdigest()
 
 
-def random_graphs(place, out, ways, chunk, seconds, more):
+def random_graphs(place, out, ways, chunk, more):
     command = [sys.executable, str(ROOT / "tests/random/run.py"), "--binaries", str(place / "bin"), "--out", str(out), "--jobs", "1"]
-    command += ["--seconds", str(seconds), "--ways", ways, "--chunk", str(chunk), *more]
-    return subprocess.run(command, stdout=subprocess.DEVNULL).returncode
+    return subprocess.run([*command, "--ways", ways, "--chunk", str(chunk), *more], stdout=subprocess.DEVNULL).returncode
+
+
+def prepare(out):
+    """What all mutations are held against: random graphs that spread over the cells of coverage.cc, and hashes of all models' code."""
+    none, graphs = out / "none", out / "graphs"
+    (none / "work").mkdir(exist_ok=True)
+    if not graphs.exists():
+        more = ["--seed", str(SEED), "--count", str(SPREAD_OVER), "--seconds", "1e9", "--spread", "2", "--save", str(graphs)]
+        random_graphs(none, none / "work/graphs", "eval", 10, more)
+    for root in (CASES, graphs):
+        file = none / f"{root.name}.json"
+        if not file.exists():
+            file.write_text(json.dumps({n: emitted(none, root / n, none / "work") for n in names_of(root)}))
 
 
 def hunt(args):
     rows = mutations(args.only)
-    expected = json.loads((ROOT / "tests/python/cases_expected.json").read_text())
-    usual = {way: {**expected["all"], **expected.get(way, {})} for way in ("evaluator", "bundle")}
+    prepare(args.out)
 
     def one(row):
         if not (args.out / row["name"]).exists():
             sys.exit(f"{row['name']} was not built")
         begun = time.monotonic()
-        found = Hunt(args.out, row, args.seconds, usual).run() or {"by": "", "why": "cases and random graphs pass"}
+        found = Hunt(args.out, row, args.seconds, args.evaluator).run() or {"by": "", "why": "cases and random graphs pass"}
         found["seconds"] = round(time.monotonic() - begun)
         (args.out / row["name"] / "found.json").write_text(json.dumps(found, indent=1) + "\n")
         print(f"{row['name']:28} {found['by'] or 'NOT FOUND'}, {found['seconds']} s: {found['why']}"[:240], flush=True)
@@ -208,6 +245,49 @@ def hunt(args):
         results = list(pool.map(one, rows))
     print(f"{sum(results)} of {len(results)} found")
     return 0 if all(results) else 1
+
+
+# --- units
+def units(args):
+    tree, left = args.out / "tree", []
+    usual = {}
+    for test in UNIT_TESTS:
+        build_unit(tree, test, args.jobs)
+        usual[test] = hashlib.sha256((tree / "build/tests" / test).read_bytes()).hexdigest()
+    for row in mutations(args.only):
+        file = args.out / row["name"] / "found.json"
+        if file.exists() and json.loads(file.read_text()).get("by"):
+            continue
+        begun = time.monotonic()
+        apply(row, tree)
+        found = first_failing_unit(tree, args.jobs, usual)
+        subprocess.run(["git", "checkout", "-q", "."], cwd=tree, check=True)
+        found["seconds"] = round(time.monotonic() - begun)
+        file.write_text(json.dumps(found, indent=1) + "\n")
+        print(f"{row['name']:28} {found['by'] or 'NOT FOUND'}, {found['seconds']} s: {found['why']}"[:240], flush=True)
+        left += [] if found["by"] else [row["name"]]
+    print(f"not found: {' '.join(left) or 'none'}")
+    return 1 if left else 0
+
+
+def build_unit(tree, test, jobs):
+    command = ["ninja", "-C", "build", "-j", str(jobs), test]
+    built = subprocess.run(command, cwd=tree, env=compiler_cache(tree), capture_output=True, text=True)
+    if built.returncode:
+        sys.exit(f"{test} does not build: {built.stdout[-400:]}")
+
+
+def first_failing_unit(tree, jobs, usual):
+    for test in UNIT_TESTS:
+        build_unit(tree, test, jobs)
+        if hashlib.sha256((tree / "build/tests" / test).read_bytes()).hexdigest() == usual[test]:
+            continue
+        command = [f"./{test}", "--gtest_brief=1"]
+        done = subprocess.run(command, cwd=tree / "build/tests", capture_output=True, text=True, errors="replace")
+        if done.returncode:
+            failed = re.findall(r"^\[  FAILED  \] (\S+)", done.stdout, re.M)
+            return finding(f"{test}", [], failed[0] if failed else f"exit code {done.returncode}")
+    return {"by": "", "models": [], "why": "the unit tests pass"}
 
 
 # --- name
@@ -224,16 +304,20 @@ def name(args):
         found = json.loads(file.read_text()) if file.exists() else {}
         if not found.get("by"):
             continue
-        said = []
-        for option in ("--bisect-passes", "--per-kernel"):
-            command = [args.out / row["name"] / "bin/optc", "verify", found["model"], option]
-            command += ["--inputs", found["data"], "--against", found["data"]]
+        options = [["--engine=evaluate", "--bisect-passes"]] if found["by"].endswith(("lowered", "evaluator")) else []
+        options += [["--bisect-passes"], ["--per-kernel"]]
+        said, steps, strategies, good = "", [], [], []
+        # A model on which the mutation shows without the optimizer may be right with it: another one, then.
+        for option, (model, data) in ((o, m) for o in options for m in found["models"][:NAMED_FROM]):
+            command = [args.out / row["name"] / "bin/optc", "verify", model, *option, "--inputs", data, "--against", data]
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=900)
-            said.append(f"$ optc verify {option}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-        text = "\n".join(said)
-        (file.parent / "named.txt").write_text(text)
-        steps, strategies = blamed(text)
-        good = [w for w in steps + strategies if re.fullmatch(row["names"], w)]
+            text = f"$ optc verify {model} {' '.join(option)}: exit {done.returncode}\n{done.stdout}{done.stderr}\n"
+            said += text
+            steps, strategies = (a + b for a, b in zip((steps, strategies), blamed(text)))
+            good = [w for w in steps + strategies if re.fullmatch(row["names"], w)]
+            if steps + strategies:
+                break
+        (file.parent / "named.txt").write_text(said)
         found["named"], found["blamed"] = bool(good), (good or steps + strategies or [""])[0]
         file.write_text(json.dumps(found, indent=1) + "\n")
         right += bool(good)
@@ -252,16 +336,17 @@ def table(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=["build", "hunt", "name", "table", "apply"])
+    parser.add_argument("verb", choices=["build", "hunt", "units", "name", "table", "apply"])
     parser.add_argument("out", type=pathlib.Path, help="a folder; of apply: the mutation")
     parser.add_argument("--only", type=lambda s: s.split(","))
     parser.add_argument("--seconds", type=float, default=240, help="random graphs on each")
+    parser.add_argument("--evaluator", action="store_true", help="hunt without bundles")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if args.verb == "apply":
         return apply(mutations([str(args.out)])[0], ROOT)
     args.out = args.out.resolve()
-    return {"build": build, "hunt": hunt, "name": name, "table": table}[args.verb](args)
+    return {"build": build, "hunt": hunt, "units": units, "name": name, "table": table}[args.verb](args)
 
 
 if __name__ == "__main__":

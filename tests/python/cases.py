@@ -29,10 +29,10 @@ def comparer():
     return module
 
 
-def data_sets(patterns="*"):
+def data_sets(patterns="*", root=CASES):
     """[(case/data set, model, folder of the data set)] of the cases whose names one of `patterns`, with commas between, matches."""
     found = []
-    for model in sorted(CASES.glob("*/model.onnx")):
+    for model in sorted(root.glob("*/model.onnx")):
         if any(fnmatch.fnmatch(model.parent.name, p) for p in patterns.split(",")):
             found += [(f"{model.parent.name}/{d.name}", model, d) for d in sorted(model.parent.glob("test_data_set_*"))]
     return found
@@ -77,6 +77,11 @@ def conformance(command, sets, work, models=None, more=None):
 
 def on_evaluator(binaries, sets, work):
     return conformance([binaries / "optc_conformance"], sets, work)
+
+
+def as_lowered(binaries, sets, work):
+    """On the evaluator, too: each kernel of the lowered Program, in its places."""
+    return conformance([binaries / "optc_conformance", "--lowered"], sets, work)
 
 
 def as_bundles(binaries, sets, work, *options, more=None):
@@ -140,19 +145,20 @@ def through_opt(binaries, sets, work):
     return results | conformance([binaries / "optc_conformance"], rest, work / "rest", models)
 
 
-WAYS = {"evaluator": on_evaluator, "bundle": as_bundles, "opt": through_opt, "ptx": in_emulator}
+WAYS = {"evaluator": on_evaluator, "lowered": as_lowered, "bundle": as_bundles, "opt": through_opt, "ptx": in_emulator}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ways", nargs="*", default=["evaluator", "bundle", "opt"])
     parser.add_argument("--filter", default="*")
+    parser.add_argument("--cases", type=pathlib.Path, default=CASES, help="a folder of them")
     parser.add_argument("--binaries", default=os.environ.get("OPTC_BIN", str(ROOT / "build/bin")))
     args = parser.parse_args()
     failed = 0
     for way in args.ways:
         with tempfile.TemporaryDirectory() as work:
-            results = WAYS[way](pathlib.Path(args.binaries), data_sets(args.filter), pathlib.Path(work))
+            results = WAYS[way](pathlib.Path(args.binaries), data_sets(args.filter, args.cases), pathlib.Path(work))
         for name, failure in results.items():
             if failure:
                 failed += 1

@@ -33,7 +33,7 @@ def as_expected(failure, entry):
 def check(results, way):
     """Every failure is an expected one, of that kind and at that node, and every expected one is there."""
     assert results, "no case was run"
-    known = {**EXPECTED["all"], **EXPECTED.get(way, {})}
+    known = {**EXPECTED["all"], **EXPECTED.get("evaluator" if way == "lowered" else way, {})}
     wrong, seen = [], set()
     for name, failure in results.items():
         case = name.split("/")[0]
@@ -50,6 +50,10 @@ def check(results, way):
 
 def test_on_the_evaluator(evaluator, tmp_path):
     check(cases.on_evaluator(evaluator.parent, cases.data_sets(), tmp_path), "evaluator")
+
+
+def test_as_lowered(evaluator, tmp_path):
+    check(cases.as_lowered(evaluator.parent, cases.data_sets(), tmp_path), "lowered")
 
 
 def test_through_opt(evaluator, tmp_path):

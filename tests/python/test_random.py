@@ -42,7 +42,6 @@ def run(optc, out, *arguments):
     return json.loads((out / "summary.json").read_text())
 
 
-@pytest.mark.tier2
 def test_two_minutes_of_random_graphs(optc, harness, tmp_path):
     """Fails too where a cell of cells.json (strategy, operands, epilogue) was never reached. The seed stands in the output."""
     summary = run(optc, tmp_path, "--seconds", str(SECONDS), "--ways", "unfused,eval,gpu,opt", "--cells", str(HARNESS / "cells.json"))
@@ -53,7 +52,8 @@ def test_two_minutes_of_random_graphs(optc, harness, tmp_path):
 @pytest.mark.tier2
 @pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])
 def test_random_graphs_as_bundles(optc, harness, tmp_path, isa):
-    run(optc, tmp_path, "--count", "64", "--seconds", "1200", "--ways", f"bundle-{isa}", "--chunk", "32")
+    """Of 120 graphs those that reach a strategy, form of an operand or edge that none before them did."""
+    run(optc, tmp_path, "--count", "120", "--seconds", "1e9", "--ways", f"bundle-{isa}", "--chunk", "32", "--spread", "1")
 
 
 def test_graphs_that_once_failed(optc, harness, tmp_path):

@@ -95,7 +95,7 @@ class Judge:
 
     def disturb(self, array, single=False, unit=0):
         """With noise of some roundings: relative to each element, or to `unit`."""
-        if isinstance(array, list) or not is_float(array.dtype) or array.size == 0:
+        if array is None or isinstance(array, list) or not is_float(array.dtype) or array.size == 0:
             return array
         epsilon = EPSILON[F32 if single and array.dtype == F64 else array.dtype]
         if self.storage and array.dtype == F32:
@@ -107,17 +107,11 @@ class Judge:
 
     def stored(self, array):
         """As 16-bit storage holds it, where its range does."""
-        if isinstance(array, list) or array.dtype != F32:
+        if array is None or isinstance(array, list) or array.dtype != F32:
             return array
         with np.errstate(all="ignore"):
             rounded = array.astype(self.storage).astype(F32)
         return np.where(np.isfinite(rounded), rounded, array)
-
-    def try_stored(self, share):
-        try:
-            return self.sample_stored(share)
-        except Reject:
-            return None
 
     def sample_stored(self, share):
         """All values once more, a share of the intermediates, constants and inputs rounded to the storage type, and what products and
@@ -128,28 +122,35 @@ class Judge:
             if g.kind[n] != "node":
                 values[n] = pick(values[n])
         for node, reads in g.nodes:
-            feeds = {n: self.stored(values[n]) if node.op_type in REDUCTIONS else values[n] for n in reads}
-            results, _ = g.oracle.run(node, feeds, g.opset, g.ir_version)
-            for name, array in zip((o for o in node.output if o), results):
+            feeds = {n: self.stored(values.get(n)) if node.op_type in REDUCTIONS else values.get(n) for n in reads}
+            for name, array in self.results(node, feeds, values):
                 values[name] = pick(array)
         return values
 
-    def try_sample(self, collapse=False):
+    def results(self, node, feeds, values):
+        """(name, array) of a node's outputs. Where it refuses these values (an index that moved beyond its dim, a size that nothing
+        fits) or lacks one, its outputs leave `values`."""
+        names = [o for o in node.output if o]
         try:
-            return self.sample(collapse)
-        except Reject:  # an index that moved beyond its dim, a size that nothing fits
-            return None
+            if all(a is not None for a in feeds.values()):
+                return list(zip(names, self.graph.oracle.run(node, feeds, self.graph.opset, self.graph.ir_version)[0]))
+        except Reject:
+            pass
+        for name in names:
+            values.pop(name, None)
+        return []
 
     def spread(self, name):
         """How far the samples lie from the right value, by element."""
         a = as_f64(self.graph.v[name])
         with np.errstate(all="ignore"):
             return np.fmax.reduce(
-                [np.abs(as_f64(s[name]) - a) for s in self.samples if s and s[name].shape == a.shape] or [np.zeros(a.shape)]
+                [np.abs(as_f64(s[name]) - a) for s in self.samples if name in s and s[name].shape == a.shape] or [np.zeros(a.shape)]
             )
 
-    def sample(self, collapse):
-        """All values once more, disturbed; with `collapse`, a value that may as well be zero is."""
+    def sample(self, collapse=False):
+        """All values once more, disturbed; with `collapse`, a value that may as well be zero is. What became infinite or NaN of such a zero
+        stays so, but for storage in 16 bits, which must make none."""
         g, values = self.graph, self.graph.v | self.graph.sequences
         for n in g.v:
             if g.kind[n] != "node" and self.storage:
@@ -157,27 +158,28 @@ class Judge:
         for node, reads in g.nodes:
             # Operands beside the first of these are sizes and places, not summands.
             summands = [] if node.op_type not in SUMS else node.input[:1] if node.op_type in PLACED else reads
-            feeds = {n: self.disturb(values[n], n in g.single) if n in summands else values[n] for n in reads}
-            results, _ = g.oracle.run(node, feeds, g.opset, g.ir_version)
-            for name, array in zip((o for o in node.output if o), results):
+            feeds = {n: self.disturb(values.get(n), n in g.single) if n in summands else values.get(n) for n in reads}
+            for name, array in self.results(node, feeds, values):
                 if node.op_type not in MOVES or self.storage:
                     array = self.disturb(array, name in g.single, self.unit(node, array))
                 if collapse and not isinstance(array, list) and is_float(array.dtype) and array.shape == g.v[name].shape:
-                    array = np.where(np.abs(as_f64(g.v[name])) <= SLACK * self.spread(name), 0, array).astype(array.dtype)
+                    zero = np.abs(as_f64(g.v[name])) <= SLACK * self.spread(name)
+                    if not self.storage:
+                        zero &= np.isfinite(as_f64(array))
+                    array = np.where(zero, 0, array).astype(array.dtype)
                 values[name] = array
         return values
 
     def excuse(self, name, want, got, known_to=None):
         """The class of a difference that is not a fault, or None."""
         if not self.samples:
-            self.samples = [self.try_sample() for _ in range(SAMPLES)]
-            self.samples.append(self.try_sample(collapse=True))
+            self.samples = [self.sample() for _ in range(SAMPLES)]
+            self.samples.append(self.sample(collapse=True))
             if self.storage:
-                self.samples += [self.try_stored(1 if i == 0 else 0.6) for i in range(STORED)]
+                self.samples += [self.sample_stored(1 if i == 0 else 0.6) for i in range(STORED)]
                 plain = Judge(self.graph)
-                self.calm = [plain.try_sample() for _ in range(STORED)] + [self.try_stored(0)]
-                self.calm = [s for s in self.calm if s]
-        seen = [s[name] if s else None for s in self.samples]
+                self.calm = [plain.sample() for _ in range(STORED)] + [self.sample_stored(0)]
+        seen = [s.get(name) for s in self.samples]
         if any(s is None or s.shape != want.shape for s in seen):
             return "step"
         if want.dtype != got.dtype or want.shape != got.shape:
@@ -198,7 +200,8 @@ class Judge:
             finite = a[np.isfinite(a)]
             relative, of_range = CLOSE[coarser(want.dtype, known_to)]
             if self.storage:  # an infinity or a NaN of storage itself
-                finite_in_all = np.all([np.isfinite(as_f64(s[name])) for s in self.calm if s[name].shape == want.shape], axis=0)
+                calm = [as_f64(s[name]) for s in self.calm if name in s and s[name].shape == want.shape]
+                finite_in_all = np.all(np.isfinite(calm), axis=0) if calm else False
                 other_kind &= ~(np.isfinite(a) & ~np.isfinite(b) & finite_in_all)
             near = np.abs(b - a) <= SLACK * furthest + relative * np.abs(a) + of_range * (np.abs(finite).max() if finite.size else 0)
         return "condition" if not (bad & ~(near | other_kind)).any() else None

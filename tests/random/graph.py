@@ -34,6 +34,7 @@ UNDEFINED_ON_NAN = {
 CHANNEL_PARAMETERS = {"BatchNormalization", "InstanceNormalization", "GroupNormalization"}
 NEEDS_FINITE = {
     "DynamicQuantizeLinear", "NonMaxSuppression", "Resize", "GridSample", "RoiAlign", "AffineGrid", "Col2Im", "DeformConv", "Einsum", "MaxRoiPool", "DFT", "STFT",
+    "LRN",  # some runtimes keep a sum along the channels, which an infinity spoils for those behind it
 }  # fmt: skip
 BROADCASTS = {
     "Add", "Sub", "Mul", "Div", "Mod", "Pow", "Max", "Min", "Sum", "Mean", "Where", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual",
@@ -55,6 +56,15 @@ def is_finite(value):
     return all(not is_float(a.dtype) or np.isfinite(as_f64(a)).all() for a in (value if isinstance(value, list) else [value]))
 
 
+def operators_of(graph):
+    """Of a subgraph and those inside of it."""
+    for node in graph.node:
+        yield node.op_type
+        for a in node.attribute:
+            if a.type == a.GRAPH:
+                yield from operators_of(a.g)
+
+
 def refuse_undefined(node, feeds):
     """Raises Reject where ONNX does not say what this node gives, though some runtime gives something."""
     op, attributes = node.op_type, {a.name: helper.get_attribute_value(a) for a in node.attribute if a.type != a.GRAPH}
@@ -64,6 +74,9 @@ def refuse_undefined(node, feeds):
     # Probabilities and sums that vanish in 16 bits and not in 32 meet infinities otherwise.
     needs_finite = op in NEEDS_FINITE or op in SUMS and any(a.dtype in (F16, BF16) for a in arrays if not isinstance(a, list))
     if needs_finite and not all(map(is_finite, arrays)):
+        raise Reject
+    inner = {o for a in node.attribute if a.type == a.GRAPH for o in operators_of(a.g)}
+    if inner & (UNDEFINED_ON_NAN | NEEDS_FINITE) and not all(map(is_finite, feeds.values())):
         raise Reject
     if op in WINDOWS and not window_fits(arrays[0].shape, attributes):
         raise Reject
@@ -84,7 +97,13 @@ def refuse_undefined(node, feeds):
         if target != scores[:1] + scores[2:] or any(a.shape != scores[1:2] for a in arrays[2:]):
             raise Reject
     # Whether a key that is masked out, or that no query sees, may still make a NaN (0 * inf) is not said.
-    if op == "Attention" and (len({a.shape[0] for a in arrays[:3]}) > 1 or not all(map(is_finite, arrays[:3]))):
+    if op == "Attention":
+        heads = [a.shape[1] for a in arrays[:3] if a.ndim == 4]
+        if len({a.shape[0] for a in arrays[:3]}) > 1 or not all(map(is_finite, arrays)):
+            raise Reject
+        if heads and (len(set(heads[1:])) > 1 or heads[0] % max(heads[1], 1)):  # as many of keys as of values, and queries for each
+            raise Reject
+    if op == "ScatterElements" and arrays[1].shape != arrays[2].shape:
         raise Reject
     if op in BROADCASTS and not broadcasts(*(a.shape for a in arrays), most=np.inf):  # ONNX Runtime takes 0 against anything
         raise Reject
@@ -92,6 +111,8 @@ def refuse_undefined(node, feeds):
         axis = attributes["axis"]
         if len({a.shape[:axis] + (0,) + a.shape[axis % a.ndim + 1 :] for a in arrays}) > 1:
             raise Reject
+    if op == "Pad" and attributes.get("mode", b"constant") != b"constant" and not has_what_pads(node, feeds, attributes["mode"]):
+        raise Reject
     if op == "Compress":
         length = arrays[0].size if "axis" not in attributes else arrays[0].shape[attributes["axis"]]
         if arrays[1].size > length:
@@ -105,6 +126,14 @@ def refuse_undefined(node, feeds):
             raise Reject
     if op in CHANNEL_PARAMETERS and any(a.shape != (arrays[0].shape[1],) for a in arrays[1:]):
         raise Reject
+
+
+def has_what_pads(node, feeds, mode):
+    """Whether each padded axis has as many elements as the mode repeats: what more of them would be is not said."""
+    shape, pads = feeds[node.input[0]].shape, np.abs(feeds[node.input[1]])
+    axes = feeds[node.input[3]] if len(node.input) > 3 else range(len(shape))
+    most = {b"reflect": lambda d: d - 1, b"wrap": lambda d: d, b"edge": lambda d: np.inf if d else 0}[mode]
+    return all(m <= most(shape[k]) for k, m in zip(axes, pads.reshape(2, -1).max(0)))
 
 
 def window_fits(dims, attributes):

@@ -24,6 +24,8 @@ class Minimizer:
         while self.in_time():
             chosen, cases = [], []
             for candidate in candidates:
+                if not candidate[1] or not candidate[2]:  # no graph is refused, too
+                    continue
                 try:
                     case = Case(candidate[0], *candidate[0].build(*candidate[1:]))
                 except Exception:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from registry import op
-from values import FLOATS
+from values import F32, FLOATS
 
 
 @op(1.5)
@@ -111,3 +111,32 @@ def pattern_attention(g):
     if r.random() < 0.5:
         o = g.node("Transpose", [o], perm=[0, 2, 1, 3])
         g.node("Reshape", [o, g.ints(B, S, H * E) if r.random() < 0.5 else g.ints(0, 0, -1)])
+
+
+@op(2)
+def pattern_places(g):
+    """What a kernel sums, read elsewhere than where it was stored: beside its own transpose or reverse, or with its axes moved."""
+    r = g.r
+    n, k = r.choice([4, 6, 8]), r.choice([1, 3, 5])
+    kind = r.choice(["ReduceSum", "ReduceMax", "MatMul", "Softmax"])
+    if kind == "MatMul":
+        y = g.node("MatMul", [g.add_input(F32, [n, k]), g.leaf(F32, [k, n])])
+    elif kind == "Softmax":
+        y = g.node("Softmax", [g.add_input(F32, [n, n])], axis=-1)
+    else:
+        x = g.node("Mul", [g.add_input(F32, [n, n, k]), g.leaf(F32, r.choice([[n, n, k], [n, 1, k], []]))])
+        by_input = g.opset >= (13 if kind == "ReduceSum" else 18)
+        y = g.node(kind, [x, g.ints(2)], keepdims=0) if by_input else g.node(kind, [x], axes=[2], keepdims=0)
+    moved = r.choice(["transposed", "reversed", "apart", "apart"])
+    if moved == "transposed":
+        return g.node(r.choice(["Add", "Sub", "Max"]), [y, g.node("Transpose", [y], perm=[1, 0])])
+    if moved == "reversed":
+        axis = r.randrange(2)
+        return g.node(r.choice(["Add", "Sub"]), [y, g.node("Slice", [y, g.ints(-1), g.ints(-1000), g.ints(axis), g.ints(-1)])])
+    shape = r.choice([[2, n // 2, n], [n // 2, 2, n], [n, 2, n // 2], [2, n // 2, n // 2, 2]])
+    perm = list(range(len(shape)))
+    r.shuffle(perm)
+    z = g.node("Transpose", [g.node("Reshape", [y, g.ints(*shape)])], perm=perm)
+    if r.random() < 0.5:
+        return g.node(r.choice(["Relu", "Neg", "Sigmoid"]), [z])
+    g.node("Mul", [z, g.leaf(F32, r.choice([[shape[p] for p in perm], [shape[perm[-1]]]]))])

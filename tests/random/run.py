@@ -2,12 +2,13 @@
 """Differential testing with random graphs (README.md beside this file).
 
   run.py [--seed N] [--count N] [--seconds S] [--jobs N] [--ways unfused,eval,opt] [--out DIR] [--binaries DIR]
-         [--stop]
+         [--spread K] [--save DIR] [--stop]
 
 Ways: unfused, eval, gpu, f16, bf16 (on the evaluator), opt (the optimized model, run by ONNX Runtime), bundle (as this machine takes
-it), bundle-base, bundle-avx2, bundle-avx512, ptx (a GPU bundle on the emulator), card (on an NVIDIA card). Without --seed a fresh one is drawn and printed. Ends after --count graphs or --seconds,
-whichever comes first. Failing graphs are cut down and written to OUT/NAME in the layout of the ONNX backend tests, with why.txt;
-OUT/summary.json has the counts. Exit code 1 when something is wrong or a cell of --cells was never covered.
+it), bundle-base, bundle-avx2, bundle-avx512, ptx (a GPU bundle on the emulator), card (on an NVIDIA card). Without --seed a fresh one is
+drawn and printed. Ends after --count graphs or --seconds, whichever comes first; where a cell of --cells was not reached, it goes on up to
+5000 graphs. Failing graphs are cut down and written to OUT/NAME in the layout of the ONNX backend tests, with why.txt; OUT/summary.json
+has the counts. Exit code 1 when something is wrong or a cell was never reached.
 """
 
 import argparse
@@ -28,6 +29,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 warnings.filterwarnings("ignore")
 
+FOR_CELLS = 5000  # graphs until a cell counts as one that is not reached
+SPREAD_OVER = 4  # graphs that are grown for one that --spread keeps, about
 KEPT_OF_A_KIND = 2  # failing cases that are written, of those that look alike
 
 
@@ -49,9 +52,10 @@ def is_echo(answers, i, way, earlier):
 KNOWN = json.loads((HERE / "known.json").read_text())
 
 
-def known_fault(failure):
+def known_fault(case, failure):
     """The reason that known.json gives, or None."""
-    words = f"{failure.word} {failure.text}"
+    nodes = " ".join(f"{n.op_type}({len(n.input)}{''.join(f' {a.name}' for a in n.attribute)})" for n in case.model.graph.node)
+    words = f"{failure.word} {failure.text} of {nodes}"
     return next((reason for pattern, reason in KNOWN.items() if re.search(pattern, words)), None)
 
 
@@ -75,7 +79,7 @@ def work(pipe, arguments):
     np.seterr(all="ignore")
     oracle, folder = Oracle(), pathlib.Path(tempfile.mkdtemp(prefix="optc_random_", dir=arguments.work))
     runner = Runner(arguments.binaries, folder)
-    known = collections.Counter()
+    known, reached = collections.Counter(), collections.Counter()
     try:
         while (seeds := pipe.recv()) is not None:
             counts, operators, cells = (collections.Counter() for _ in range(3))
@@ -97,10 +101,16 @@ def work(pipe, arguments):
                         counts["second sizes"] += 1
                 operators.update(graph.operators)
                 classes += [("generator", "", seed, text) for text in graph.broken]
+            if arguments.spread:
+                cases = spread_cases(cases, runner, reached, arguments.spread)
+            if arguments.save:
+                for case in cases:
+                    save_model(arguments.save / f"{case.graph.seed}", case)
             counts["graphs"] += len({c.graph.seed for c in cases})
             counts["nodes"] += sum(len(c.graph.nodes) for c in cases)
             single = all(w in EVALUATED for w in arguments.ways)
-            for group in [[c] for c in cases] if single else [cases]:
+            size = 1 if single else arguments.chunk
+            for group in [cases[at : at + size] for at in range(0, len(cases), size)]:
                 pipe.send(("running", group[0].graph.seed))
                 answers = runner.run(group, arguments.ways)
                 cells.update(runner.cells)
@@ -118,7 +128,7 @@ def work(pipe, arguments):
                     if any(is_echo(answers, i, way, earlier) for earlier in ECHOES.get(way, ())):
                         counts["same in another way"] += 1
                         continue
-                    if reason := known_fault(failure):
+                    if reason := known_fault(case, failure):
                         classes.append(("known", way, case.graph.seed, reason))
                         continue
                     rough = signature(case, failure)
@@ -147,6 +157,27 @@ def work(pipe, arguments):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def spread_cases(cases, runner, reached, most):
+    """Those that reach a cell (coverage.cc) which fewer than `most` of those before them did."""
+    kept = []
+    for case in cases:
+        runner.run([case], ["eval"])
+        if any(reached[c] < most for c in runner.cells):
+            reached.update(runner.cells)
+            case.cells = frozenset(runner.cells)
+            kept.append(case)
+    return kept
+
+
+def save_model(folder, case):
+    """A case of its own for each size that a graph is run at, with the cells that it reaches."""
+    from values import save_case
+
+    folder = folder.with_name(f"{folder.name}_resized") if folder.exists() else folder
+    save_case(folder, case.model, [(case.inputs, case.wanted)])
+    (folder / "cells.txt").write_text("".join(f"{c}\n" for c in sorted(case.cells)))
+
+
 def write_fault(folder, case, failure, graph):
     from values import save_case
 
@@ -167,6 +198,7 @@ class Campaign:
         self.counts, self.operators, self.cells = collections.Counter(), collections.Counter(), collections.Counter()
         self.faults, self.classes = [], []
         self.next, self.end = arguments.seed, arguments.seed + arguments.count
+        self.must_reach = json.loads(arguments.cells.read_text()) if arguments.cells else []
         self.again = []  # seeds of a worker that died, but for the one that it died of
         self.workers = {}  # pipe -> [process, seeds, (what it did last, seed)]
         self.begun = time.monotonic()
@@ -180,16 +212,22 @@ class Campaign:
         self.hand_out(mine)
 
     def hand_out(self, pipe):
-        late = time.monotonic() - self.begun > self.arguments.seconds or self.arguments.stop and self.faults
+        late = time.monotonic() - self.begun > self.arguments.seconds and not (self.missing() and self.counts["graphs"] < FOR_CELLS)
+        late = late or self.arguments.stop and self.faults
         seeds, self.again = ([], []) if late else (self.again, [])
         if not late and not seeds:
-            seeds = list(range(self.next, min(self.next + self.arguments.chunk, self.end)))
+            chunk = self.arguments.chunk * (SPREAD_OVER if self.arguments.spread else 1)
+            seeds = list(range(self.next, min(self.next + chunk, self.end)))
             self.next += len(seeds)
         pipe.send(seeds or None)
         if seeds:
             self.workers[pipe][1] = seeds
         else:
             self.workers.pop(pipe)[0].join()
+
+    def missing(self):
+        """Cells that must be reached and were not."""
+        return sorted(set(self.must_reach) - set(self.cells))
 
     def buried(self, pipe):
         """A worker died, of a node in ONNX Runtime. While it grew or judged a graph, that seed says nothing; while it ran what `opt` wrote,
@@ -274,10 +312,12 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("random_found"))
     parser.add_argument("--binaries", type=pathlib.Path, default=default_binaries())
     parser.add_argument("--chunk", type=int, default=0, help="graphs a worker gets at a time; with bundles, of one translation unit")
+    parser.add_argument("--spread", type=int, help="run only graphs that reach a cell of strategies which fewer than this many did before")
+    parser.add_argument("--save", type=pathlib.Path, help="a folder for the graphs that are run, as cases")
     parser.add_argument("--stop", action="store_true", help="end with the first graph that fails")
     parser.add_argument("--minimize", type=float, default=20, help="seconds for cutting down one failing graph")
     parser.add_argument("--work", default="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-    parser.add_argument("--cells", type=pathlib.Path, help="a JSON list of cells that a run of 1000 graphs or more must cover")
+    parser.add_argument("--cells", type=pathlib.Path, help="a JSON list of cells that must be reached; for them a run goes on")
     arguments = parser.parse_args()
     if arguments.seed is None:
         arguments.seed = int.from_bytes(os.urandom(4), "little")
@@ -295,10 +335,7 @@ def main():
     campaign = Campaign(arguments)
     campaign.run()
     summary = campaign.summary()
-    missing = []
-    if arguments.cells and campaign.counts["graphs"] >= 1000:
-        missing = sorted(set(json.loads(arguments.cells.read_text())) - set(campaign.cells))
-        summary["cells never covered"] = missing
+    missing = summary["cells never covered"] = campaign.missing()
     (arguments.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     for kind in summary["faults"]:
         print(f"{kind['count']:6} x {kind['kind']}: {kind['text'][:160]} ({arguments.out / kind['case']})")

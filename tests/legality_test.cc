@@ -1,0 +1,142 @@
+// What lowering/fusion/legality.h forbids, each by a Program made by hand in which the fusion would change a value. No
+// operator is built of such kernels today (a tensor is written once, then read), so random graphs cannot ask for it.
+#include "lowering/fusion/legality.h"
+
+#include <gtest/gtest.h>
+
+#include "lowering/lower.h"
+#include "tests/made_program.h"
+
+namespace optc {
+namespace {
+
+using testing::E;
+using testing::Made;
+using testing::tensor;
+using testing::values_of;
+
+constexpr int64_t kSize = 4;
+
+// Kernels over vectors of four.
+struct Vectors : Made {
+  BufferId x, y;
+
+  explicit Vectors(int64_t results = kSize)
+      : x(input("x", E::kFloat32, {kSize})), y(output("y", E::kFloat32, {results})) {}
+
+  BufferId temporary(const std::string &name) { return buffer(name, BufferKind::kTemporary, E::kFloat32, {kSize}); }
+  ScalarId unary(ScalarOp op, ScalarId a) { return p.scalars.unary(op, a); }
+  ScalarId sum(ScalarId a, ScalarId b) { return p.scalars.binary(ScalarOp::kAdd, a, b); }
+
+  // to[first .. first + count) = value(index)
+  template <typename F>
+  void map(const std::string &name, BufferId to, F value, int64_t first = 0, int64_t count = kSize) {
+    LoopNest nest;
+    const Dim i = loop(nest.loops, count);
+    nest.stages.push_back(store(to, {i + Dim(first)}, value(i + Dim(first))));
+    add(std::move(nest), name);
+  }
+
+  // to[i] = x[i] * 2 as a sum of two terms: a kernel that finishes a sum, behind which a map may run.
+  void twice(const std::string &name, BufferId to) {
+    LoopNest nest;
+    nest.locals = {{"sum", E::kFloat32, {}}};
+    const Dim i = loop(nest.loops, kSize);
+    Stage terms;
+    loop(terms.loops, 2);
+    StageOutput o;
+    o.local = LocalId(size_t{0}), o.value = load(x, {i}), o.combine = Combine::kSum;
+    terms.outputs.push_back(o);
+    nest.stages = {terms, store(to, {i}, p.scalars.local(o.local, E::kFloat32, {}))};
+    add(std::move(nest), name);
+  }
+
+  // The result for 1, 2, 3, 4, as the kernels are and as they are lowered.
+  void expect_kept(const std::vector<float> &want) {
+    const auto inputs = std::vector<Constant>{tensor<float>(E::kFloat32, {kSize}, {1, 2, 3, 4})};
+    const auto plain = run(inputs);
+    ASSERT_TRUE(plain.ok()) << message();
+    EXPECT_EQ(values_of<float>((*plain)[0]), want);
+    LoweringReport report;
+    ASSERT_TRUE(lower_program(p, {}, report, diagnostics).ok()) << message();
+    options.as_lowered = true;
+    const auto lowered = run(inputs);
+    ASSERT_TRUE(lowered.ok()) << message();
+    EXPECT_EQ(values_of<float>((*lowered)[0]), want) << print(p);
+  }
+};
+
+TEST(Legality, WhatIsReadHasTheValuesOfItsPlace) {
+  Vectors v;
+  const BufferId t = v.temporary("t"), a = v.temporary("a");
+  v.map("first", t, [&](Dim i) { return v.load(v.x, {i}); });
+  v.map("early", a, [&](Dim i) { return v.unary(ScalarOp::kNeg, v.load(t, {i})); });
+  v.map("second", t, [&](Dim i) { return v.sum(v.load(v.x, {i}), v.load(v.x, {i})); });
+  v.map("late", v.y, [&](Dim i) { return v.sum(v.load(a, {i}), v.load(t, {i})); });  // -x + 2 x
+  v.expect_kept({1, 2, 3, 4});
+}
+
+TEST(Legality, AKernelThatStoresAPartTwiceIsNoValueOfTheWhole) {
+  Vectors v;
+  const BufferId t = v.temporary("t");
+  LoopNest nest;
+  const Dim i = v.loop(nest.loops, 2);
+  Stage both = Made::store(t, {i}, v.load(v.x, {i}));
+  both.outputs.push_back(Made::store(t, {i + Dim(2)}, v.unary(ScalarOp::kNeg, v.load(v.x, {i}))).outputs[0]);
+  nest.stages.push_back(std::move(both));
+  v.add(std::move(nest), "halves");
+  v.map("reader", v.y, [&](Dim j) { return v.sum(v.load(t, {j}), v.load(t, {j})); });
+  v.expect_kept({2, 4, -2, -4});
+}
+
+TEST(Legality, ATensorOfSeveralWritersIsNoValueOfOne) {
+  Vectors v;
+  const BufferId t = v.temporary("t");
+  v.map(
+      "upper", t, [&](Dim i) { return v.load(v.x, {i}); }, 0, 2);
+  v.map(
+      "lower", t, [&](Dim i) { return v.unary(ScalarOp::kNeg, v.load(v.x, {i})); }, 2, 2);
+  v.map("reader", v.y, [&](Dim j) { return v.sum(v.load(t, {j}), v.load(t, {j})); });
+  v.expect_kept({2, 4, -6, -8});
+}
+
+TEST(Legality, ASumThatIsReadAtTwoPlacesStaysInMemory) {
+  Vectors v;
+  const BufferId t = v.temporary("t");
+  v.twice("sums", t);
+  v.map("reader", v.y,
+        [&](Dim j) { return v.sum(v.load(t, {j}), v.unary(ScalarOp::kNeg, v.load(t, {Dim(kSize - 1) - j}))); });
+  v.expect_kept({-6, -2, 2, 6});
+}
+
+TEST(Legality, APartOfASumIsNotTheWhole) {
+  Vectors v(2);
+  const BufferId t = v.temporary("t"), part = v.buffer("part", BufferKind::kTemporary, E::kFloat32, {2});
+  v.p.buffer(part).alias = t;
+  v.p.buffer(part).alias_offset = 2;
+  v.twice("sums", t);
+  v.map(
+      "reader", v.y, [&](Dim j) { return v.unary(ScalarOp::kNeg, v.load(part, {j})); }, 0, 2);
+  v.expect_kept({-6, -8});
+}
+
+TEST(Legality, AMapBehindASumRunsOnIt) {
+  Vectors v;
+  const BufferId t = v.temporary("t");
+  v.twice("sums", t);
+  v.map("reader", v.y, [&](Dim j) { return v.unary(ScalarOp::kNeg, v.load(t, {j})); });
+  v.expect_kept({-2, -4, -6, -8});
+  EXPECT_EQ(v.p.order.size(), 1u);
+}
+
+TEST(Legality, AMapIsInlinedWhereNothingForbidsIt) {
+  Vectors v;
+  const BufferId t = v.temporary("t");
+  v.map("first", t, [&](Dim i) { return v.unary(ScalarOp::kNeg, v.load(v.x, {i})); });
+  v.map("reader", v.y, [&](Dim j) { return v.sum(v.load(t, {j}), v.load(v.x, {j})); });
+  v.expect_kept({0, 0, 0, 0});
+  EXPECT_EQ(v.p.order.size(), 1u);
+}
+
+}  // namespace
+}  // namespace optc
