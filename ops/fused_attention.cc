@@ -3,8 +3,9 @@
 //   Y = softmax(scale * Q K^T + mask, keys) V     Q [B,H,S,D]  K [B,H,T,D]  V [B,H,T,E]  mask broadcasts to [B,H,S,T]
 //   Y [B,H,S,E]
 //
-// attributes: scale (float), zero_masked_rows (1: a row whose probabilities are NaN gives 0, as Where(IsNaN(p), 0, p)
-// does). The mask is additive (float) or bool (false excludes). Scores and sums are f32 (f64 for f64).
+// attributes: scale (float), zero_masked_rows (1: a row's probabilities are 0 where they would be NaN, as
+// Where(IsNaN(p), 0, p) makes them). The mask is additive (float) or bool (false excludes). Scores and sums are f32
+// (f64 for f64).
 #include <limits>
 
 #include "ops/build.h"
@@ -33,7 +34,8 @@ Status build(BuildContext &c) {
   const LocalId product = nest.local_row("product", type, {keys}), scores = nest.local_row("scores", type, {keys});
   Contraction info;
   info.kind = ContractionKind::kAttention;
-  info.zero_masked_rows = c.node().int_or("zero_masked_rows", 0) != 0;
+  const bool guarded = c.node().int_or("zero_masked_rows", 0) != 0;
+  info.zero_masked_rows = guarded;
 
   Dim j = nest.stage_loop("j", keys), d = nest.stage_loop("d", inner);
   const Expr q = nest.load(c.input(0), {b, h, i, d}), k = nest.load(c.input(1), {b, h, j, d});
@@ -77,11 +79,15 @@ Status build(BuildContext &c) {
   info.batch = {single_symbol(b), single_symbol(h)};
   info.m = {single_symbol(i)};
   info.n = {single_symbol(j), single_symbol(e)};
-  nest.store_local(result, {e}, nest.load_local(weights, {j}) * v, Combine::kSum);
+  // All probabilities of a row are NaN, or none: where their sum is.
+  const Expr masked = apply(ScalarOp::kIsNan, sum);
+  Expr weight = nest.load_local(weights, {j});
+  if (guarded) weight = select(masked, weight.constant(0), weight);
+  nest.store_local(result, {e}, weight * v, Combine::kSum);
   nest.end_stage();
   e = nest.stage_loop("e", width);
   Expr y = nest.load_local(result, {e}) / sum;
-  if (info.zero_masked_rows) y = select(apply(ScalarOp::kIsNan, sum), y.constant(0), y);
+  if (guarded) y = select(masked, nest.load_local(result, {e}), y);
   if (lower_bound(keys) < 1)  // the product of no probabilities and no values
     y = select(apply(ScalarOp::kEq, nest.index(keys), nest.index(0)), y.constant(0), y);
   nest.store(c.output(0), {b, h, i, e}, y);

@@ -12,18 +12,10 @@
 #include "emit/ptx/cuda_source.h"
 #include "lowering/buffers/buffers.h"
 #include "tests/ptx_programs.h"
+#include "tests/shell.h"
 
 namespace optc::testing {
 namespace {
-
-std::string run_command(const std::string &command, int *status) {
-  std::string out;
-  FILE *pipe = popen((command + " 2>&1").c_str(), "r");
-  char line[512];
-  while (fgets(line, sizeof line, pipe)) out += line;
-  *status = pclose(pipe);
-  return out;
-}
 
 void write_tensor(std::ofstream &out, std::vector<int64_t> dims, const std::vector<float> &values) {
   std::vector<int64_t> head{1, static_cast<int64_t>(dims.size()), static_cast<int64_t>(values.size() * 4)};

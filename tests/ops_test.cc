@@ -374,5 +374,43 @@ TEST(Meaning, ASaturatingCastBackIsKept) {
   EXPECT_EQ(pool.cast(pool.cast(y, E::kFloat32), E::kFloat8E4M3FN, true), y);
 }
 
+// optc.Attention is its chain where queries see no key, scores and values are NaN or infinite.
+TEST(Operators, AttentionIsItsChainWhereNothingIsFinite) {
+  const std::string signature =
+      R"(graph "a" (q: f32[1,1,6,2], k: f32[1,1,3,2], v: f32[1,1,3,2], m: f32[6,3]) -> (y) {
+  opset "" 17
+)";
+  const std::string chain = R"(  const zero: f32[] = splat 0.0
+  kt = Transpose(k) {perm = ints [0,1,3,2]}
+  s = MatMul(q, kt)
+  t = Add(s, m)
+  p = Softmax(t) {axis = -1}
+)";
+  const std::string plain = "  y = MatMul(p, v)\n}", guarded = R"(  n = IsNaN(p)
+  g = Where(n, zero, p)
+  y = MatMul(g, v)
+})";
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  const RuntimeValue q = floats({1, 1, 6, 2}, {1, 2, 3, 4, inf, 1, nan, 0, 1, 1, -inf, 1}),
+                     k = floats({1, 1, 3, 2}, {1, 0.5f, 0.25f, 1, 2, 1}),
+                     m = floats({6, 3}, {0, 0, 0, -inf, -inf, -inf, 0, 0, -inf, 0, 0, 0, -inf, 0, 0, 0, 0, 0});
+  for (const std::vector<float> &values :
+       {std::vector<float>{1, 2, 3, 4, 5, 6}, {nan, 1, 1, 1, 1, 1}, {1, inf, 1, 1, 1, -inf}})
+    for (const bool guard : {false, true}) {
+      const RuntimeValue v = floats({1, 1, 3, 2}, values);
+      const std::string one = "  y = optc.Attention(q, k, v, m) {zero_masked_rows = " + std::to_string(guard) + "}\n}";
+      const Constant got = run(built(inferred(signature + one)), {q, k, v, m})[0],
+                     want = run(built(inferred(signature + chain + (guard ? guarded : plain))), {q, k, v, m})[0];
+      for (int64_t i = 0; i < 12; ++i) {
+        const double w = want.as_double(i), g = got.as_double(i);
+        const std::string where = (guard ? "guarded, " : "plain, ") + std::to_string(i);
+        if (std::isfinite(w))
+          EXPECT_NEAR(g, w, 1e-5) << where;
+        else
+          EXPECT_TRUE(std::isnan(w) ? std::isnan(g) : g == w) << where << ": " << g << " expected " << w;
+      }
+    }
+}
+
 }  // namespace
 }  // namespace optc

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <stdexcept>
 
 #include "tests/ptx_machine.h"
+#include "tests/shell.h"
 
 namespace optc::testing {
 namespace {
@@ -32,12 +32,8 @@ void ptxas_gate(const PtxModule &module) {
   ASSERT_GE(fd, 0);
   close(fd);
   std::ofstream(name) << module.text;
-  const std::string command = ptxas + " -v -arch=" + module.target + " -o /dev/null " + name + " 2>&1";
-  std::string log;
-  FILE *pipe = popen(command.c_str(), "r");
-  char line[512];
-  while (fgets(line, sizeof line, pipe)) log += line;
-  const int status = pclose(pipe);
+  int status = 0;
+  const std::string log = run_command(ptxas + " -v -arch=" + module.target + " -o /dev/null " + name, &status);
   unlink(name);
   EXPECT_EQ(status, 0) << log;
   EXPECT_EQ(log.find("(C75"), std::string::npos) << log;

@@ -325,7 +325,7 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
         }
       });
   };
-  if (half) return finish();
+  if (half && !plan.zero_probabilities) return finish();
   // As with products (Gemm::plain_sum): where a row has what is not finite, it is computed again in f32 arithmetic.
   Value good = b.ir.getTrue();
   for (size_t r = 0; r < 2; ++r) {
@@ -357,25 +357,26 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
       return combine(b, Combine::kMax, ElementType::kFloat32, in, score(j));
     });
     auto weight = [&](Value j) { return exp_f32(b, b.ir.CreateFSub(score(j), top)); };
-    Value zero = b.ir.CreateFMul(top, b.f32(0)), known = b.ir.CreateFCmpUNO(zero, zero);  // all is NaN then
+    Value zero = b.ir.CreateFMul(top, b.f32(0)), none = b.ir.CreateFCmpUNO(zero, zero);  // all weights are NaN then
     Value total = b.either(
-        known, [&] { return Values{nan}; },
+        none, [&] { return Values{nan}; },
         [&] {
           return Values{rolled(keys, b.f32(0), [&](Value j, Value in) { return b.ir.CreateFAdd(in, weight(j)); })};
         })[0];
     rolled(b.i32(2 * my_blocks), b.i32(0), [&](Value i, Value in) {
       Value e = b.add(b.add(first_column, b.mul(b.shr(i, 1), 8 * plan.key_warps)), b.and_(i, 1));
       b.when(b.lt(e, width), [&] {
+        auto sum_by = [&](const std::function<Value(Value j)> &weight_of) {
+          return Values{rolled(keys, b.f32(0), [&](Value j, Value sum) {
+            Scope scope = of_row;
+            scope.set(plan.value_key, j);
+            scope.set(plan.width.index, e);
+            return b.ir.CreateFAdd(sum, b.ir.CreateFMul(weight_of(j), scope.scalar(plan.value.whole)));
+          })};
+        };
         Value result = b.either(
-            known, [&] { return Values{nan}; },
-            [&] {
-              return Values{rolled(keys, b.f32(0), [&](Value j, Value sum) {
-                Scope scope = of_row;
-                scope.set(plan.value_key, j);
-                scope.set(plan.width.index, e);
-                return b.ir.CreateFAdd(sum, b.ir.CreateFMul(weight(j), scope.scalar(plan.value.whole)));
-              })};
-            })[0];
+            none, [&] { return plan.zero_probabilities ? sum_by([&](Value) { return b.f32(0); }) : Values{nan}; },
+            [&] { return sum_by(weight); })[0];
         store(of_row, e, {result}, top, total);
       });
       return in;

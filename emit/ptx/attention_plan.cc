@@ -132,8 +132,15 @@ std::optional<AttentionPlan> attention_plan(const Program &program, const LoopNe
   if (!width || output(5).combine != Combine::kSum || !product_of(output(5).value, &w, &value)) return std::nullopt;
   const Loop *vj = other_loop(5, width);
   if (!vj) return std::nullopt;
-  if (!(local_at(program, w, vj->index) == plan.weights)) std::swap(w, value);
-  if (!(local_at(program, w, vj->index) == plan.weights)) return std::nullopt;
+  const auto is_weight = [&](ScalarId id) {
+    const Scalar &s = pool.at(id);
+    plan.zero_probabilities = s.op == ScalarOp::kSelect && pool.at(s.args[0]).op == ScalarOp::kIsNan &&
+                              local_at(program, pool.at(s.args[0]).args[0], nullptr) == plan.sum &&
+                              pool.at(s.args[1]).op == ScalarOp::kConstant && pool.at(s.args[1]).bits == 0;
+    return local_at(program, plan.zero_probabilities ? s.args[2] : id, vj->index) == plan.weights;
+  };
+  if (!is_weight(w)) std::swap(w, value);
+  if (!is_weight(w)) return std::nullopt;
   plan.value_key = vj->index;
   for (const Loop &loop : nest.stages[5].loops)
     if (loop.index == width) plan.width = loop;

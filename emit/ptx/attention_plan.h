@@ -18,6 +18,7 @@ struct AttentionPlan {
   int row_warps = 4, key_warps = 1;  // 16 rows each; warps that share rows
   int block_rows() const { return 16 * row_warps; }
   LocalId product, top, weights, sum, result;
+  bool zero_probabilities = false;  // the weights of a row whose sum is NaN count as 0
   const StageOutput *score = nullptr;
   const DimSymbol *score_key = nullptr, *value_key = nullptr, *result_width = nullptr;
   const Stage *last = nullptr;
