@@ -107,18 +107,14 @@ Status Converter::convert_main() {
   };
   for (const auto &value : graph.value_info()) declare(value);
   std::vector<ValueId> outputs;
-  std::unordered_set<std::string> names;
   if (graph.output_size() == 0) return diagnostics_.error(ErrorKind::kInvalid, "the graph has no outputs");
-  for (const auto &output : graph.output()) {
-    const bool again = !names.insert(output.name()).second;
+  for (const auto &output : graph.output()) {  // one may be listed again: a module returned it twice
     auto it = scope.values.find(output.name());
     if (output.name().empty() || it == scope.values.end() || !it->second.valid())
       return diagnostics_.error(ErrorKind::kInvalid, "graph output '" + output.name() + "' has no producer", {},
                                 "no node, initializer or input of the graph has this name");
     ValueId value = it->second;
-    // An argument that a function gives back; and a value that is listed again, as exporters do where a module returns
-    // it twice: outputs are told apart by their names.
-    if (again || graph_.value(value).name != output.name()) {
+    if (graph_.value(value).name != output.name()) {  // an argument that a function gives back
       const uint32_t origin = graph_.add_origin({output.name(), "Identity", next_index_++});
       const NodeId node =
           graph_.add_node(Graph::main(), "Identity", output.name(), {value}, {{output.name(), Type()}}, {});

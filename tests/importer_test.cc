@@ -210,6 +210,18 @@ TEST(Importer, UnsortedNodesAreSorted) {
   EXPECT_EQ(ops, "Exp Abs Neg ");
 }
 
+TEST(Importer, AnOutputMayBeListedAgain) {
+  auto r = import_text(R"(<ir_version: 8, opset_import: ["" : 17]>
+    twice (float[n] x) => (float[n] y, float[n] z, float[n] y) {
+      y = Exp(x)
+      z = Neg(y)
+    })");
+  ASSERT_TRUE(r.graph.ok()) << r.text();
+  const auto &outputs = r.graph->region(Graph::main()).outputs;
+  ASSERT_EQ(outputs.size(), 3u);
+  EXPECT_EQ(outputs[0], outputs[2]);
+}
+
 TEST(Importer, FunctionsAreInlinedWithNestedAttributeReferences) {
   auto r = import_text(R"(<ir_version: 9, opset_import: ["" : 18, "local" : 1]>
     g (float[N, 4] x) => (float[N, 4] y, float[N, 4] z) {

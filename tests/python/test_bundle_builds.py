@@ -51,6 +51,12 @@ def found_sizes():
             [helper.make_tensor_value_info("places", TensorProto.INT64, [1, None]), helper.make_tensor_value_info("numbers", F32, [1, None])], [])
 
 
+def listed_again():
+    """A module that returns a value twice, and what it was given."""
+    y, z, x = (helper.make_tensor_value_info(n, F32, ["N", 3]) for n in "yzx")
+    return [helper.make_node("Exp", ["x"], ["y"]), helper.make_node("Neg", ["y"], ["z"])], [x], [y, z, y, x, y], []
+
+
 # Names that the code around them uses, macros, and what is no identifier.
 NAMES = ["outputs", "Outputs", "T0", "M_PI", "SIZE_MAX", "CHAR_BIT", "INFINITY", "NULL", "EOF", "errno", "in", "out", "context", "run", "Model",
          "Error", "data", "std", "float", "int64_t", "size_t", "this", "linux", "signal", "a/b:c", "ü", "9", "model", "optc_run", "names_run",
@@ -70,7 +76,7 @@ def named():
 MODELS = {f"{form}_{n}": (lambda n=n, dims=dims: tensors(n, n, dims))
           for form, dims in (("fixed", [2, 3]), ("open", ["N", "M"])) for n in range(6) if form == "fixed" or n}
 MODELS.update({"one_output": lambda: tensors(5, 1, ["N", 3]), "five_outputs": lambda: tensors(1, 5, [4]), "scalars": lambda: tensors(2, 2, []),
-               "strings": strings, "sequences": sequences, "optionals": optionals, "found_sizes": found_sizes, "names": named})
+               "strings": strings, "sequences": sequences, "optionals": optionals, "found_sizes": found_sizes, "listed_again": listed_again, "names": named})
 SMALL = ["fixed_2", "strings", "names"]
 
 
