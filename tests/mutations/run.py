@@ -42,7 +42,7 @@ UNIT_TESTS = [
 SEED = 20  # of the random graphs: every mutation meets the same ones
 SPREAD_OVER = 1500  # random graphs, of which some 200 are kept
 NAMED_FROM = 6  # models that are tried
-UNIT = 10  # cases in a translation unit
+UNIT = 6  # cases in a translation unit
 
 
 def mutations(only=None):
