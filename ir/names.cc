@@ -34,25 +34,18 @@ const std::unordered_set<std::string_view> &words() {
 // they are spelled, since each system has more of them.
 bool may_be_macro(std::string_view name) {
   static const std::unordered_set<std::string_view> macros = {
-      "ACCESSPERMS", "ALLPERMS",      "BUFSIZ",      "CMPLX",
-      "CMPLXF",      "CMPLXL",        "CSIGNAL",     "DEFFILEMODE",
-      "DOMAIN",      "FAPPEND",       "FASYNC",      "FFSYNC",
-      "FNDELAY",     "FNONBLOCK",     "HUGE",        "I",
-      "INFINITY",    "MAXFLOAT",      "MINSIGSTKSZ", "NAN",
-      "NFDBITS",     "NGREG",         "NSIG",        "NULL",
-      "NZERO",       "OVERFLOW",      "PLOSS",       "SING",
-      "SOMAXCONN",   "TLOSS",         "UNDERFLOW",   "alloca",
-      "assert",      "assert_perror", "errno",       "h_addr",
-      "h_errno",     "howmany",       "i386",        "isfinite",
-      "isinf",       "isnan",         "isnormal",    "issubnormal",
-      "linux",       "major",         "makedev",     "math_errhandling",
-      "minor",       "offsetof",      "roundup",     "setjmp",
-      "sigmask",     "signbit",       "sigsetjmp",   "static_assert",
-      "stderr",      "stdin",         "stdout",      "strdupa",
-      "strndupa",    "unix"};
+      "ACCESSPERMS",   "ALLPERMS",  "BUFSIZ",      "CMPLX",     "CMPLXF",      "CMPLXL",   "CSIGNAL",
+      "DEFFILEMODE",   "DOMAIN",    "FAPPEND",     "FASYNC",    "FFSYNC",      "FNDELAY",  "FNONBLOCK",
+      "HUGE",          "I",         "INFINITY",    "MAXFLOAT",  "MINSIGSTKSZ", "NAN",      "NFDBITS",
+      "NGREG",         "NSIG",      "NULL",        "NZERO",     "SNAN",        "OVERFLOW", "PLOSS",
+      "SING",          "SOMAXCONN", "TLOSS",       "UNDERFLOW", "alloca",      "assert",   "assert_perror",
+      "errno",         "h_addr",    "h_errno",     "howmany",   "i386",        "isfinite", "isinf",
+      "isnan",         "isnormal",  "issubnormal", "linux",     "major",       "makedev",  "math_errhandling",
+      "minor",         "offsetof",  "roundup",     "setjmp",    "sigmask",     "signbit",  "sigsetjmp",
+      "static_assert", "stderr",    "stdin",       "stdout",    "strdupa",     "strndupa", "unix"};
   static constexpr std::string_view families[] = {
-      "L_",  "M_",  "PRI", "P_",     "SCN",        "SNAN",   "bit_", "htobe", "htole", "pthread_", "s6_",  "sa_",
-      "si_", "st_", "va_", "sched_", "signature_", "sigev_", "be16", "be32",  "be64",  "le16",     "le32", "le64"};
+      "L_",  "M_",  "PRI", "P_",     "SYS_",       "SCN",    "SNAN", "bit_", "htobe", "htole", "pthread_", "s6_", "sa_",
+      "si_", "st_", "va_", "sched_", "signature_", "sigev_", "be16", "be32", "be64",  "le16",  "le32",     "le64"};
   if (macros.count(name)) return true;
   for (std::string_view family : families)
     if (name.size() > family.size() && name.compare(0, family.size(), family) == 0) return true;

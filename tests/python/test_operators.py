@@ -130,7 +130,7 @@ def reductions_of_integers(rng):
         answers = {
             "ReduceMean": [abs(sum(v)) // len(v) * (1 if sum(v) >= 0 else -1) for v in lines],
             "ReduceL2": [clip(np.sqrt(np.sum(np.square(np.array(v, np.float64))))) for v in lines],
-            "ReduceLogSum": [None if sum(v) <= 0 else int(np.log(np.sum(np.array(v, np.float64)))) for v in lines],
+            "ReduceLogSum": [int(np.log(total)) if total > 0 else None for total in (np.sum(np.array(v, np.float64)) for v in lines)],
             "ReduceSum": np.sum(x, axis, dtype), "ReduceProd": np.prod(x, axis, dtype), "ReduceMax": x.max(axis), "ReduceMin": x.min(axis)}
     if None in answers["ReduceLogSum"]:  # ONNX does not say what integer the logarithm of no positive sum is
         del model.graph.node[2], model.graph.output[2], answers["ReduceLogSum"]
