@@ -56,7 +56,7 @@ Dim broadcast_size(Dim d, Dim e) {
   // x.present is at most 1 already.
   const Dim last = y.present == min(e, 1) ? e : y.present;
   const Dim present = has_operand(x.present, AtomKind::kMin, last) ? x.present : min(x.present, last);
-  return largest * present;
+  return present == min(largest, 1) ? largest : largest * present;
 }
 
 // The one of two expressions that is the other one times something.

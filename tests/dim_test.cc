@@ -70,6 +70,8 @@ TEST(Dim, MinimaAndMaximaAbsorb) {
   EXPECT_EQ(max(s, min(s, 512)), s);
   EXPECT_EQ(max(max(n, s), n), max(s, n));
   EXPECT_EQ(min(max(n, s), s), s);
+  EXPECT_EQ(min(min(s, 512), 1), min(s, 1));
+  EXPECT_EQ(max(max(s, 8), 512), max(s, 512));
   EXPECT_FALSE(proved_at_least(s, max(s, n)));
 }
 

@@ -155,10 +155,8 @@ namespace {
 
 // The atom, when d is exactly one min or max.
 const DimAtom *extreme(Dim d) {
-  if (!d.node() || d.node()->constant != 0 || d.node()->terms.size() != 1) return nullptr;
-  const DimTerm &t = d.node()->terms[0];
-  if (t.coefficient != 1 || t.atoms.size() != 1) return nullptr;
-  return t.atoms[0]->kind == AtomKind::kMin || t.atoms[0]->kind == AtomKind::kMax ? t.atoms[0] : nullptr;
+  const DimAtom *atom = only_atom(d);
+  return atom && (atom->kind == AtomKind::kMin || atom->kind == AtomKind::kMax) ? atom : nullptr;
 }
 
 // a >= b by the lattice alone: x >= min(x, y), max(x, y) >= x.
@@ -191,9 +189,7 @@ bool proved_less(Dim a, Dim b) { return proved_at_least(b, a + Dim(1)); }
 
 bool proved_in_range(Dim index, Dim extent) {
   // x mod m with 0 <= m <= extent needs no numbers.
-  if (index.node() && index.node()->constant == 0 && index.node()->terms.size() == 1 &&
-      index.node()->terms[0].coefficient == 1 && index.node()->terms[0].atoms.size() == 1) {
-    const DimAtom *atom = index.node()->terms[0].atoms[0];
+  if (const DimAtom *atom = only_atom(index)) {
     if (atom->kind == AtomKind::kMod && atom->b == extent) return true;
     if (atom->kind == AtomKind::kSymbol && atom->symbol->kind != SymbolKind::kModel &&
         atom->symbol->kind != SymbolKind::kData && atom->symbol->extent == extent)

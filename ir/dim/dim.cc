@@ -335,12 +335,8 @@ Dim floor_div(Dim a, Dim b) {
     if (const int64_t g = std::gcd(content(r, false), b.value()); g > 1)
       return q + floor_div(scaled_down(r, g), Dim(b.value() / g));
     // floor(floor(x / c) / b) = floor(x / (c b))
-    if (r.node() && r.node()->constant == 0 && r.node()->terms.size() == 1 && r.node()->terms[0].coefficient == 1 &&
-        r.node()->terms[0].atoms.size() == 1) {
-      const DimAtom *atom = r.node()->terms[0].atoms[0];
-      if (atom->kind == AtomKind::kFloorDiv && atom->b.is_constant())
-        return q + floor_div(atom->a, Dim(sat_mul(atom->b.value(), b.value())));
-    }
+    if (const DimAtom *atom = only_atom(r, AtomKind::kFloorDiv); atom && atom->b.is_constant())
+      return q + floor_div(atom->a, Dim(sat_mul(atom->b.value(), b.value())));
   }
   return q + table_of(a, b)->atom(AtomKind::kFloorDiv, r, b);
 }
@@ -358,12 +354,10 @@ Dim mod(Dim a, Dim b) {
   if (b.is_constant()) {
     const int64_t g = std::gcd(content(r, true), b.value());
     if (g > 1) return Dim(g) * mod(scaled_down(r, g), Dim(b.value() / g));
-    if (r.node() && r.node()->constant == 0 && r.node()->terms.size() == 1 && r.node()->terms[0].coefficient == 1 &&
-        r.node()->terms[0].atoms.size() == 1) {
-      const DimAtom *atom = r.node()->terms[0].atoms[0];  // (x mod (k b)) mod b = x mod b
-      if (atom->kind == AtomKind::kMod && atom->b.is_constant() && atom->b.value() % b.value() == 0)
-        return mod(atom->a, b);
-    }
+    // (x mod (k b)) mod b = x mod b
+    if (const DimAtom *atom = only_atom(r, AtomKind::kMod);
+        atom && atom->b.is_constant() && atom->b.value() % b.value() == 0)
+      return mod(atom->a, b);
   }
   return table_of(a, b)->atom(AtomKind::kMod, r, b);
 }
@@ -372,6 +366,9 @@ Dim min(Dim a, Dim b) {
   if (proved_at_least(b, a)) return a;
   if (proved_at_least(a, b)) return b;
   if (a.node() && b.node() ? a.node()->id > b.node()->id : !a.node()) std::swap(a, b);
+  // min(min(x, c), b) of numbers b and c: c is the weaker one, or the result were proved.
+  if (const DimAtom *atom = only_atom(a, AtomKind::kMin); atom && b.is_constant() && atom->b.is_constant())
+    return min(atom->a, b);
   return table_of(a, b)->atom(AtomKind::kMin, a, b);
 }
 
@@ -379,6 +376,9 @@ Dim max(Dim a, Dim b) {
   if (proved_at_least(a, b)) return a;
   if (proved_at_least(b, a)) return b;
   if (a.node() && b.node() ? a.node()->id > b.node()->id : !a.node()) std::swap(a, b);
+  // max(max(x, c), b) of numbers b and c: c is the weaker one, or the result were proved.
+  if (const DimAtom *atom = only_atom(a, AtomKind::kMax); atom && b.is_constant() && atom->b.is_constant())
+    return max(atom->a, b);
   return table_of(a, b)->atom(AtomKind::kMax, a, b);
 }
 

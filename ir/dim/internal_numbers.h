@@ -26,4 +26,15 @@ inline int64_t rest_i(int64_t a, int64_t b) { return a - quotient_i(a, b) * b; }
 // The constant term of a sum.
 inline int64_t constant_of(Dim d) { return d.node() ? d.node()->constant : d.value(); }
 
+// The atom, when d is exactly one.
+inline const DimAtom *only_atom(Dim d) {
+  if (!d.node() || d.node()->constant != 0 || d.node()->terms.size() != 1) return nullptr;
+  const DimTerm &t = d.node()->terms[0];
+  return t.coefficient == 1 && t.atoms.size() == 1 ? t.atoms[0] : nullptr;
+}
+inline const DimAtom *only_atom(Dim d, AtomKind kind) {
+  const DimAtom *atom = only_atom(d);
+  return atom && atom->kind == kind ? atom : nullptr;
+}
+
 }  // namespace optc
