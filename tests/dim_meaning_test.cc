@@ -1,9 +1,15 @@
 // Dims mean the same in the compiler (evaluate), in Programs on the evaluator and in emitted C++, for every operation
 // and at the ends: sizes of 0, divisors that are not positive, negative dividends; and so do conditions between them.
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
+#include "emit/cpp/nest.h"
 #include "tests/bundle_testing.h"
 #include "tests/made_program.h"
+#include "tests/shell.h"
 
 namespace optc {
 namespace {
@@ -86,6 +92,42 @@ TEST(DimMeaning, IsOneOnTheEvaluatorAndInEmittedCode) {
         for (size_t k = 0; k < counters.size(); ++k)
           expect(1, n * static_cast<int64_t>(counters.size()) + static_cast<int64_t>(k), counters[k], n);
     }
+}
+
+// Sizes of memory are printed with sums and products that do not overflow.
+TEST(DimMeaning, OfSizesOfMemoryIsOneInEmittedCode) {
+  struct Sizes : DimText {
+    std::string symbol(const DimSymbol &s) override { return s.name; }
+  };
+  DimTable dims;
+  const Dim a = dims.model_symbol("A"), b = dims.model_symbol("B");
+  dims.set_bounds(single_symbol(a), 1, single_symbol(a)->max);
+  const std::vector<Dim> sizes = all_operations({a, b + 2, floor_div(a + 3, 4), floor_div(b + 7, 3), mod(a, 4) + 1,
+                                                 floor_div(a + 2, 3) * 2, min(a, b + 3), 2 - a * b, Dim(5)});
+  char folder[] = "/tmp/optc_dims_XXXXXX";
+  ASSERT_TRUE(mkdtemp(folder));
+  const std::string source = std::string(folder) + "/sizes.cpp", program = std::string(folder) + "/sizes";
+  std::ofstream file(source);
+  file << "#include <cstdio>\n#include \"runtime/bundle/scalar.h\"\nusing namespace optc;\nint main() {\n"
+       << "  for (int64_t A = 1; A < 13; ++A)\n    for (int64_t B = 0; B < 9; B += 2) {\n";
+  for (Dim d : sizes) file << "      std::printf(\"%lld \", static_cast<long long>(" << Sizes().size(d) << "));\n";
+  file << "    }\n}\n";
+  file.close();
+  int status = 0;
+  const std::string built =
+      testing::run_command("g++ -std=c++17 -O0 -w -I" OPTC_SOURCE_DIR " " + source + " -o " + program, &status);
+  ASSERT_EQ(status, 0) << built;
+  std::istringstream printed(testing::run_command(program, &status));
+  std::filesystem::remove_all(folder);
+  for (int64_t of_a = 1; of_a < 13; ++of_a)
+    for (int64_t of_b = 0; of_b < 9; of_b += 2)
+      for (Dim d : sizes) {
+        const auto want =
+            evaluate(d, [&](const DimSymbol &s) { return std::optional<int64_t>(s.name == "A" ? of_a : of_b); });
+        int64_t got = -1;
+        printed >> got;
+        EXPECT_EQ(got, want) << d.str() << " at A = " << of_a << ", B = " << of_b << ": " << Sizes().size(d);
+      }
 }
 
 TEST(DimMeaning, OfConditionsIsOneOnTheEvaluatorAndInEmittedCode) {

@@ -42,7 +42,9 @@ std::string DimText::dim(Dim d, int weakest) {
                    : Text{wrap(text, kMulPrecedence) + " * " + wrap(factor, kUnaryPrecedence), kMulPrecedence};
       }
       if (saturating_) {
-        addends.push_back(call("times", factors, negative || term.coefficient != 1, term.coefficient));
+        const bool plain = factors.size() == 1 && term.coefficient == 1;
+        precedence = plain ? text.precedence : kAtomPrecedence;
+        addends.push_back(call("times", factors, !plain && term.coefficient != 1, term.coefficient));
         continue;
       }
       const int64_t magnitude = negative ? -term.coefficient : term.coefficient;
@@ -52,7 +54,10 @@ std::string DimText::dim(Dim d, int weakest) {
     if (!saturating_ && node.constant != 0 && (node.constant < 0) == negative)
       append(negative, {std::to_string(negative ? -node.constant : node.constant)});
   }
-  if (saturating_) return call("plus", addends, node.constant != 0 || addends.empty(), node.constant);
+  if (saturating_) {  // one term is itself, else a call
+    const bool plain = addends.size() == 1 && node.constant == 0;
+    return wrap({call("plus", addends, !plain, node.constant), plain ? precedence : kAtomPrecedence}, weakest);
+  }
   return wrap({out, precedence}, weakest);
 }
 
