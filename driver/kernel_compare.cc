@@ -5,6 +5,8 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "ir/program/cover.h"
+
 namespace optc {
 namespace {
 
@@ -173,12 +175,48 @@ KernelDifference compare_elements(const Constant &got, const Constant &expected,
   return result;
 }
 
-Specials find_specials(const Constant &value) {
+std::optional<std::vector<IndexBox>> written_elements(const Kernel &kernel, BufferId buffer, const DimValues &values) {
+  const LoopNest *nest = kernel.nest();
+  if (!nest) return std::nullopt;
+  std::vector<IndexBox> written;
+  for (const Stage &stage : nest->stages)
+    for (const StageOutput &o : stage.outputs) {
+      if (o.buffer != buffer) continue;
+      std::vector<Loop> loops = nest->loops;
+      loops.insert(loops.end(), stage.loops.begin(), stage.loops.end());
+      const auto box = o.condition.valid() ? std::nullopt : box_of(loops, o.index);
+      if (!box) return std::nullopt;
+      IndexBox numbers;
+      for (const Span &span : *box) {
+        const auto begin = evaluate(span.begin, values), length = evaluate(span.length, values);
+        if (!begin || !length) return std::nullopt;
+        numbers.emplace_back(*begin, *begin + *length);
+      }
+      written.push_back(std::move(numbers));
+    }
+  return written;
+}
+
+namespace {
+
+bool inside(const IndexBox &box, const std::vector<int64_t> &dims, int64_t at) {
+  for (size_t k = dims.size(); k-- > 0; at /= dims[k])
+    if (k >= box.size() || at % dims[k] < box[k].first || at % dims[k] >= box[k].second) return false;
+  return true;
+}
+
+}  // namespace
+
+Specials find_specials(const Constant &value, const std::optional<std::vector<IndexBox>> &where) {
   Specials found;
   if (!is_float(value.type())) return found;
+  const auto asked = [&](int64_t i) {
+    return !where ||
+           std::any_of(where->begin(), where->end(), [&](const IndexBox &box) { return inside(box, value.dims(), i); });
+  };
   for (int64_t i = 0; i < value.count() && !(found.nan && found.infinity); ++i) {
     const double v = value.as_double(i);
-    if (std::isfinite(v)) continue;
+    if (std::isfinite(v) || !asked(i)) continue;
     if (std::isnan(v) && !found.nan) found.nan = true, found.nan_index = index_text(value.dims(), i);
     if (std::isinf(v) && !found.infinity) found.infinity = true, found.infinity_index = index_text(value.dims(), i);
   }

@@ -2,7 +2,9 @@
 // What a kernel of a bundle computed, beside what the evaluator computes of the same memory.
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/constant.h"
@@ -40,7 +42,11 @@ struct Specials {
   bool nan = false, infinity = false;
   std::string nan_index, infinity_index;  // of the first
 };
-Specials find_specials(const Constant &value);
+// `where`: only of elements in one of these boxes, [begin, end) in each dimension; nullopt: of all.
+using IndexBox = std::vector<std::pair<int64_t, int64_t>>;
+Specials find_specials(const Constant &value, const std::optional<std::vector<IndexBox>> &where = std::nullopt);
+// The elements of `buffer` that the kernel writes at these sizes, as boxes; nullopt where they are none that are seen.
+std::optional<std::vector<IndexBox>> written_elements(const Kernel &kernel, BufferId buffer, const DimValues &values);
 // Whether an infinite constant stands in the kernel: a mask, or the start of a maximum.
 bool has_infinite_constant(const Program &program, const Kernel &kernel);
 

@@ -258,7 +258,10 @@ class Watch {
       if (bytes == at.end() || !bytes->second || (report_.nan && report_.infinity)) continue;
       const auto value = stored_value(program_, b, symbols, bytes->second);
       if (!value) continue;
-      const Specials s = find_specials(*value);
+      // Of a result with several writers, what others did not write yet has no values.
+      const auto written = written_elements(kernel, b, values_of(symbols));
+      if (!written && uses_.writers(b).size() > 1) continue;
+      const Specials s = find_specials(*value, written);
       auto note = [&](std::optional<KernelFinding> &to, const std::string &index, const char *what) {
         KernelFinding f = finding(kernel, b, &*value);
         f.index = index;

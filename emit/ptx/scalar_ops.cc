@@ -9,7 +9,21 @@
 
 namespace optc::ptx {
 
+namespace {
+
+// bf16 lies in a register as its bits; arithmetic is f32's, rounded once.
+Value from_bf16(Builder &b, Value bits) {
+  return b.ir.CreateBitCast(b.ir.CreateShl(b.ir.CreateZExt(bits, b.t_i32()), b.i32(16)), b.t_f32());
+}
+Value to_bf16(Builder &b, Value f32) {
+  return b.ir.CreateBitCast(b.call(llvm::Intrinsic::nvvm_f2bf16_rn, {}, {f32}),
+                            register_type(b, ElementType::kBFloat16));
+}
+
+}  // namespace
+
 Value identity(Builder &b, Combine how, ElementType type) {
+  if (type == ElementType::kBFloat16) return to_bf16(b, identity(b, how, ElementType::kFloat32));
   llvm::Type *r = register_type(b, type);
   const bool real = r->isFloatingPointTy();
   const unsigned bits = r->getPrimitiveSizeInBits();
@@ -50,6 +64,8 @@ Value extreme(Builder &b, ElementType type, Value x, Value y, bool maximum) {
 }  // namespace
 
 Value combine(Builder &b, Combine how, ElementType type, Value x, Value y) {
+  if (type == ElementType::kBFloat16 && how != Combine::kStore)
+    return to_bf16(b, combine(b, how, ElementType::kFloat32, from_bf16(b, x), from_bf16(b, y)));
   const bool real = x->getType()->isFloatingPointTy();
   switch (how) {
     case Combine::kStore:
@@ -321,20 +337,14 @@ Value Scope::cast(ElementType from, ElementType to, Value a) {
   Builder &b = k_.b;
   llvm::IRBuilder<> &ir = b.ir;
   if (from == to) return a;
-  if (from == ElementType::kBFloat16) {  // exact to f32, then on
-    a = ir.CreateBitCast(ir.CreateShl(ir.CreateZExt(a, b.t_i32()), b.i32(16)), b.t_f32());
-    return cast(ElementType::kFloat32, to, a);
-  }
+  if (from == ElementType::kBFloat16) return cast(ElementType::kFloat32, to, from_bf16(b, a));  // exact
   const bool from_real = is_float(from), to_real = is_float(to);
   llvm::Type *type = register_type(b, to);
   if (to == ElementType::kBool) {
     Value zero = llvm::Constant::getNullValue(a->getType());
     return from_real ? ir.CreateFCmpUNE(a, zero) : ir.CreateICmpNE(a, zero);
   }
-  if (to == ElementType::kBFloat16) {
-    Value f = cast(from, ElementType::kFloat32, a);
-    return ir.CreateBitCast(b.call(llvm::Intrinsic::nvvm_f2bf16_rn, {}, {f}), type);
-  }
+  if (to == ElementType::kBFloat16) return to_bf16(b, cast(from, ElementType::kFloat32, a));
   if (from_real && to_real) {
     return bit_width(to) > bit_width(from) ? ir.CreateFPExt(a, type) : ir.CreateFPTrunc(a, type);
   }

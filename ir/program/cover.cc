@@ -49,19 +49,28 @@ bool independent(const std::vector<Digit> &digits) {
   return true;
 }
 
-// Of a length that is not negative for any sizes: whether it is positive for some. A polynomial over plain sizes that
-// is not the zero polynomial is.
-bool positive_somewhere(Dim length) {
-  if (proved_at_least(length, 1)) return true;
-  if (!length.node() || lower_bound(length) < 0) return false;
-  for (const DimTerm &t : length.node()->terms)
-    for (const DimAtom *a : t.atoms)
-      if (a->kind != AtomKind::kSymbol) return false;
-  return true;
+// Of lengths that are not negative for any sizes: whether there are sizes for which all are positive; some are tried.
+bool positive_somewhere(const std::vector<Dim> &lengths) {
+  // Where one could be negative, what the model demands of its sizes may well make it 0.
+  if (std::any_of(lengths.begin(), lengths.end(), [](Dim d) { return lower_bound(d) < 0; })) return false;
+  std::vector<const DimSymbol *> symbols;
+  for (Dim d : lengths) collect_symbols(d, symbols);
+  for (const int64_t size : {1, 2, 3, 5, 8, 64})
+    for (const size_t apart : {0, 1, 2}) {  // one size for all, or sizes that differ
+      const auto value = [&](const DimSymbol &s) -> std::optional<int64_t> {
+        const size_t i = static_cast<size_t>(std::find(symbols.begin(), symbols.end(), &s) - symbols.begin());
+        const int64_t wish = size + static_cast<int64_t>(i * apart % 5);
+        return std::clamp((wish + s.multiple - 1) / s.multiple * s.multiple, s.min, s.max);
+      };
+      if (std::all_of(lengths.begin(), lengths.end(), [&](Dim d) { return evaluate(d, value).value_or(0) > 0; }))
+        return true;
+    }
+  return false;
 }
 
 // Whether every element of `wanted`, from dimension `axis` on, is in one of the boxes, all of which hold it before.
-Cover covers_from(size_t axis, std::vector<const Box *> boxes, const Box &wanted) {
+// `slices`: the lengths in the dimensions before, which are positive where there is such an element.
+Cover covers_from(size_t axis, std::vector<const Box *> boxes, const Box &wanted, std::vector<Dim> &slices) {
   if (axis == wanted.size()) return boxes.empty() ? Cover::kNo : Cover::kYes;
   Dim at = wanted[axis].begin;
   const Dim end = at + wanted[axis].length;
@@ -89,11 +98,17 @@ Cover covers_from(size_t axis, std::vector<const Box *> boxes, const Box &wanted
       }
     }
     if (unknown) return Cover::kUnknown;
-    if (here.empty()) return positive_somewhere(step) ? Cover::kNo : Cover::kUnknown;
-    if (const Cover c = covers_from(axis + 1, here, wanted); c != Cover::kYes) {
-      // An element is missing only where there is a slice.
-      return c == Cover::kNo && !positive_somewhere(step) ? Cover::kUnknown : c;
+    slices.push_back(step);
+    Cover c;
+    if (here.empty()) {
+      for (size_t k = axis + 1; k < wanted.size(); ++k) slices.push_back(wanted[k].length);
+      c = positive_somewhere(slices) ? Cover::kNo : Cover::kUnknown;
+      slices.resize(axis + 1);
+    } else {
+      c = covers_from(axis + 1, here, wanted, slices);
     }
+    slices.pop_back();
+    if (c != Cover::kYes) return c;
     at = at + step;
   }
   return Cover::kYes;
@@ -204,7 +219,8 @@ Cover covers(const std::vector<Box> &boxes, const Box &wanted) {
   if (tiles_in_order(boxes, wanted)) return Cover::kYes;
   std::vector<const Box *> all;
   for (const Box &r : boxes) all.push_back(&r);
-  return covers_from(0, std::move(all), wanted);
+  std::vector<Dim> slices;
+  return covers_from(0, std::move(all), wanted, slices);
 }
 
 }  // namespace optc

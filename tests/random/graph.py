@@ -101,6 +101,8 @@ def refuse_undefined(node, feeds):
         heads = [a.shape[1] for a in arrays[:3] if a.ndim == 4]
         if len({a.shape[0] for a in arrays[:3]}) > 1 or not all(map(is_finite, arrays)):
             raise Reject
+        if arrays[1].shape[-2] != arrays[2].shape[-2]:  # a value for each key
+            raise Reject
         if heads and (len(set(heads[1:])) > 1 or heads[0] % max(heads[1], 1)):  # as many of keys as of values, and queries for each
             raise Reject
     if op == "ScatterElements" and arrays[1].shape != arrays[2].shape:

@@ -81,6 +81,9 @@ def reference_is_wrong(node, feeds, opset):
     arrays = [feeds[i] for i in node.input if i]
     if op == "Shape":  # start and end are clamped to the rank
         return any(attributes.get(a, 0) < -arrays[0].ndim for a in ("start", "end"))
+    if op == "GatherElements":  # an index that is outside of its dim may be taken into another one
+        size = arrays[0].shape[attributes.get("axis", 0)]
+        return bool(((arrays[1] < -size) | (arrays[1] >= size)).any())
     if op == "ConvTranspose":  # the bias of the first group is everyone's
         return attributes.get("group", 1) > 1 and len(arrays) > 2
     if op in ("Softmax", "LogSoftmax", "Hardmax"):  # over all axes from `axis` on
