@@ -43,6 +43,8 @@ def run(optc, out, *arguments):
 
 
 def test_random_graphs_that_stand(optc, harness, tmp_path):
+    if "vnni" not in pathlib.Path("/proc/cpuinfo").read_text():
+        pytest.skip("ONNX Runtime's products of 8 bits saturate in 16 on a processor without VNNI: no oracle")
     run(optc, tmp_path, "--seed", "1", "--count", "1000", "--seconds", "1e9", "--ways", "unfused,eval,gpu,opt")
 
 
