@@ -72,7 +72,7 @@ Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string
   ptx_options.targets = half.targets;
   OPTC_ASSIGN(const PtxOutput ptx, (**emitter).emit(program, ptx_options, diagnostics));
   Diagnostics problems;
-  Result<CudaSource> source = print_cuda(program, ptx, name, problems);
+  Result<CudaSource> source = print_cuda(program, ptx, name, problems, options.probe);
   if (!source) {
     if (source.failure().kind != ErrorKind::kUnsupported) {
       for (const Diagnostic &d : problems.all()) (void)diagnostics.add(d);

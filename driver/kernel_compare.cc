@@ -65,12 +65,14 @@ double spacing(ElementType type) {
 // cancel below 3.5 * sqrt(n) (those of mobilenet_v3_large: 90 roundings at 784 terms); 16 * sqrt(n) leaves room for
 // four times as much. 64 roundings are for functions (a few units in the last place each) and for what a kernel does
 // with sums afterwards. Winograd's transforms enlarge roundings by a factor of about 10 in products, which are far from
-// that bound: 4 here. A narrow type may fall to the other side of a rounding, twice.
+// that bound: 4 here. A narrow type may fall to the other side of a rounding, twice. Operands in TF32 (10 bits) move a
+// product by up to 2^-10, sums of them by as much of the range or less: 8 roundings of 2^-11.
 double tolerance(ElementType type, const Exactness &exactness) {
   if (exactness.kind == Exactness::Kind::kExact) return 0;
   const double rounding = std::min(spacing(type), 0x1p-23) / 2;
   const double factor = exactness.kind == Exactness::Kind::kWinograd ? 4 : 1;
-  const double arithmetic = factor * (64 + 16 * std::sqrt(exactness.terms)) * rounding;
+  const double arithmetic =
+      factor * (64 + 16 * std::sqrt(exactness.terms)) * rounding + (exactness.tf32 ? 8 * 0x1p-11 : 0);
   return spacing(type) > 0x1p-23 ? std::max(arithmetic, 2 * spacing(type)) : arithmetic;
 }
 

@@ -20,7 +20,8 @@ struct Exactness {
     kSums,       // sums, of products too, in another order
     kWinograd,   // products of transformed operands
   } kind = Kind::kExact;
-  double terms = 1;  // of the longest sum
+  double terms = 1;   // of the longest sum
+  bool tf32 = false;  // the operands of its products are rounded to TF32
 };
 Exactness exactness_of(const Program &program, const Kernel &kernel, const DimValues &values);
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "driver/bisect.h"
+#include "driver/gpu.h"
 #include "driver/kernel_compare.h"
 #include "driver/places.h"
 #include "emit/cpp/emit.h"
@@ -19,8 +20,9 @@ namespace {
 
 class Watch {
  public:
-  Watch(const Program &program, const WatchOptions &options, WatchReport &report)
-      : program_(program), uses_(program), options_(options), report_(report) {
+  Watch(const WatchedProgram &made_of, const WatchOptions &options, WatchReport &report)
+      : made_of_(made_of), program_(*made_of.program), uses_(program_), options_(options), report_(report) {
+    const Program &program = program_;
     for (size_t i = 0; i < program.order.size(); ++i) step_of_[program.order[i].index] = i;
     for (const Placement &p : program.placements) last_step_[p.buffer.index] = p.last;
     std::set<uint32_t> by_constructs;  // what copies of control flow change, too
@@ -66,6 +68,7 @@ class Watch {
     for (size_t i = 0; i < roots.size(); ++i) at[roots[i].index] = static_cast<const uint8_t *>(event.buffers[i]);
     isa_ = event.isa;
     if (!event.after) {
+      begin_step(static_cast<uint32_t>(number));
       if (options_.numerics) note_specials(kernel, symbols, at);
       if (compare) before(KernelId(number), kernel, symbols, at);
       return;
@@ -83,12 +86,19 @@ class Watch {
       if (o < program_.origins.size())
         f.nodes.push_back(
             fmt::format("{} '{}' (#{})", program_.origins[o].op, program_.origins[o].name, program_.origins[o].index));
-    f.strategy = kernel.library() ? kernel.library()->function : name(kernel.schedule);
+    f.strategy = gpu_form(kernel);
+    if (f.strategy.empty()) f.strategy = kernel.library() ? kernel.library()->function : name(kernel.schedule);
     if (output.valid()) {
       const Buffer &b = program_.buffer(output);
       f.output = b.name + " " + (value ? std::string(to_string(value->type())) + to_string(value->shape()) : "");
     }
     return f;
+  }
+
+  // "" where it runs on the CPU.
+  std::string gpu_form(const Kernel &kernel) const {
+    const auto step = step_of_.find(static_cast<uint32_t>(&kernel - program_.kernels.data()));
+    return step != step_of_.end() && step->second < made_of_.gpu_forms.size() ? made_of_.gpu_forms[step->second] : "";
   }
 
   static DimValues values_of(const SymbolValueList &symbols) {
@@ -154,7 +164,8 @@ class Watch {
     if (skipped_.count(id.index)) return;
     ++report_.compared;
     report_.kernels.insert(id.index);
-    const Exactness exactness = exactness_of(program_, kernel, values_of(symbols));
+    Exactness exactness = exactness_of(program_, kernel, values_of(symbols));
+    exactness.tf32 = made_of_.tf32 && exactness.kind == Exactness::Kind::kSums && !gpu_form(kernel).empty();
     for (const BufferValue &wanted : expected_) {
       const auto bytes = at.find(root(wanted.buffer).index);
       const auto got = bytes == at.end() ? std::nullopt : stored_value(program_, wanted.buffer, symbols, bytes->second);
@@ -179,6 +190,14 @@ class Watch {
   }
 
   // --- memory that a kernel must leave alone
+
+  // A run that found its outputs' memory too small is run again from its first kernel.
+  void begin_step(uint32_t kernel) {
+    const auto step = step_of_.find(kernel);
+    if (step == step_of_.end()) return;
+    if (step->second <= step_) kept_.clear();
+    step_ = step->second;
+  }
 
   struct Kept {
     std::string writer, hash;
@@ -274,6 +293,7 @@ class Watch {
     }
   }
 
+  const WatchedProgram &made_of_;
   const Program &program_;
   const Uses uses_;
   const WatchOptions &options_;
@@ -281,6 +301,7 @@ class Watch {
   std::map<uint32_t, size_t> step_of_, last_step_;
   std::set<uint32_t> shared_;  // roots that control flow writes
   std::map<uint32_t, Kept> kept_;
+  size_t step_ = 0;  // the last one that began
   std::set<uint32_t> skipped_;
   std::vector<BufferValue> expected_;
   std::optional<KernelFinding> refused_;
@@ -290,9 +311,9 @@ class Watch {
 
 }  // namespace
 
-Status watch_bundle(const Program &program, Bundle &bundle, const std::vector<RuntimeValue> &inputs,
+Status watch_bundle(const WatchedProgram &made_of, Bundle &bundle, const std::vector<RuntimeValue> &inputs,
                     const WatchOptions &options, WatchReport &report, Diagnostics &diagnostics) {
-  Watch watch(program, options, report);
+  Watch watch(made_of, options, report);
   OPTC_TRY(bundle.watch(Watch::on_event, &watch, diagnostics));
   const auto outputs = bundle.run(inputs, diagnostics);
   OPTC_TRY(bundle.watch(nullptr, nullptr, diagnostics));
@@ -315,9 +336,18 @@ Result<WatchedBundle> build_watched(const std::string &path, CompileOptions opti
   WatchedBundle watched;
   OPTC_ASSIGN(Graph model, load_model(path, options, silent, diagnostics));
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, silent, diagnostics));
-  OPTC_ASSIGN(watched.program, lower_model(optimized.graph, after_rewrites(options, optimized), silent, diagnostics));
+  const CompileOptions rest = after_rewrites(options, optimized);
   BundleRunOptions run_options;
   run_options.threads = threads;
+  run_options.cuda = has_gpu_half(built.folder);
+  if (run_options.cuda) {
+    OPTC_ASSIGN(std::optional<BundleCuda> half, gpu_half(optimized.graph, built.name, rest, silent, diagnostics));
+    if (!half) return diagnostics.error(ErrorKind::kInternal, "the bundle has a GPU half, the model has none");
+    watched.made_of = {half->program, half->forms, options.f32 == "tf32"};
+  } else {
+    OPTC_ASSIGN(Program program, lower_model(optimized.graph, rest, silent, diagnostics));
+    watched.made_of.program = std::make_shared<const Program>(std::move(program));
+  }
   const std::string weights = built.folder + "/" + built.name + ".weights";
   if (exists(weights)) run_options.weights_path = weights;
   OPTC_ASSIGN(watched.bundle, Bundle::load(built.library, built.name, run_options, diagnostics));

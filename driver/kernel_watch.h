@@ -1,6 +1,7 @@
 #pragma once
 // A bundle that runs under the eyes of the evaluator, kernel by kernel (optc verify --per-kernel and --check-numerics).
-// The bundle is built with a probe (runtime/bundle/probe.h) of the very Program that is given here.
+// The bundle is built with a probe (runtime/bundle/probe.h) of the very Program that is given here. Kernels on a GPU
+// are watched in host memory, to which the bundle then copies what they read and wrote (DeviceSchedule::shown).
 
 #include <cstdint>
 #include <memory>
@@ -24,12 +25,12 @@ struct WatchOptions {
 // What is wrong with one kernel.
 struct KernelFinding {
   std::string kernel, note;
-  std::vector<std::string> nodes;             // "Conv 'conv_3' (#12)"
-  std::string strategy;                       // "gemm", "conv.winograd4"; of a library call its function
-  std::string isa;                            // "avx512", "avx2", "base"
-  std::string output;                         // "relu_3 f32[1,64,56,56]"
-  std::string problem;                        // "12 of 4096 elements differ"
-  std::string index;                          // of the worst element, or of the first NaN
+  std::vector<std::string> nodes;  // "Conv 'conv_3' (#12)"
+  std::string strategy;  // "gemm", "conv.winograd4"; of a library call its function; on a GPU "gemm.3xtf32 64x64x32"
+  std::string isa;       // "avx512", "avx2", "base"; on a GPU "sm_90a"
+  std::string output;    // "relu_3 f32[1,64,56,56]"
+  std::string problem;   // "12 of 4096 elements differ"
+  std::string index;     // of the worst element, or of the first NaN
   double got = 0, expected = 0, allowed = 0;  // of the worst element; expected only where values are compared
 };
 
@@ -41,13 +42,19 @@ struct WatchReport {
   std::optional<KernelFinding> nan, infinity;                     // the first kernel that makes one of none
 };
 
+// What the bundle that is watched was made of.
+struct WatchedProgram {
+  std::shared_ptr<const Program> program;  // of a bundle that runs on a GPU, the one lowered for it
+  std::vector<std::string> gpu_forms;      // parallel to its order: "" of a kernel on the CPU; empty: all are there
+  bool tf32 = false;                       // f32 products on the GPU round their operands to TF32
+};
 // Runs the bundle once on these inputs, adding to `report`. A kernel differs also when it changes memory of another.
-Status watch_bundle(const Program &program, Bundle &bundle, const std::vector<RuntimeValue> &inputs,
+Status watch_bundle(const WatchedProgram &made_of, Bundle &bundle, const std::vector<RuntimeValue> &inputs,
                     const WatchOptions &options, WatchReport &report, Diagnostics &diagnostics);
 
-// A model as a bundle to be watched, in the cache folder, and the Program that it is made of.
+// A model as a bundle to be watched, in the cache folder. It runs on the GPU where it has kernels for one.
 struct WatchedBundle {
-  Program program;
+  WatchedProgram made_of;
   std::unique_ptr<Bundle> bundle;
 };
 Result<WatchedBundle> build_watched(const std::string &path, CompileOptions options, int threads, Listener &listener,

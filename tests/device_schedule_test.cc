@@ -56,6 +56,26 @@ TEST(DeviceSchedule, CopiesWhatCrossesOnceAndAtTheSegmentsStart) {
   EXPECT_EQ(n.plan({false, false, true, true}), "b>2 a>2 y<4 | 1 mixed");
 }
 
+// Of a schedule that is watched the host gets what a kernel wrote, and what lies on the device for later kernels.
+TEST(DeviceSchedule, AWatchedScheduleShowsEachKernelsResults) {
+  Chain n;
+  const auto shown = [&](std::vector<bool> on_gpu) {
+    const DeviceSchedule s = plan_devices(n.program, on_gpu, std::vector<std::string>(on_gpu.size()), true);
+    EXPECT_TRUE(s.watched() && s.by_host());
+    std::string text;
+    for (size_t i = 0; i < s.shown.size(); ++i) {
+      for (const DeviceCopy &copy : s.shown[i]) text += n.program.buffer(copy.buffer).name + std::to_string(i) + " ";
+      text += s.segment[i] < 0 ? "cpu " : "";
+    }
+    for (size_t i = 0; i < s.copies.size(); ++i)
+      for (const DeviceCopy &copy : s.copies[i])
+        text += n.program.buffer(copy.buffer).name + (copy.to_device ? ">" : "<") + std::to_string(i) + " ";
+    return text + "| " + std::to_string(s.segments);
+  };
+  EXPECT_EQ(shown({true, true, true, true}), "a0 a1 b1 a2 b2 c2 a3 c3 y3 x>0 | 4");
+  EXPECT_EQ(shown({true, false, true, true}), "a0 cpu a2 b2 c2 a3 c3 y3 x>0 b>2 | 3");
+}
+
 TEST(DeviceSchedule, AViewIsItsRootAndConstantsAreOnBothSides) {
   Chain n;
   Buffer view = n.program.buffer(n.b);

@@ -56,8 +56,8 @@ Result<BundleReport> BundleWriter::write() {
     model.weights_bytes = static_cast<uint64_t>(model.cuda_weights) + options_.cuda->weights_bytes;
     facts_.weights_file = options_.weights == BundleOptions::Weights::kFile;
   }
-  std::unique_ptr<ModelPrinter> host;  // where some kernels of the GPU's Program run here
-  if (options_.cuda && options_.cuda->schedule.mixed()) {
+  std::unique_ptr<ModelPrinter> host;  // where some kernels of the GPU's Program run here, or all are watched
+  if (options_.cuda && options_.cuda->schedule.by_host()) {
     host = std::make_unique<ModelPrinter>(*options_.cuda->program, name_ + "_host", diagnostics_, options_.probe,
                                           GpuHost{&options_.cuda->schedule, &options_.cuda->buffers});
     host->weights_bytes = (model.weights_bytes + 63) / 64 * 64;  // its constants follow

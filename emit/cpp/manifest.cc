@@ -122,7 +122,7 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
       }
       gpu["kernels"].push_back(std::move(item));
     }
-    if (!schedule.mixed()) gpu["copies"] = Json::array();  // inputs and outputs alone
+    if (!schedule.by_host()) gpu["copies"] = Json::array();  // inputs and outputs alone
     j["gpu"] = std::move(gpu);
   }
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

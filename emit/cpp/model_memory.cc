@@ -21,8 +21,9 @@ Status ModelPrinter::place() {
       for (BufferId b : reads(program_, program_.kernel(program_.order[i]))) touch(b);
       for (BufferId b : writes(program_, program_.kernel(program_.order[i]))) touch(b);
     }
-    for (const auto &copies : gpu_.schedule->copies)
-      for (const DeviceCopy &copy : copies) touch(copy.buffer);
+    for (const auto *lists : {&gpu_.schedule->copies, &gpu_.schedule->shown})
+      for (const auto &copies : *lists)
+        for (const DeviceCopy &copy : copies) touch(copy.buffer);
   }
   bool all_constant = true;
   for (const Placement &p : program_.placements) {

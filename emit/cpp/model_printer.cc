@@ -292,13 +292,13 @@ std::vector<BufferId> probed_buffers(const Program &program, const Uses &uses, c
   return roots;
 }
 
-void ModelPrinter::print_probe(KernelId kernel, bool after) {
+void ModelPrinter::print_probe(KernelId kernel, bool after, const std::string &target) {
   if (!probe_) return;
   std::string places;
   for (const BufferId b : probed_buffers(program_, uses_, program_.kernel(kernel)))
     places += (places.empty() ? "" : ", ") + pointer(b, false);
-  line(fmt::format("probe(run, {}, {}, {}, {{{}}});", kernel.index, string_literal(program_.kernel(kernel).name), after,
-                   places));
+  line(fmt::format("probe(run, {}, {}, {}, {{{}}}{});", kernel.index, string_literal(program_.kernel(kernel).name),
+                   after, places, target.empty() ? "" : ", " + target));
 }
 
 // The main sequence of a Program with kernels on a GPU.
@@ -319,6 +319,8 @@ void ModelPrinter::device_sequence() {
     size_t end = at;
     while (end < program_.order.size() && schedule.segment[end] == segment) ++end;
     const std::string &first = program_.kernel(program_.order[at]).name;
+    const std::string target = schedule.watched() ? "gpu.target()" : "";
+    if (schedule.watched()) print_probe(program_.order[at], false, target);
     line(fmt::format("if (run.step({})) return run.status;", step_names_.size()));
     step_names_.push_back(fmt::format("gpu segment {}: {}{}", segment, first,
                                       end - at > 1 ? fmt::format(" and {} more", end - at - 1) : ""));
@@ -327,6 +329,9 @@ void ModelPrinter::device_sequence() {
                          ? fmt::format(" to {}, {} kernels", program_.kernel(program_.order[end - 1]).name, end - at)
                          : ""));
     line(fmt::format("if (!gpu_segment(run, gpu, {})) return run.status;", segment));
+    if (!schedule.watched()) continue;
+    print_copies(schedule.shown[at]);
+    print_probe(program_.order[at], true, target);
   }
   print_copies(schedule.copies[program_.order.size()]);
 }

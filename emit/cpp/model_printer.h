@@ -104,7 +104,8 @@ class ModelPrinter : private DimText {
   void define(const DimSymbol &symbol, const std::string &value);
   void after_definitions();
   void sequence(const std::vector<KernelId> &order);
-  void print_probe(KernelId kernel, bool after);
+  // `target`: of a kernel on a GPU, where the code finds what it was made for.
+  void print_probe(KernelId kernel, bool after, const std::string &target = {});
   void device_sequence();
   void print_copies(const std::vector<DeviceCopy> &copies);
   void next_part();

@@ -23,7 +23,7 @@ std::string quoted(const std::string &text) {
 
 class Printer {
  public:
-  Printer(const Program &program, const PtxOutput &ptx, const std::string &name)
+  Printer(const Program &program, const PtxOutput &ptx, const std::string &name, bool watched)
       : program_(program), uses_(program), ptx_(ptx), name_(name) {
     for (size_t i = 0; i < program.sources.size(); ++i) symbols_[program.sources[i].symbol] = i;
     std::vector<bool> on_gpu;
@@ -32,7 +32,7 @@ class Printer {
       on_gpu.push_back(kernel.on_gpu);
       reasons.push_back(kernel.reason);
     }
-    result_.schedule = plan_devices(program, on_gpu, reasons);
+    result_.schedule = plan_devices(program, on_gpu, reasons, watched);
     for (const DimSymbol *found : result_.schedule.data_symbols) symbols_.emplace(found, symbols_.size());
   }
 
@@ -98,7 +98,9 @@ class Printer {
     const DeviceSchedule &schedule = result_.schedule;
     for (const auto &copies : schedule.copies)
       for (const DeviceCopy &copy : copies) number(copy.buffer);
-    if (schedule.mixed()) return;  // the host hands out the outputs
+    for (const auto &copies : schedule.shown)
+      for (const DeviceCopy &copy : copies) number(copy.buffer);
+    if (schedule.by_host()) return;  // the host hands out the outputs
     for (BufferId id : program_.outputs) number(uses_.root(id));
   }
 
@@ -163,7 +165,8 @@ class Printer {
       const Kernel &k = program_.kernel(kernel.kernel);
       if (kernel.on_gpu) {
         const size_t segment = static_cast<size_t>(result_.schedule.segment[position]);
-        if (position == 0 || !ptx_.kernels[position - 1].on_gpu) segments[segment].first = result_.launches;
+        if (position == 0 || result_.schedule.segment[position - 1] != result_.schedule.segment[position])
+          segments[segment].first = result_.launches;
         segments[segment].second = result_.launches + kernel.launches.size();
         if (!data_symbols(program_, k).empty()) open[segment] = true;
       }
@@ -310,7 +313,7 @@ class Printer {
 }  // namespace
 
 Result<CudaSource> print_cuda(const Program &program, const PtxOutput &ptx, const std::string &name,
-                              Diagnostics &diagnostics) {
+                              Diagnostics &diagnostics, bool watched) {
   const bool any = std::any_of(ptx.kernels.begin(), ptx.kernels.end(), [](const PtxKernel &k) { return k.on_gpu; });
   if (!any && !ptx.kernels.empty()) {
     Diagnostic problem;
@@ -320,7 +323,7 @@ Result<CudaSource> print_cuda(const Program &program, const PtxOutput &ptx, cons
     problem.message = "no kernel has a GPU form";
     return diagnostics.add(std::move(problem));
   }
-  return Printer(program, ptx, name).print(diagnostics);
+  return Printer(program, ptx, name, watched).print(diagnostics);
 }
 
 }  // namespace optc

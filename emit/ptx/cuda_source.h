@@ -26,9 +26,10 @@ struct CudaSource {
 };
 
 // Kernels without a GPU form run on the host between segments of launches, as the schedule says. Fails with
-// kUnsupported, naming all of them, when no kernel has a GPU form.
+// kUnsupported, naming all of them, when no kernel has a GPU form. `watched`: each kernel is a segment of its own,
+// whose results the host gets (DeviceSchedule::shown).
 Result<CudaSource> print_cuda(const Program &program, const PtxOutput &ptx, const std::string &name,
-                              Diagnostics &diagnostics);
+                              Diagnostics &diagnostics, bool watched = false);
 
 // The bytes of the GPU's weights: weights_bytes of them, given to `sink` in order.
 template <typename Sink>

@@ -94,7 +94,7 @@ size_t DeviceSchedule::copy_count() const {
 }
 
 DeviceSchedule plan_devices(const Program &program, const std::vector<bool> &on_gpu,
-                            const std::vector<std::string> &reasons) {
+                            const std::vector<std::string> &reasons, bool watched) {
   DeviceSchedule schedule;
   const size_t n = program.order.size();
   schedule.segment.assign(n, -1);
@@ -105,6 +105,16 @@ DeviceSchedule plan_devices(const Program &program, const std::vector<bool> &on_
   };
   std::map<uint32_t, Valid> valid;
   for (BufferId id : program.inputs) valid[root_of(program, id).index].host = true;
+  std::map<uint32_t, size_t> last;  // the position of the last kernel that touches a root; n: an output
+  if (watched) {
+    schedule.shown.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+      std::vector<BufferId> all;
+      touched(program, program.kernel(program.order[i]), all, all);
+      for (const BufferId b : all) last[b.index] = i;
+    }
+    for (const BufferId b : program.outputs) last[root_of(program, b).index] = n;
+  }
   auto ready = [&](BufferId id, bool device, size_t position) {
     const Buffer &b = program.buffer(id);
     if (b.kind == BufferKind::kConstant) return;
@@ -116,7 +126,7 @@ DeviceSchedule plan_devices(const Program &program, const std::vector<bool> &on_
   for (size_t i = 0; i < n;) {
     // A segment's copies are made before its first kernel: nothing on the host changes during it.
     size_t end = i + 1;
-    if (on_gpu[i])
+    if (on_gpu[i] && !watched)
       while (end < n && on_gpu[end]) ++end;
     for (size_t k = i; k < end; ++k) {
       const Kernel &kernel = program.kernel(program.order[k]);
@@ -136,6 +146,13 @@ DeviceSchedule plan_devices(const Program &program, const std::vector<bool> &on_
           schedule.data_symbols.push_back(s);
     }
     if (on_gpu[i]) ++schedule.segments;
+    if (on_gpu[i] && watched)
+      for (auto &[index, v] : valid) {
+        const BufferId b(size_t{index});
+        if (!v.device || last[index] < i || program.buffer(b).kind == BufferKind::kInput) continue;
+        schedule.shown[i].push_back({b, false});
+        v.host = true;
+      }
     i = end;
   }
   for (BufferId id : program.outputs) ready(root_of(program, id), false, n);

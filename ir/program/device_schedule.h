@@ -24,14 +24,19 @@ struct DeviceSchedule {
   std::vector<std::vector<DeviceCopy>> copies;
   // Sizes found while the model runs that GPU kernels need, in order of first use.
   std::vector<const DimSymbol *> data_symbols;
+  // Of a schedule that is watched (optc verify --per-kernel): each GPU kernel is a segment of its own, and what lies on
+  // the device and is still needed is copied to the host after it. By position in Program::order; else empty.
+  std::vector<std::vector<DeviceCopy>> shown;
 
   bool mixed() const;  // both kinds of kernels are there
+  bool watched() const { return !shown.empty(); }
+  bool by_host() const { return mixed() || watched(); }  // the host launches the segments one by one
   size_t copy_count() const;
 };
 
 // `on_gpu` is parallel to Program::order. Inputs and outputs of the model lie on the host, constants in both memories.
 DeviceSchedule plan_devices(const Program &program, const std::vector<bool> &on_gpu,
-                            const std::vector<std::string> &reasons);
+                            const std::vector<std::string> &reasons, bool watched = false);
 
 // The sizes of kind kData that a loop nest depends on, in order of first appearance.
 std::vector<const DimSymbol *> data_symbols(const Program &program, const Kernel &kernel);

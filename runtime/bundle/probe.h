@@ -14,7 +14,7 @@ struct ProbeEvent {
   int32_t kernel;          // of the Program, counted from 0
   const char *name;        // of the kernel
   bool after;              // it has run
-  const char *isa;         // the instruction set of the kernels: "avx512", "avx2", "base"
+  const char *isa;         // what its code is made for: "avx512", "avx2", "base", or a GPU's "sm_90a"
   const int32_t *symbols;  // numbers of the dims that are known or will be
   const int64_t *dims;     // their values
   size_t dim_count;
@@ -38,12 +38,12 @@ static inline __attribute__((unused)) const char *probe_isa() {
 
 template <class R>
 static inline void probe(const R &run, int32_t kernel, const char *name, bool after,
-                         std::initializer_list<const void *> buffers) {
+                         std::initializer_list<const void *> buffers, const char *isa = probe_isa()) {
   if (!probe_function) return;
   const ProbeEvent event = {kernel,
                             name,
                             after,
-                            probe_isa(),
+                            isa,
                             R::Model::kProbeSymbols,
                             reinterpret_cast<const int64_t *>(&run.dims),
                             R::Model::kProbeDims,

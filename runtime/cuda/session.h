@@ -55,6 +55,7 @@ class Session {
 
   const std::string &error() const { return error_; }
   size_t arena_bytes() const { return arena_bytes_; }
+  const char *target() const { return target_.c_str(); }  // of the kernels that it runs: "sm_90a"
 
   // Inputs fit the model (the bundle has checked that: runtime/bundle/model.h, bind). Tensors lie on the host or, with
   // device_type OPTC_CUDA, on this session's card. Returns when the outputs are there.
@@ -250,6 +251,7 @@ class Session {
           "the bundle has no kernels for compute capability " + std::to_string(major) + "." + std::to_string(minor);
       return OPTC_DEVICE;
     }
+    target_ = "sm_" + std::to_string(best->sm) + (best->specific ? "a" : "");
     const char *apart = getenv("OPTC_CUDA_OVERLAP");  // 0: each kernel after the end of the one before, to compare
     chained_ = best->sm >= 90 && d_->launch_with && !(apart && apart[0] == '0');
     if (const Result code = d_->context_retain(&context_, device_)) return fail(code, "context");
@@ -536,7 +538,7 @@ class Session {
   std::vector<Function> functions_;
   std::vector<Address> address_;
   std::vector<int64_t> symbols_, current_;
-  std::string error_;
+  std::string error_, target_;
 };
 
 }  // namespace cuda

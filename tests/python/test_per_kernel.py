@@ -2,11 +2,13 @@
 
 import json
 import os
+import pathlib
 import subprocess
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 
 def run(optc, *arguments, code=0, env=None):
@@ -89,3 +91,66 @@ def test_the_first_kernel_that_makes_a_nan(optc, tmp_path, env):
 
 def test_it_watches_a_bundle(optc, model):
     assert "--engine=evaluate" in run(optc, "verify", model, "--per-kernel", "--engine=evaluate", code=2).stderr
+
+
+@pytest.fixture(scope="module")
+def on_gpu(optc, env):
+    """The environment in which bundles for GPUs find the emulator of PTX."""
+    build = pathlib.Path(optc).parents[1]
+    if not (build / "tests/libemulated_cuda.so").exists() or not (build / "lib/optc/optc-ptx.so").exists():
+        pytest.skip("this build has no GPU targets")
+    return {**env, "OPTC_LIBCUDA": str(build / "tests/libemulated_cuda.so")}
+
+
+@pytest.fixture(scope="module")
+def mixed_model(tmp_path_factory):
+    """Products, rows and maps, and NonZero, which has no GPU form and finds a size; an output of that size."""
+    random = np.random.default_rng(3)
+    tensors = [numpy_helper.from_array(random.standard_normal((24, 24), dtype=np.float32), name) for name in ("w", "v")]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["q"], name="query"),
+        helper.make_node("Softmax", ["q"], ["s"], name="head", axis=-1),
+        helper.make_node("MatMul", ["x", "v"], ["k"], name="key"),
+        helper.make_node("LeakyRelu", ["k"], ["l"], name="leaky", alpha=0.1875),
+        helper.make_node("Mul", ["s", "l"], ["m"], name="times"),
+        helper.make_node("NonZero", ["x"], ["places"], name="places"),
+        helper.make_node("Transpose", ["places"], ["columns"], name="columns", perm=[1, 0]),
+        helper.make_node("GatherND", ["m", "columns"], ["found"], name="take"),
+        helper.make_node("Softmax", ["found"], ["y"], name="tail", axis=-1),
+    ]
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 24])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["K"]),
+                               helper.make_tensor_value_info("s", TensorProto.FLOAT, ["N", 24])], tensors)  # fmt: skip
+    path = tmp_path_factory.mktemp("per_kernel") / "mixed.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+# The output of a size that is found makes the bundle run twice: its first kernels write where the last ones of the
+# first run did.
+@pytest.mark.parametrize("target", ["cpu", "cpu,sm_80"])
+def test_a_right_bundle_with_sizes_that_it_finds(optc, mixed_model, on_gpu, target):
+    found = json.loads(run(optc, "verify", mixed_model, "--per-kernel", "--check-numerics", "--against=evaluate", f"--target={target}",
+                           "--format=json", env=on_gpu).stdout)  # fmt: skip
+    kernels = found["kernels"]
+    assert found["ok"] and kernels["first_difference"] is None and kernels["first_nan"] is None
+    assert kernels["compared"] >= 5 and kernels["not_compared"] == []
+
+
+def test_a_wrong_kernel_on_a_gpu_is_named(optc, mixed_model, on_gpu, tmp_path):
+    env = {**on_gpu, "OPTC_CACHE": str(tmp_path)}
+    arguments = ["verify", mixed_model, "--per-kernel", "--against=evaluate", "--target=cpu,sm_80", "--format=json"]
+    run(optc, *arguments, env=env)
+    patched = []
+    for source in tmp_path.glob("bundles/mixed-*/bundle/src/cuda.cpp"):
+        text = source.read_text()
+        if (source.parent / "runtime/bundle/probe.h").exists():
+            assert "0f3E400000" in text  # 0.1875
+            source.write_text(text.replace("0f3E400000", "0f3E800000"))
+            patched.append(source.parents[2] / "build")
+    assert len(patched) == 1
+    subprocess.run(["cmake", "--build", patched[0]], check=True, capture_output=True)
+    first = json.loads(run(optc, *arguments, code=1, env=env).stdout)["kernels"]["first_difference"]
+    assert any("'leaky'" in node for node in first["nodes"]) and not any("'places'" in node for node in first["nodes"])
+    assert first["isa"] == "sm_80" and first["strategy"].startswith("gemm.3xtf32 ")
+    assert "elements differ" in first["problem"] and first["index"]
