@@ -238,7 +238,7 @@ Status build_attention(BuildContext &c) {
   info.causal = causal;
   info.causal_offset = o.past;
   info.softcap = softcap;
-  info.zero_masked_rows = may_be_empty;
+  info.masked_rows = may_be_empty ? MaskedRows::kZeroResult : MaskedRows::kNaN;
   if (plain && !c.has_output(3)) nest.nest().contraction = info;
   nest.finish();
   return {};

@@ -35,7 +35,7 @@ Status build(BuildContext &c) {
   Contraction info;
   info.kind = ContractionKind::kAttention;
   const bool guarded = c.node().int_or("zero_masked_rows", 0) != 0;
-  info.zero_masked_rows = guarded;
+  info.masked_rows = guarded ? MaskedRows::kZeroProbabilities : MaskedRows::kNaN;
 
   Dim j = nest.stage_loop("j", keys), d = nest.stage_loop("d", inner);
   const Expr q = nest.load(c.input(0), {b, h, i, d}), k = nest.load(c.input(1), {b, h, j, d});

@@ -121,8 +121,8 @@ class InferContext {
   void set_elements(
       size_t output,
       std::vector<Dim> elements);  // row-major, after set_tensor; kept where they obey the type (ops/elements.h)
-  // A size that only the run decides: the symbol that output already has on that axis, or a new kData symbol named
-  // after the node.
+  // A size that only the run decides: the symbol of its own that the output already has on that axis, or a new kData
+  // symbol named after the node.
   Dim run_time_size(size_t output, size_t axis, int64_t max = kDimOverflow);
 
   Failure invalid(std::string message, std::string help = {});
@@ -145,6 +145,8 @@ class InferContext {
   Result<int64_t> axis(int64_t value, int64_t rank, std::string_view what = "axis");
 
  private:
+  bool is_older(const DimSymbol *symbol) const;
+
   Graph &graph_;
   NodeId node_;
   Diagnostics &diagnostics_;

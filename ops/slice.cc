@@ -11,7 +11,8 @@ namespace optc {
 namespace {
 
 using Dims = std::vector<Dim>;
-constexpr int64_t kFar = int64_t{1} << 40;  // an end beyond this means "to the end"
+constexpr int64_t kFar = int64_t{1} << 40;    // an end beyond this means "to the end"
+constexpr int64_t kUnlikely = 1'000'000'000;  // exporters write that, or INT32_MAX, for "to the end"
 
 // --- Slice
 // ----------------------------------------------------------------------------------------------------------------------
@@ -93,6 +94,20 @@ std::shared_ptr<const Dims> slice_bounds(Context &c, size_t input) {
   return constant ? constant_bounds(*constant) : nullptr;
 }
 
+// An end as far as exporters write for "to the end" bounds a dim of the model's inputs (which each run checks), so that
+// what is sliced keeps the dim's name: min(N, 1000000000) would meet N in every later broadcast.
+void bound_extents(InferContext &c, const Shape &in, const Dims *starts, const Dims *ends,
+                   const std::optional<std::vector<int64_t>> &axes, const std::optional<std::vector<int64_t>> &steps) {
+  if (!starts || !ends || !axes || !steps || !(c.node().region == Graph::main())) return;
+  for (size_t j = 0; j < axes->size(); ++j) {
+    const Dim extent = in[static_cast<size_t>((*axes)[j])], far = (*steps)[j] > 0 ? (*ends)[j] : (*starts)[j];
+    const DimSymbol *symbol = single_symbol(extent);
+    if (!symbol || symbol->kind != SymbolKind::kModel || !far.is_constant()) continue;
+    if (far.value() >= kUnlikely && far.value() < kFar && far.value() < symbol->max && far.value() >= symbol->min)
+      c.dims().set_bounds(symbol, symbol->min, far.value());
+  }
+}
+
 Status infer_slice(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   if (!c.has_input(1) || !c.has_input(2)) return c.invalid("Slice needs starts and ends");
@@ -118,6 +133,7 @@ Status infer_slice(InferContext &c) {
       if (step == 0) return c.invalid("a step is 0");
   }
   if (ends && ends->size() != count) return c.invalid("starts and ends differ in length");
+  bound_extents(c, in, starts.get(), ends.get(), axes, steps);
   auto slices = resolve_slice(in, starts.get(), ends.get(), axes, steps);
   Shape out;
   for (size_t k = 0; k < in.size(); ++k) {

@@ -300,7 +300,7 @@ TEST(PtxAttention, InfinitiesNaNsAndTheLargestNumbersAreAsInF32) {
       if (c.batch == 33 && which != 1) continue;  // many blocks
       NestProgram n;
       const bool guarded = which != 1;
-      n.zero_masked_rows = guarded;
+      n.masked_rows = guarded ? MaskedRows::kZeroProbabilities : MaskedRows::kNaN;
       n.attention(kF32, c.batch, c.heads, c.queries, c.keys, c.inner, c.width);
       Machine m(n.program);
       ASSERT_EQ(m.output.kernels[0].form.rfind("attention.", 0), 0u);

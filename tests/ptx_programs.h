@@ -19,7 +19,7 @@ class NestProgram {
   // A product's first operand, attention's keys and values lie in f32 and are rounded to the products' type as they are
   // read.
   bool given_in_f32 = false;
-  bool zero_masked_rows = true;  // of attention, as optc.Attention has it
+  MaskedRows masked_rows = MaskedRows::kZeroProbabilities;  // of attention, as optc.Attention has it
   ScalarPool &pool() { return program.scalars; }
   BufferId buffer(const std::string &name, BufferKind kind, ElementType type, Shape shape) {
     Buffer b;
@@ -226,7 +226,7 @@ class NestProgram {
         j5 = loop(s[5].loops, "j5", keys), e5 = loop(s[5].loops, "e5", width), e6 = loop(s[6].loops, "e6", width);
     Contraction c;
     c.kind = ContractionKind::kAttention;
-    c.zero_masked_rows = zero_masked_rows;
+    c.masked_rows = masked_rows;
     c.query = load(q, {b, h, i, d});
     c.key = load_as(type, key, {b, h, j0, d});
     c.value = load_as(type, value, {b, h, j5, e5});
@@ -242,7 +242,7 @@ class NestProgram {
     s[4].outputs = {reduce(sum, Combine::kSum, at(weights, f, {j4}))};
     const ScalarId masked = pool().unary(ScalarOp::kIsNan, at(sum, f, {}));
     ScalarId w = at(weights, f, {j5}), v = op(ScalarOp::kDiv, at(result, f, {e6}), at(sum, f, {}));
-    if (zero_masked_rows) {
+    if (masked_rows == MaskedRows::kZeroProbabilities) {
       w = pool().select(masked, pool().constant(f, 0), w);
       v = pool().select(masked, at(result, f, {e6}), v);
     }

@@ -30,8 +30,9 @@ std::vector<float> random_floats(size_t n, uint32_t seed) {
 
 void check(const Case &c) {
   const OptcAttention &a = c.a;
-  const auto q = random_floats(a.batch * a.queries * a.heads * a.d, 1),
-             k = random_floats(a.batch * a.keys * a.kv_heads * a.d, 2);
+  const auto k = random_floats(a.batch * a.keys * a.kv_heads * a.d, 2);
+  auto q = random_floats(a.batch * a.queries * a.heads * a.d, 1);
+  if (a.queries > 1) q.back() = std::nanf("");  // scores of NaN
   auto v = random_floats(a.batch * a.keys * a.kv_heads * a.dv, 3);
   // Masks [batch, 1, queries or 1, keys].
   const bool by_query = c.mask == kBias || c.mask == kAllowed, has_bias = c.mask == kBias || c.mask == kKeyBias,
@@ -68,13 +69,19 @@ void check(const Case &c) {
           if (a.causal && j > i + a.causal_offset) s = -INFINITY;
           p[j] = s, most = std::max(most, s);
         }
-        for (double &s : p) s = std::isinf(most) ? 0 : std::exp(s - most), total += s;
+        for (double &s : p) s = std::isinf(most) && !std::isnan(s) ? 0 : std::exp(s - most), total += s;
         for (int64_t x = 0; x < a.dv; ++x) {
-          double sum = 0;
-          for (int64_t j = 0; j < a.keys; ++j) sum += p[j] * v[((b * a.keys + j) * a.kv_heads + kv) * a.dv + x];
-          expected[((b * a.queries + i) * a.heads + h) * a.dv + x] = total != 0                          ? sum / total
-                                                                     : a.zero_masked_rows || a.keys == 0 ? sum
-                                                                                                         : NAN;
+          const auto sum_by = [&](auto weight) {
+            double sum = 0;
+            for (int64_t j = 0; j < a.keys; ++j) sum += weight(j) * v[((b * a.keys + j) * a.kv_heads + kv) * a.dv + x];
+            return sum;
+          };
+          double want = sum_by([&](int64_t j) { return p[j]; }) / total;  // NaN without probabilities
+          if (a.keys == 0 || (a.masked_rows == OPTC_ROWS_ZERO_PROBABILITIES && !(total > 0)))
+            want = sum_by([](int64_t) { return 0.0; });
+          else if (a.masked_rows == OPTC_ROWS_ZERO_RESULT && total == 0)
+            want = 0;
+          expected[((b * a.queries + i) * a.heads + h) * a.dv + x] = want;
         }
       }
   for (const auto &f : OPTC_ISA_FUNCTIONS(run_attention)) {
@@ -116,8 +123,8 @@ TEST(RuntimeAttention, AgreesWithTheDefinition) {
       {{1, 1, 1, 6, 0, 8, 8, 0.4f, 0, false, 0}, kNone},
   };
   for (Case c : cases)
-    for (const bool zeros : {false, true}) {
-      c.a.zero_masked_rows = zeros;
+    for (const OptcMaskedRows rows : {OPTC_ROWS_NAN, OPTC_ROWS_ZERO_PROBABILITIES, OPTC_ROWS_ZERO_RESULT}) {
+      c.a.masked_rows = rows;
       check(c);
       if (HasFatalFailure()) return;
     }

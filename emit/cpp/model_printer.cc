@@ -137,14 +137,10 @@ void ModelPrinter::declare_object(BufferId id, const std::string &name) {
         "run.status;\n",
         name, at);
   } else if (b.kind == BufferKind::kConstant) {
-    const std::vector<std::string> &values = b.constant.string_values();
-    std::string items;
-    for (const std::string &v : values)
-      items += fmt::format("{}\n      {{{}, {}}}", items.empty() ? "" : ",", string_literal(v), v.size());
     declarations_ += fmt::format(
         "  static const OptcLibString {0}_values[] = {{{1}}};\n  const OptcLibTensor {0} = lib_tensor({0}_values, 8, "
         "{2});\n",
-        name, items.empty() ? "{nullptr, 0}" : items, dims_list(b.shape()));
+        name, string_items(b.constant.string_values()), dims_list(b.shape()));
   } else {
     declarations_ += fmt::format("  [[maybe_unused]] OptcLibTensor {}{} = {};\n", divided_ ? "&" : "", name,
                                  divided_ ? "state." + name : "no_tensor()");

@@ -81,13 +81,20 @@ void ModelPrinter::print_infos() {
   };
   infos_ = infos("inputs", program_.inputs, program_.input_names);
   infos_ += infos("outputs", program_.outputs, program_.output_names);
-  std::string defaults, shapes;
+  std::string defaults, shapes, strings;
   for (size_t i = 0; i < program_.inputs.size(); ++i) {
     const Buffer &b = program_.buffer(program_.inputs[i]);
     shapes +=
         fmt::format("{}{}", i ? ", " : "", string_literal(b.type.has_shape() ? shape_text(b.shape()) : "a value"));
     int64_t at = -1;
-    if (i < program_.input_defaults.size() && program_.input_defaults[i].valid()) {
+    std::string texts;
+    if (i < program_.input_defaults.size() && program_.input_defaults[i].valid() &&
+        b.element() == ElementType::kString) {
+      at = 0;
+      texts = fmt::format("strings_of_input{}", i);
+      infos_ += fmt::format("  static constexpr optc_string {}[] = {{{}}};\n", texts,
+                            string_items(program_.input_defaults[i].string_values()));
+    } else if (i < program_.input_defaults.size() && program_.input_defaults[i].valid()) {
       const Constant &c = program_.input_defaults[i];
       const auto known = constant_offsets_.find(c.data());
       if (known != constant_offsets_.end() && c.size() > 0) {
@@ -101,8 +108,11 @@ void ModelPrinter::print_infos() {
       }
     }
     defaults += fmt::format("{}{}", i ? ", " : "", at);
+    strings += fmt::format("{}{}", i ? ", " : "", texts.empty() ? "nullptr" : texts);
   }
   infos_ += fmt::format("  static constexpr int64_t defaults[] = {{{}}};\n", defaults.empty() ? "-1" : defaults);
+  infos_ += fmt::format("  static constexpr const optc_string *default_strings[] = {{{}}};\n",
+                        strings.empty() ? "nullptr" : strings);
   infos_ += fmt::format("  static constexpr const char *shapes[] = {{{}}};\n", shapes.empty() ? "\"\"" : shapes);
 }
 

@@ -128,6 +128,14 @@ std::string string_literal(std::string_view text) {
   return out + "\"";
 }
 
+std::string string_items(const std::vector<std::string> &texts) {
+  std::string items;
+  for (const std::string &text : texts)
+    items +=
+        (items.empty() ? "\n      {" : ",\n      {") + string_literal(text) + ", " + std::to_string(text.size()) + "}";
+  return items.empty() ? "{nullptr, 0}" : items;
+}
+
 std::string comment_text(std::string_view text) {
   std::string out;
   for (char c : text) {

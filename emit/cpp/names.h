@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 #include "ir/names.h"
 
@@ -36,6 +37,8 @@ std::string without_names(std::string_view code, const NameScope &names, const s
 
 // The text of a C string literal, quotes included.
 std::string string_literal(std::string_view text);
+// Strings as the items of a C array of optc_string or OptcLibString, one a line; of an empty list one that is not read.
+std::string string_items(const std::vector<std::string> &texts);
 // One line of text that can stand in a // comment.
 std::string comment_text(std::string_view text);
 

@@ -225,10 +225,12 @@ bool NestPrinter::print_as(const AttentionSchedule &s) {
   __builtin_memcpy(&cap_bits, &s.softcap, 4);
   line(
       "// batch, heads, key heads, queries, keys, width of keys and of values; scale, softcap, causal and its offset, "
-      "zeros for masked rows");
+      "what masked rows give");
+  static constexpr const char *kMaskedRows[] = {"OPTC_ROWS_NAN", "OPTC_ROWS_ZERO_PROBABILITIES",
+                                                "OPTC_ROWS_ZERO_RESULT"};
   line(fmt::format("const OptcAttention a = {{{}{}, {}, {}, {}, {}}};", dims,
                    constant_text(ElementType::kFloat32, scale_bits).s, constant_text(ElementType::kFloat32, cap_bits).s,
-                   s.causal ? "true" : "false", dim(s.causal_offset), s.zero_masked_rows ? "true" : "false"));
+                   s.causal ? "true" : "false", dim(s.causal_offset), kMaskedRows[static_cast<size_t>(s.masked_rows)]));
   const std::string qn = names_.unique("query", 16), kn = names_.unique("key", 16), vn = names_.unique("value", 16);
   auto rows = [&](const char *type, const std::string &name, const std::string &pointer_text, const AttentionRows &r) {
     line(fmt::format("const {} {} = {{{}, {}, {}, {}}};", type, name, pointer_text, dim(r.batch), dim(r.head),

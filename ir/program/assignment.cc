@@ -17,6 +17,8 @@ class Assignment {
   void run() {
     for (const DimConstraint &c : p_.constraints)
       if (!c.or_one) equal(settled(c.left), settled(c.right));
+    for (const DimConstraint &c : p_.constraints)
+      demands_.push_back({settled(c.left), settled(c.right), c.or_one, c.where});
     for (size_t i = 0; i < p_.buffers.size(); ++i) {
       const BufferKind kind = p_.buffers[i].kind;
       if (kind != BufferKind::kTemporary && kind != BufferKind::kOutput) written_[i].whole = true;
@@ -162,7 +164,7 @@ class Assignment {
     }
     if (written.unknown) return;
     const auto part = box(b, loops, index);
-    if (part && covers(written.boxes, *part) == Cover::kNo)
+    if (part && covers(written.boxes, *part, demands_) == Cover::kNo)
       fail_(who + " reads elements of '" + p_.buffer(b).name + "' that nobody wrote");
   }
 
@@ -171,6 +173,7 @@ class Assignment {
   const std::function<void(const std::string &)> &fail_;
   std::vector<Written> written_;
   std::unordered_map<const DimSymbol *, Dim> equal_;
+  std::vector<DimConstraint> demands_;  // the model's, with what is equal put in
 };
 
 }  // namespace

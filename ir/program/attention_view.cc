@@ -34,7 +34,7 @@ class Attention {
     v.softcap = c_.softcap;
     v.causal = c_.causal;
     v.causal_offset = c_.causal_offset;
-    v.zero_masked_rows = c_.zero_masked_rows;
+    v.masked_rows = c_.masked_rows;
     return v;
   }
 

@@ -1,6 +1,7 @@
 #include "ir/program/cover.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace optc {
 namespace {
@@ -49,8 +50,14 @@ bool independent(const std::vector<Digit> &digits) {
   return true;
 }
 
-// Of lengths that are not negative for any sizes: whether there are sizes for which all are positive; some are tried.
-bool positive_somewhere(const std::vector<Dim> &lengths) {
+bool holds(const DimConstraint &c, const std::function<std::optional<int64_t>(const DimSymbol &)> &value) {
+  const auto left = evaluate(c.left, value), right = evaluate(c.right, value);
+  return left && right && (*left == *right || (c.or_one && *right == 1));
+}
+
+// Of lengths that are not negative for any sizes: whether there are sizes for which all are positive and which the
+// model takes; some are tried.
+bool positive_somewhere(const std::vector<Dim> &lengths, const std::vector<DimConstraint> &demands) {
   // Where one could be negative, what the model demands of its sizes may well make it 0.
   if (std::any_of(lengths.begin(), lengths.end(), [](Dim d) { return lower_bound(d) < 0; })) return false;
   std::vector<const DimSymbol *> symbols;
@@ -62,7 +69,8 @@ bool positive_somewhere(const std::vector<Dim> &lengths) {
         const int64_t wish = size + static_cast<int64_t>(i * apart % 5);
         return std::clamp((wish + s.multiple - 1) / s.multiple * s.multiple, s.min, s.max);
       };
-      if (std::all_of(lengths.begin(), lengths.end(), [&](Dim d) { return evaluate(d, value).value_or(0) > 0; }))
+      if (std::all_of(lengths.begin(), lengths.end(), [&](Dim d) { return evaluate(d, value).value_or(0) > 0; }) &&
+          std::all_of(demands.begin(), demands.end(), [&](const DimConstraint &c) { return holds(c, value); }))
         return true;
     }
   return false;
@@ -70,7 +78,8 @@ bool positive_somewhere(const std::vector<Dim> &lengths) {
 
 // Whether every element of `wanted`, from dimension `axis` on, is in one of the boxes, all of which hold it before.
 // `slices`: the lengths in the dimensions before, which are positive where there is such an element.
-Cover covers_from(size_t axis, std::vector<const Box *> boxes, const Box &wanted, std::vector<Dim> &slices) {
+Cover covers_from(size_t axis, std::vector<const Box *> boxes, const Box &wanted, std::vector<Dim> &slices,
+                  const std::vector<DimConstraint> &demands) {
   if (axis == wanted.size()) return boxes.empty() ? Cover::kNo : Cover::kYes;
   Dim at = wanted[axis].begin;
   const Dim end = at + wanted[axis].length;
@@ -102,10 +111,10 @@ Cover covers_from(size_t axis, std::vector<const Box *> boxes, const Box &wanted
     Cover c;
     if (here.empty()) {
       for (size_t k = axis + 1; k < wanted.size(); ++k) slices.push_back(wanted[k].length);
-      c = positive_somewhere(slices) ? Cover::kNo : Cover::kUnknown;
+      c = positive_somewhere(slices, demands) ? Cover::kNo : Cover::kUnknown;
       slices.resize(axis + 1);
     } else {
-      c = covers_from(axis + 1, here, wanted, slices);
+      c = covers_from(axis + 1, here, wanted, slices, demands);
     }
     slices.pop_back();
     if (c != Cover::kYes) return c;
@@ -211,7 +220,7 @@ std::optional<Box> box_of(const std::vector<Loop> &loops, const std::vector<Dim>
   return box;
 }
 
-Cover covers(const std::vector<Box> &boxes, const Box &wanted) {
+Cover covers(const std::vector<Box> &boxes, const Box &wanted, const std::vector<DimConstraint> &demands) {
   for (const Box &r : boxes)
     if (r.size() != wanted.size()) return Cover::kUnknown;
   for (const Span &s : wanted)
@@ -220,7 +229,7 @@ Cover covers(const std::vector<Box> &boxes, const Box &wanted) {
   std::vector<const Box *> all;
   for (const Box &r : boxes) all.push_back(&r);
   std::vector<Dim> slices;
-  return covers_from(0, std::move(all), wanted, slices);
+  return covers_from(0, std::move(all), wanted, slices, demands);
 }
 
 }  // namespace optc

@@ -37,9 +37,9 @@ Box whole_box(const Shape &shape);
 // gathered indices, strides with gaps).
 std::optional<Box> box_of(const std::vector<Loop> &loops, const std::vector<Dim> &index);
 
-// Whether the boxes together hold every element of `wanted`. kNo: for some sizes at least there is an element in none
-// of them. kUnknown: neither is seen.
+// Whether the boxes together hold every element of `wanted`. kNo: for some sizes, of which every one of `demands`
+// holds, there is an element in none of them. kUnknown: neither is seen.
 enum class Cover : uint8_t { kYes, kNo, kUnknown };
-Cover covers(const std::vector<Box> &boxes, const Box &wanted);
+Cover covers(const std::vector<Box> &boxes, const Box &wanted, const std::vector<DimConstraint> &demands = {});
 
 }  // namespace optc

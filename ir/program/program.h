@@ -102,9 +102,9 @@ struct Contraction {
   // [b, h_kv, j, e]. batch = {b, h}, m = {i}, k = {j, d} of the scores, n = {j, e} of the values.
   ScalarId query, key, value, mask, scale;  // mask invalid: none. mask is additive (float) or bool (false = excluded)
   bool causal = false;
-  Dim causal_offset;              // key j is visible to query i when j <= i + causal_offset
-  float softcap = 0;              // 0: none
-  bool zero_masked_rows = false;  // a row whose every key is excluded gives 0, not NaN
+  Dim causal_offset;  // key j is visible to query i when j <= i + causal_offset
+  float softcap = 0;  // 0: none
+  MaskedRows masked_rows = MaskedRows::kNaN;
 };
 
 struct LoopNest {

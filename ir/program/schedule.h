@@ -76,6 +76,13 @@ struct AttentionRows {
   BufferId buffer;
   Dim offset, batch, head, row;
 };
+// What attention gives for a query whose probabilities are NaN: every key is excluded, or a score is NaN or infinite.
+enum class MaskedRows : uint8_t {
+  kNaN,                // NaN, as the softmax
+  kZeroProbabilities,  // the sum of 0 * value, as Where(IsNaN(p), 0, p): NaN where a value is not finite
+  kZeroResult,         // 0 where every key is excluded, else NaN
+};
+
 struct AttentionMask {
   BufferId buffer;       // invalid: none
   bool allowed = false;  // bool, true where a key may be seen; else f32, added to the scores
@@ -142,7 +149,7 @@ struct AttentionSchedule {
   float scale = 1, softcap = 0;
   bool causal = false;
   Dim causal_offset;
-  bool zero_masked_rows = false;
+  MaskedRows masked_rows = MaskedRows::kNaN;
   Dim scratch_bytes;
 };
 

@@ -76,7 +76,7 @@ void fields(S &s, V &&v) {
   v("query", s.query), v("key", s.key), v("value", s.value), v("output", s.output), v("mask", s.mask);
   v("batch", s.batch), v("heads", s.heads), v("kv_heads", s.kv_heads), v("queries", s.queries), v("keys", s.keys);
   v("width", s.width), v("value_width", s.value_width), v("scale", s.scale), v("softcap", s.softcap);
-  v("causal", s.causal), v("causal_offset", s.causal_offset), v("zero_masked_rows", s.zero_masked_rows);
+  v("causal", s.causal), v("causal_offset", s.causal_offset), v("masked_rows", s.masked_rows);
   v("scratch_bytes", s.scratch_bytes);
 }
 

@@ -13,6 +13,7 @@ namespace optc {
 namespace {
 
 constexpr std::string_view kPartial[] = {"none", "output", "scratch"};
+constexpr std::string_view kMaskedRows[] = {"nan", "zero_probabilities", "zero_result"};
 
 bool plain_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -63,6 +64,7 @@ struct Printer {
   std::string text(Dim d) { return d.str(); }
   std::string text(ElementType type) { return std::string(to_string(type)); }
   std::string text(GemmSchedule::Partial partial) { return std::string(kPartial[static_cast<size_t>(partial)]); }
+  std::string text(MaskedRows rows) { return std::string(kMaskedRows[static_cast<size_t>(rows)]); }
   std::string text(BufferId id) { return id.valid() ? quoted(program.buffer(id).name) : "_"; }
   std::string text(const Packed &p) { return text(p.buffer); }
   std::string text(const Scratch &s) { return text(s.buffer); }
@@ -167,14 +169,19 @@ struct Parser {
       }
     return false;
   }
-  static bool read(const std::string &text, GemmSchedule::Partial &partial) {
-    for (size_t i = 0; i < std::size(kPartial); ++i)
-      if (kPartial[i] == text) {
-        partial = static_cast<GemmSchedule::Partial>(i);
+  template <typename T, size_t N>
+  static bool read_one_of(const std::string_view (&names)[N], const std::string &text, T &value) {
+    for (size_t i = 0; i < N; ++i)
+      if (names[i] == text) {
+        value = static_cast<T>(i);
         return true;
       }
     return false;
   }
+  static bool read(const std::string &text, GemmSchedule::Partial &partial) {
+    return read_one_of(kPartial, text, partial);
+  }
+  static bool read(const std::string &text, MaskedRows &rows) { return read_one_of(kMaskedRows, text, rows); }
   bool read(const std::string &text, BufferId &id) {
     id = BufferId();
     if (text == "_") return true;

@@ -2,12 +2,12 @@
 // M (in an unnamed namespace, so that bundles do not meet in one program) and exports bundle<M>().
 //
 // M has: kInputs, kOutputs; inputs[], outputs[] (optc_value_info); defaults[] (offset in the weights of an input's
-// value, -1: required); struct Dims; bind(run) -> status, from input dims to Dims; output_dims(dims, outputs);
-// scratch(dims, bytes): row scratch of each kernel that needs some, for one task; plan(dims, threads, scratch, offsets)
-// -> bytes of the arena, where its buffers lie and then the row scratch of each kernel for all threads; kPlaced,
-// kScratch, kGrowing (how many); execute(run) -> status; places; weights; manifest() (embedded, or null); faults[];
-// kKernels, kernel_names[]; Objects: ObjectRegion (objects.h) where it has strings, sequences, optionals or maps, else
-// NoObjects.
+// value, -1: required); default_strings[] (that value where it is strings, else null); struct Dims; bind(run) ->
+// status, from input dims to Dims; output_dims(dims, outputs); scratch(dims, bytes): row scratch of each kernel that
+// needs some, for one task; plan(dims, threads, scratch, offsets) -> bytes of the arena, where its buffers lie and then
+// the row scratch of each kernel for all threads; kPlaced, kScratch, kGrowing (how many); execute(run) -> status;
+// places; weights; manifest() (embedded, or null); faults[]; kKernels, kernel_names[]; Objects: ObjectRegion
+// (objects.h) where it has strings, sequences, optionals or maps, else NoObjects.
 #pragma once
 #include <limits.h>
 #include <stdarg.h>
@@ -391,6 +391,10 @@ struct Bundle {
         t.type = info.type;
         t.rank = info.rank;
         for (int32_t k = 0; k < info.rank; ++k) t.dims[k] = info.dims[k].value;
+        if (M::default_strings[i]) {
+          t.data = const_cast<optc_string *>(M::default_strings[i]);
+          continue;
+        }
         t.data = const_cast<uint8_t *>(run.weights_data ? run.weights_data + M::defaults[i]
                                                         : reinterpret_cast<const uint8_t *>(nothing));
         continue;

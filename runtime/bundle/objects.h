@@ -137,7 +137,10 @@ static bool object_from(R &run, const optc_value &value, int32_t type, int depth
 template <class R>
 static OptcLibTensor object_input(R &run, size_t i) {
   OptcLibTensor t = no_tensor();
-  if (run.given) object_from(run, run.given[i], R::Model::inputs[i].type, 0, t);
+  optc_value value{};
+  if (run.given) value = run.given[i];
+  if (R::Model::inputs[i].kind == 0) value.tensor = run.inputs[i];  // its default where the caller left it out
+  if (run.given || value.tensor.data) object_from(run, value, R::Model::inputs[i].type, 0, t);
   return t;
 }
 

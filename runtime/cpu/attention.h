@@ -124,6 +124,19 @@ static OPTC_KERNEL void attention_of_nothing(const OptcAttention &a, const float
   }
 }
 
+// Writes the result of a query whose weights add up to `total` where it is not their mean of the values; false
+// elsewhere. 0: no key is seen; NaN: a score is NaN or infinite.
+OPTC_INLINE bool attention_without_probabilities(const OptcAttention &a, float total, const float *values, int64_t row,
+                                                 float *out) {
+  if (a.keys == 0 || (a.masked_rows == OPTC_ROWS_ZERO_PROBABILITIES && !(total > 0))) {
+    attention_of_nothing(a, values, row, out);
+    return true;
+  }
+  if (a.masked_rows != OPTC_ROWS_ZERO_RESULT || total != 0) return false;
+  for (int64_t i = 0; i < a.dv; ++i) out[i] = 0;
+  return true;
+}
+
 // One block of queries [q0, q1) of a head.
 static OPTC_KERNEL void attention_block(const OptcAttention &a, int64_t b, int64_t h, int64_t q0, int64_t q1,
                                         const AttentionRows &query, const AttentionRows &key,
@@ -195,10 +208,7 @@ static OPTC_KERNEL void attention_block(const OptcAttention &a, int64_t b, int64
   }
   float *op = out.p + b * out.batch + h * out.head + q0 * out.row;
   for (int64_t q = 0; q < n; ++q) {
-    if (a.keys == 0 || (a.zero_masked_rows && !(total[q] > 0))) {
-      attention_of_nothing(a, vp, value.row, op + q * out.row);
-      continue;
-    }
+    if (attention_without_probabilities(a, total[q], vp, value.row, op + q * out.row)) continue;
     const float inverse = 1 / total[q];  // 0 * inf is the NaN of a row without keys
     for (int64_t i = 0; i < a.dv; ++i) op[q * out.row + i] = ot[i * kLd + q] * inverse;
   }
@@ -250,10 +260,7 @@ static OPTC_KERNEL void attention_row(const OptcAttention &a, int64_t b, int64_t
   float total = reduce_sum(sums);
   for (; j < keys; ++j) total += scores[j] = exp(scores[j] - base[0]);
   float *op = out.p + b * out.batch + h * out.head + q * out.row;
-  if (a.keys == 0 || (a.zero_masked_rows && !(total > 0))) {
-    attention_of_nothing(a, vp, value.row, op);
-    return;
-  }
+  if (attention_without_probabilities(a, total, vp, value.row, op)) return;
   const vf inverse = splat(1 / total);
   constexpr int NV = OPTC_VW == 16 ? 4 : 8;
   int64_t i = 0;

@@ -4,6 +4,9 @@
 
 #include "runtime/cpu/gemm_plan.h"
 
+// What a query gives whose probabilities are NaN (ir/program/schedule.h, MaskedRows).
+enum OptcMaskedRows { OPTC_ROWS_NAN, OPTC_ROWS_ZERO_PROBABILITIES, OPTC_ROWS_ZERO_RESULT };
+
 struct OptcAttention {
   int64_t batch, heads, kv_heads;  // query head h reads key/value head h / (heads / kv_heads)
   int64_t queries, keys, d, dv;    // d: of queries and keys, dv: of values
@@ -11,7 +14,7 @@ struct OptcAttention {
   float softcap;  // 0: none; else score = softcap * tanh(score / softcap), before the mask
   bool causal;    // key j is visible to query i when j <= i + causal_offset
   int64_t causal_offset;
-  bool zero_masked_rows = false;  // a query that sees no key (or scores NaN) gives zeros, not NaN
+  OptcMaskedRows masked_rows = OPTC_ROWS_NAN;
 };
 
 constexpr int64_t kAttentionQueries = 64;    // of a task at most

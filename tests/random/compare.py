@@ -19,11 +19,14 @@ from values import BF16, EPSILON, F16, F32, F64, FLOAT8, as_f64, is_float
 # Relative to the element and to the largest finite one: what a different order of a sum does to values that are well-conditioned.
 CLOSE = {F64: (1e-10, 1e-11), F32: (2e-5, 4e-6), F16: (4e-3, 2e-3), BF16: (3e-2, 1.6e-2)}
 SAMPLES = 12
+LEAST = {F16: 2.0**-24}  # the distance of the numbers about zero, where results do come near it
+SNAPPED = (18, 20)  # bits of a mantissa: values that are equal but for roundings (Unique, TopK, ArgMax)
 STORED = 12  # samples on the grid of 16 bits
 NOISE = 4  # roundings an operator, in each sample
 SLACK = 4  # a result may lie this many times as far away as the furthest sample
 # Sums of terms of magnitude 1, and the logarithm of one.
 UNITS = {"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix", "LogSoftmax"}
+WINOGRAD = 8  # roundings of the largest element, by which its sums are off, for one of a plain sum
 WAVES = {"DFT", "STFT"}  # factors of magnitude 1 that are rounded: an error of the largest element's size in each
 # Operators that add up or normalize: what they compute is exact for operands that are a few roundings away.
 SUMS = {
@@ -81,14 +84,17 @@ def kind(a):
 class Judge:
     """Samples of a graph's values under disturbances; made once a graph, when a result is not close."""
 
-    def __init__(self, graph, storage=None):
-        """`storage`: the type in which f32 intermediates are stored, where that is not f32."""
-        self.graph, self.storage, self.samples, self.calm = graph, storage, [], []
-        self.random = np.random.default_rng(graph.seed)
+    def __init__(self, graph, storage=None, winograd=False):
+        """`storage`: the type in which f32 intermediates are stored, where that is not f32. `winograd`: whether convolutions may run by
+        F(4x4, 3x3), whose sums are off by some 1e-5 of the result's largest (runtime/cpu/winograd.h)."""
+        self.graph, self.storage, self.samples, self.calm, self.equal = graph, storage, [], [], []
+        self.winograd, self.random = winograd, np.random.default_rng(graph.seed)
 
-    @staticmethod
-    def unit(node, array):
+    def unit(self, node, array):
         """What the roundings of an operator's result are relative to, when that is not each element: see UNITS and WAVES."""
+        if self.winograd and node.op_type == "Conv" and array.dtype == F32 and array.size:
+            if next((list(a.ints) for a in node.attribute if a.name == "kernel_shape"), [3, 3]) == [3, 3]:
+                return WINOGRAD * float(np.abs(array[np.isfinite(array)]).max(initial=0))
         if node.op_type in WAVES and array.size:
             return float(np.abs(as_f64(array)).max())
         return 1 if node.op_type in UNITS else 0
@@ -102,7 +108,7 @@ class Judge:
             epsilon = EPSILON[self.storage]
         a = as_f64(array)
         with np.errstate(all="ignore"):
-            noise = self.random.uniform(-NOISE, NOISE, array.shape) * epsilon * (unit or np.abs(a))
+            noise = self.random.uniform(-NOISE, NOISE, array.shape) * (epsilon * (unit or np.abs(a)) + LEAST.get(array.dtype, 0))
             return np.where(np.isfinite(a), a + noise, a).astype(array.dtype)
 
     def stored(self, array):
@@ -148,8 +154,17 @@ class Judge:
                 [np.abs(as_f64(s[name]) - a) for s in self.samples if name in s and s[name].shape == a.shape] or [np.zeros(a.shape)]
             )
 
-    def sample(self, collapse=False):
-        """All values once more, disturbed; with `collapse`, a value that may as well be zero is. What became infinite or NaN of such a zero
+    @staticmethod
+    def snapped(array, bits):
+        """Rounded to a mantissa of so many bits: what is equal but for roundings becomes equal."""
+        if array is None or isinstance(array, list) or array.dtype not in (F32, F64):
+            return array
+        mantissa, exponent = np.frexp(array)
+        with np.errstate(all="ignore"):
+            return np.where(np.isfinite(array), np.ldexp(np.round(mantissa * 2.0**bits) * 2.0**-bits, exponent), array).astype(array.dtype)
+
+    def sample(self, collapse=False, snap=0):
+        """All values once more, disturbed; with `snap`, rounded instead; with `collapse`, a value that may as well be zero is. What became infinite or NaN of such a zero
         stays so, but for storage in 16 bits, which must make none."""
         g, values = self.graph, self.graph.v | self.graph.sequences
         for n in g.v:
@@ -158,9 +173,12 @@ class Judge:
         for node, reads in g.nodes:
             # Operands beside the first of these are sizes and places, not summands.
             summands = [] if node.op_type not in SUMS else node.input[:1] if node.op_type in PLACED else reads
-            feeds = {n: self.disturb(values.get(n), n in g.single) if n in summands else values.get(n) for n in reads}
+            feeds = {n: self.disturb(values.get(n), n in g.single) if n in summands and not snap else values.get(n) for n in reads}
             for name, array in self.results(node, feeds, values):
-                if node.op_type not in MOVES or self.storage:
+                if snap and node.op_type not in MOVES:
+                    array = self.snapped(array, snap)
+                    array = self.stored(array) if self.storage else array
+                elif node.op_type not in MOVES or self.storage:
                     array = self.disturb(array, name in g.single, self.unit(node, array))
                 if collapse and not isinstance(array, list) and is_float(array.dtype) and array.shape == g.v[name].shape:
                     zero = np.abs(as_f64(g.v[name])) <= SLACK * self.spread(name)
@@ -175,10 +193,12 @@ class Judge:
         if not self.samples:
             self.samples = [self.sample() for _ in range(SAMPLES)]
             self.samples.append(self.sample(collapse=True))
+            self.equal = [self.sample(snap=bits) for bits in SNAPPED]
             if self.storage:
                 self.samples += [self.sample_stored(1 if i == 0 else 0.6) for i in range(STORED)]
                 plain = Judge(self.graph)
-                self.calm = [plain.sample() for _ in range(STORED)] + [self.sample_stored(0)]
+                plain.samples = [plain.sample() for _ in range(STORED)]
+                self.calm = plain.samples + [plain.sample(collapse=True), self.sample_stored(0)]
         seen = [s.get(name) for s in self.samples]
         if any(s is None or s.shape != want.shape for s in seen):
             return "step"
@@ -187,7 +207,7 @@ class Judge:
         bad = bad_elements(want, got, known_to)
         if want.dtype not in CLOSE:
             moved = np.zeros(want.shape, bool)
-            for s in seen:
+            for s in seen + [s[name] for s in self.equal if name in s and s[name].shape == want.shape]:
                 moved |= s != want
             return "step" if not (bad & ~moved).any() else None
         a, b = as_f64(want), as_f64(got)
@@ -201,6 +221,8 @@ class Judge:
             relative, of_range = CLOSE[coarser(want.dtype, known_to)]
             if self.storage:  # an infinity or a NaN of storage itself
                 calm = [as_f64(s[name]) for s in self.calm if name in s and s[name].shape == want.shape]
+                for s in calm:
+                    other_kind |= kind(s) != kind(a)
                 finite_in_all = np.all(np.isfinite(calm), axis=0) if calm else False
                 other_kind &= ~(np.isfinite(a) & ~np.isfinite(b) & finite_in_all)
             near = np.abs(b - a) <= SLACK * furthest + relative * np.abs(a) + of_range * (np.abs(finite).max() if finite.size else 0)

@@ -197,7 +197,7 @@ class Runner:
             if way == "f16" and case.graph and beyond_f16(case.graph):
                 result.excused.append(("beyond the range of f16", f"{name}: {text}"))
                 continue
-            judge = judge or case.graph and Judge(case.graph, STORAGE.get(way))
+            judge = judge or case.graph and Judge(case.graph, STORAGE.get(way), way.startswith("bundle"))
             excuse = judge and judge.excuse(name, want, got[name], known_to)
             if excuse:
                 result.excused.append((excuse, f"{name}: {text}"))
