@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "runtime/cpu/conv_plan.h"
+#include "runtime/cpu/gemm_i8_plan.h"
 #include "runtime/cpu/gemm_plan.h"
 #include "runtime/cpu/rnn_plan.h"
 
@@ -31,6 +32,17 @@ Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int6
   std::vector<uint8_t> bytes(static_cast<size_t>(floats) * 4);
   optc_pack_b(reinterpret_cast<float *>(bytes.data()), b.as<float>() + offset, k, n, row_stride, column_stride);
   return owned_floats(std::move(bytes));
+}
+
+Constant pack_gemm_integer(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride,
+                           int64_t column_stride) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(optc_gemm_i8_packed_bytes(n, k)));
+  if (b.type() == ElementType::kInt8)
+    optc_gemm_i8_pack(bytes.data(), b.as<int8_t>() + offset, k, n, row_stride, column_stride);
+  else
+    optc_gemm_i8_pack(bytes.data(), b.as<uint8_t>() + offset, k, n, row_stride, column_stride);
+  const int64_t count = static_cast<int64_t>(bytes.size());
+  return Constant::owned(ElementType::kUInt8, {count}, std::move(bytes));
 }
 
 ConvolutionAlgorithm convolution_algorithm(const ConvolutionShape &shape, bool strict) {

@@ -12,6 +12,10 @@ namespace optc {
 // runtime/cpu/gemm_plan.h.
 Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride);
 
+// The same of an int8 or uint8 constant, in the panels of runtime/cpu/gemm_i8_plan.h.
+Constant pack_gemm_integer(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride,
+                           int64_t column_stride);
+
 // Weights [M, C/g, kh, kw] of a convolution (a 1-D one has kh = 1), for one of the algorithms of
 // runtime/cpu/conv_plan.h.
 struct ConvolutionShape : ConvolutionGeometry {

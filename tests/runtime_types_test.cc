@@ -1,12 +1,22 @@
-// runtime/cpu/{gemm_types,rows}.h on every instruction set of this machine.
+// runtime/cpu/{gemm_i8,gemm_types,rows}.h on every instruction set of this machine.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <random>
+#include <string>
 #include <vector>
 
-#include "runtime/cpu/gemm_plan.h"
+#include "runtime/cpu/gemm_i8_plan.h"
+
+struct GemmI8Case {
+  int64_t m, n, k;
+  bool a_signed, b_signed, transposed;
+  const void *a_zero, *b_zero;
+  int64_t a_step, b_step;
+  int dot;
+};
 
 #define OPTC_KERNELS "tests/runtime_types_kernels.inc"
 #include "runtime/cpu/foreach_isa.h"
@@ -37,38 +47,62 @@ TEST(RuntimeGemmTypes, DoubleByRowsAndTransposed) {
   }
 }
 
-TEST(RuntimeGemmTypes, EightBitIntegersExactly) {
-  for (const auto &[m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {5, 37, 21}, {9, 100, 64}, {3, 32, 1000}}) {
-    std::vector<uint8_t> a(m * k), b(k * n);
-    for (size_t i = 0; i < a.size(); ++i) a[i] = uint8_t(i * 2654435761u >> 13);
-    for (size_t i = 0; i < b.size(); ++i) b[i] = i % 11 == 0 ? 128 : uint8_t(i * 2246822519u >> 11);
-    a[0] = 255, b[0] = 255;
-    for (bool a_signed : {false, true})
-      for (bool b_signed : {false, true})
-        for (int zeros : {0, 1, 2}) {  // none, one for all, one a row and column
-          std::vector<int32_t> a_zero(m), b_zero(n);
-          for (int64_t i = 0; i < m; ++i) a_zero[i] = (a_signed ? -128 : 0) + int(zeros == 2 ? i * 37 % 256 : 200);
-          for (int64_t j = 0; j < n; ++j) b_zero[j] = (b_signed ? -128 : 0) + int(j * 31 % 256);
-          for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm_i8)) {
-            std::vector<int16_t> packed((n + 31) / 32 * 32 * (k + 1)), scratch(4 * (k + 1));
-            std::vector<int32_t> c(m * n);
-            f.function(a_signed, b_signed, m, n, k, a.data(), b.data(), zeros ? a_zero.data() : nullptr, zeros == 2,
-                       zeros ? b_zero.data() : nullptr, packed.data(), scratch.data(), c.data());
-            for (int64_t i = 0; i < m; ++i)
-              for (int64_t j = 0; j < n; ++j) {
-                int64_t sum = 0;
-                for (int64_t x = 0; x < k; ++x) {
-                  const int av = a_signed ? int8_t(a[i * k + x]) : a[i * k + x],
-                            bv = b_signed ? int8_t(b[x * n + j]) : b[x * n + j];
-                  sum += (av - (zeros == 2 ? a_zero[i]
-                                : zeros    ? a_zero[0]
-                                           : 0)) *
-                         int64_t(bv - (zeros ? b_zero[j] : 0));
-                }
-                ASSERT_EQ(c[i * n + j], sum) << f.isa << " " << m << "x" << n << "x" << k;
-              }
+// Every kind of edge: of tiles, of panels, of groups of four and of blocks of 64 products, of tasks.
+TEST(RuntimeGemmI8, IsExact) {
+  const std::vector<std::array<int64_t, 3>> sizes = {{1, 1, 1},     {5, 37, 21},  {9, 100, 64},   {3, 32, 1000},
+                                                     {33, 64, 128}, {50, 80, 63}, {18, 130, 192}, {300, 70, 130},
+                                                     {7, 48, 4},    {4, 16, 0},   {16, 15, 65},   {70, 17, 2}};
+  std::mt19937 random(1);
+  for (const auto &[m, n, k] : sizes) {
+    std::vector<uint8_t> a(m * k), b(k * n), zeros(m + n);
+    for (uint8_t &v : a) v = uint8_t(random() % 3 ? random() : 255);
+    for (uint8_t &v : b) v = uint8_t(random() % 3 ? random() : 128);
+    for (uint8_t &v : zeros) v = uint8_t(random());
+    std::vector<uint8_t> packed(optc_gemm_i8_packed_bytes(n, k)), guard(64, 0xa5);
+    for (int form = 0; form < 32; ++form)
+      for (int zero : {0, 1, 2}) {  // none, one for all, one a row and column
+        GemmI8Case t{m, n, k, (form & 1) != 0, (form & 2) != 0, (form & 4) != 0, nullptr, nullptr, 0, 0, 0};
+        if (zero > 0 && form & 8) t.a_zero = zeros.data(), t.a_step = zero - 1;
+        if (zero > 0 && form & 16) t.b_zero = zeros.data() + m, t.b_step = zero - 1;
+        const auto value = [](const void *p, int64_t i, bool is_signed) -> int64_t {
+          const uint8_t byte = static_cast<const uint8_t *>(p)[i];
+          return is_signed ? int8_t(byte) : byte;
+        };
+        std::vector<int64_t> expected(m * n);
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t x = 0; x < k; ++x) {
+            const int64_t av = value(a.data(), t.transposed ? x * m + i : i * k + x, t.a_signed) -
+                               (t.a_zero ? value(t.a_zero, i * t.a_step, t.a_signed) : 0);
+            for (int64_t j = 0; j < n; ++j)
+              expected[i * n + j] += av * (value(b.data(), t.transposed ? j * k + x : x * n + j, t.b_signed) -
+                                           (t.b_zero ? value(t.b_zero, j * t.b_step, t.b_signed) : 0));
           }
-        }
+        for (const bool pack : {true, false})
+          for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm_i8))
+            for (t.dot = 0; t.dot <= (f.isa == std::string("avx512") ? optc_isa_dot_detect() : 0); ++t.dot) {
+              const int64_t bytes = optc_gemm_i8_scratch(m, k, pack);
+              std::vector<uint8_t> scratch(bytes + 64, 0xa5);
+              std::vector<int32_t> c(m * n, 77);
+              f.function(t, a.data(), b.data(), pack ? packed.data() : nullptr, scratch.data(), c.data());
+              ASSERT_EQ(memcmp(scratch.data() + bytes, guard.data(), 64), 0);
+              for (int64_t i = 0; i < m * n; ++i)
+                ASSERT_EQ(c[i], expected[i]) << f.isa << " dot " << t.dot << " form " << form << " zero " << zero << " "
+                                             << m << "x" << n << "x" << k << " at " << i / n << ", " << i % n;
+            }
+      }
+  }
+}
+
+// Sums beyond int32 wrap, whatever the grouping is.
+TEST(RuntimeGemmI8, WrapsModulo2To32) {
+  const int64_t k = 70000;
+  const std::vector<uint8_t> a(k, 255), b(k, 255), zero{0};
+  std::vector<uint8_t> packed(optc_gemm_i8_packed_bytes(1, k)), scratch(optc_gemm_i8_scratch(1, k, true));
+  for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm_i8)) {
+    int32_t c = 0;
+    f.function({1, 1, k, false, false, false, zero.data(), zero.data(), 0, 0, 0}, a.data(), b.data(), packed.data(),
+               scratch.data(), &c);
+    EXPECT_EQ(c, static_cast<int32_t>(static_cast<uint32_t>(k * 255 * 255))) << f.isa;
   }
 }
 

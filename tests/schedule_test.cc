@@ -10,6 +10,7 @@
 #include "emit/cpp/emit.h"
 #include "runtime/cpu/attention_plan.h"
 #include "runtime/cpu/conv_plan.h"
+#include "runtime/cpu/gemm_i8_plan.h"
 #include "runtime/cpu/rnn_plan.h"
 #include "tests/lowered.h"
 
@@ -40,6 +41,12 @@ const std::vector<std::pair<std::string, std::string>> kGraphs = {
     {"gemm", R"(graph "g" (x: f32[N,3000], r: f32[N,20]) -> (y) { const w: f32[3000,20] = hash "a"
       a = MatMul(x, w)
       y = Add(a, r) })"},
+    {"gemm", R"(graph "g" (x: u8[N,8], z: u8[], r: f32[16]) -> (y) { const w: i8[8,16] = hash "a"
+      const v: i8[16] = hash "b"
+      a = MatMulInteger(x, w, z, v)
+      b = Cast(a) {to = 1}
+      y = Mul(b, r) })"},
+    {"gemm", R"(graph "g" (x: i8[N,3,S,8], w: u8[N,3,8,S], v: i8[S]) -> (y) { y = MatMulInteger(x, w, v) })"},
     {"conv.gemm", conv("f32[N,8,H,W]", "f32[16,8,1,1]", 1, 1, 2, 1, 0, 0)},
     {"conv.direct", conv("f32[N,8,H,W]", "f32[16,8,3,3]", 1, 3, 2, 1, 1, 0)},
     {"conv.depthwise", conv("f32[N,8,H,W]", "f32[8,1,3,3]", 8, 3, 1, 2, 1, 1)},
@@ -60,6 +67,11 @@ const std::vector<std::pair<std::string, std::string>> kGraphs = {
       const b: f32[2,24] = hash "c"
       y = LSTM(x, w, r, b) {hidden_size = 3, direction = "bidirectional"} })"},
 };
+
+// The first of a schedule.
+const std::string &graph_of(const std::string &schedule) {
+  return std::find_if(kGraphs.begin(), kGraphs.end(), [&](const auto &g) { return g.first == schedule; })->second;
+}
 
 const Kernel *find(const Program &program, const std::string &schedule) {
   for (KernelId k : program.order)
@@ -143,6 +155,15 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
   plant(
       "gemm", "S3", [&](Program &, Schedule &s) { gemm(s).view.batch.pop_back(); }, 1);
   plant("gemm", "S4", [&](Program &p, Schedule &s) { gemm(s).packed.buffer = p.inputs[0]; });
+  // Products of bytes are the fifth and sixth.
+  plant(
+      "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).view.b_column = 8; }, 4);
+  plant(
+      "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).view.a.element = ElementType::kInt16; }, 4);
+  plant(
+      "gemm", "S2", [&](Program &, Schedule &s) { std::swap(gemm(s).view.a, gemm(s).view.b); }, 5);
+  plant(
+      "gemm", "S4", [&](Program &p, Schedule &s) { gemm(s).packed.buffer = p.inputs[0]; }, 4);
   plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->height = 7; });
   plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->geometry.pads_begin[0] = 0; });
   plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->channel_stride = 3; });
@@ -204,6 +225,27 @@ int64_t bytes_for(const Kernel &kernel, const std::vector<std::pair<std::string,
   return value.value_or(-1);
 }
 
+TEST(Schedule, ScratchOfIntegerProductsHoldsWhatTheirPlansNeed) {
+  for (const std::string w : {"packed", "symbol", "given"}) {
+    for (int64_t k : {2, 8, 63, 64, 100, 5000, 100000}) {
+      const bool given = w == "given", symbol = w == "symbol";
+      const std::string kk = symbol ? "K" : std::to_string(k);
+      const bool packed = !given && !symbol && k < 5000;
+      const Lowered lowered =
+          lower_text("graph \"g\" (x: u8[N," + kk + "]" + (packed ? "" : ", w: i8[" + kk + ",16]") + ") -> (y) { " +
+                         (packed ? "const w: i8[" + kk + ",16] = hash \"a\"\n" : "") + " y = MatMulInteger(x, w) }",
+                     {});
+      const Kernel *kernel = find(lowered.program, "gemm");
+      ASSERT_TRUE(kernel) << lowered.text;
+      for (int64_t n : {1, 5, 32, 33, 256, 1000}) {
+        const int64_t have = bytes_for(*kernel, {{"N", n}, {"K", k}}), need = optc_gemm_i8_scratch(n, k, packed);
+        EXPECT_GE(have, need) << n << " " << k;
+        EXPECT_LE(have, 2 * need + 262144) << n << " " << k;
+      }
+    }
+  }
+}
+
 TEST(Schedule, ScratchOfConvolutionsIsThatOfTheirPlans) {
   std::mt19937 random(11);
   const auto draw = [&](int64_t low, int64_t high) {
@@ -239,7 +281,7 @@ TEST(Schedule, ScratchOfConvolutionsIsThatOfTheirPlans) {
 }
 
 TEST(Schedule, ScratchOfAttentionAndRnnIsThatOfTheirPlans) {
-  const Lowered lowered = lower_text(kGraphs[15].second, {});
+  const Lowered lowered = lower_text(graph_of("attention"), {});
   const Kernel *attention = find(lowered.program, "attention");
   ASSERT_TRUE(attention) << lowered.text;
   for (int64_t s : {1, 2, 4, 5, 16, 100})
@@ -248,7 +290,7 @@ TEST(Schedule, ScratchOfAttentionAndRnnIsThatOfTheirPlans) {
       EXPECT_EQ(bytes_for(*attention, {{"N", 2}, {"S", s}, {"T", t}}), 4 * optc_attention_scratch_floats(plan))
           << s << " " << t;
     }
-  const Lowered lstm = lower_text(kGraphs[17].second, {});
+  const Lowered lstm = lower_text(graph_of("rnn"), {});
   const Kernel *rnn = find(lstm.program, "rnn");
   ASSERT_TRUE(rnn) << lstm.text;
   OptcRnn layer{};

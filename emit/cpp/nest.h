@@ -43,8 +43,9 @@ struct KernelText {
   std::set<std::string> headers;       // runtime/cpu headers it needs beyond lanes.h: "gemm.h"
 };
 
-// The bit of OPTC_PANELS for panels of a width (16, 32, 48, 64).
+// The bit of OPTC_PANELS for panels of a width (16, 32, 48, 64); and what stands for none of them.
 int panel_bit(int width);
+constexpr int kNoPanels = 256;
 
 // The function of a library call whose schedule is a RecurrentSchedule.
 KernelText print_recurrent(const Program &program, const Kernel &kernel);
@@ -122,8 +123,11 @@ class NestPrinter : private DimText, private NestPlan {
   bool print_as(const AttentionSchedule &schedule);
   bool print_as(const RecurrentSchedule &) { return false; }  // of library calls
   bool print_as(const LibrarySchedule &) { return false; }
+  bool print_integer_gemm(const GemmSchedule &schedule);
   bool print_convolution(const ConvolutionOperands &operands, const char *header, const std::string &function,
                          Dim scratch);
+  // The address of the first element of an operand in the batch at hand: "x + i * 64".
+  std::string batch_base(const std::string &name, const OperandView &operand, const std::vector<Loop> &batch);
   void name_loads(size_t first_stage);
   void name_stores();
   void use_task_scratch(Dim bytes);

@@ -64,8 +64,9 @@ void NestPrinter::print_epilogue(size_t batch_loops, size_t row_loops) {
   const std::string row = one_row ? symbol(*outer_[batch_loops].index) : names_.unique("row", 16);
   local_declared_[total.index] = true;
   open(fmt::format(
-      "const auto epilogue = [&](vf {}, [[maybe_unused]] int64_t {}, [[maybe_unused]] int64_t {}, auto n) OPTC_LAMBDA",
-      local_names_[total.index], row, symbol(*column.index)));
+      "const auto epilogue = [&]({} {}, [[maybe_unused]] int64_t {}, [[maybe_unused]] int64_t {}, auto n) OPTC_LAMBDA",
+      nest_.locals[total.index].type == ElementType::kInt32 ? "vi" : "vf", local_names_[total.index], row,
+      symbol(*column.index)));
   if (row_loops > 1) decode(row, batch_loops, row_loops);
   lane_count_ = "n";
   for (size_t i = sum + 1; i < plans_.size(); ++i) print_stage(i);
@@ -73,7 +74,16 @@ void NestPrinter::print_epilogue(size_t batch_loops, size_t row_loops) {
   close("};");
 }
 
+std::string NestPrinter::batch_base(const std::string &name, const OperandView &operand,
+                                    const std::vector<Loop> &batch) {
+  Dim offset = fix(operand.offset);
+  for (size_t i = 0; i < batch.size(); ++i)
+    if (!batch[i].extent.is(1)) offset = offset + operand.strides[i] * program_.dims->symbol_value(batch[i].index);
+  return offset.is(0) ? name : name + " + " + dim(offset, kAddPrecedence);
+}
+
 bool NestPrinter::print_as(const GemmSchedule &schedule) {
+  if (is_byte(schedule.view.a.element)) return print_integer_gemm(schedule);
   const GemmView &view = schedule.view;
   const bool packed = schedule.packed.buffer.valid();
   const bool fixed_b = view.columns.is_constant() && view.inner.is_constant();
@@ -97,11 +107,7 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   use_task_scratch(schedule.scratch_bytes);
   const Dim partial_at = packed ? Dim(0) : Dim(1024 * 64 * 4);  // behind the packed block
   auto base = [&](const std::string &name, const OperandView &operand) {
-    Dim offset = fix(operand.offset);
-    for (size_t i = 0; i < view.batch.size(); ++i)
-      if (!view.batch[i].extent.is(1))
-        offset = offset + operand.strides[i] * program_.dims->symbol_value(view.batch[i].index);
-    return offset.is(0) ? name : name + " + " + dim(offset, kAddPrecedence);
+    return batch_base(name, operand, view.batch);
   };
   const std::string output = buffer_name(nest_.stages.back().outputs[0].buffer);
   if (batch.empty() && packed) {

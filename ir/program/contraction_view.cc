@@ -105,6 +105,12 @@ std::optional<OperandView> affine_operand(const Program &program, ScalarId scala
   return view;
 }
 
+FactorParts factor_parts(const Program &program, ScalarId factor) {
+  const Scalar &s = program.scalars.at(factor);
+  if (s.op != ScalarOp::kSub || s.type != ElementType::kInt32) return {factor, ScalarId()};
+  return {s.args[0], s.args[1]};
+}
+
 std::optional<Dim> uniform_stride(const std::vector<Loop> &loops, const std::vector<Dim> &strides) {
   std::optional<Dim> inner;
   Dim span = 1;  // extent of everything inside
@@ -140,8 +146,9 @@ std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel) 
     for (const auto *l : lists) all.insert(all.end(), l->begin(), l->end());
     return all;
   };
-  const auto all_a = affine_operand(program, c.lhs, join({&view.batch, &m, &view.k}));
-  const auto all_b = affine_operand(program, c.rhs, join({&view.batch, &view.k, &view.n}));
+  const ScalarId lhs = factor_parts(program, c.lhs).element, rhs = factor_parts(program, c.rhs).element;
+  const auto all_a = affine_operand(program, lhs, join({&view.batch, &m, &view.k}));
+  const auto all_b = affine_operand(program, rhs, join({&view.batch, &view.k, &view.n}));
   if (!all_a || !all_b) return std::nullopt;
   // A batch loop that b does not use is rows: [B, S, K] x [K, N]. Kept outermost, in order, as long as rows stay one
   // stride.
@@ -173,8 +180,8 @@ std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel) 
     if (!moved[i]) batch.push_back(view.batch[i]);
   view.batch = std::move(batch);
   view.m = std::move(rows);
-  view.a = *affine_operand(program, c.lhs, join({&view.batch, &view.m, &view.k}));
-  view.b = *affine_operand(program, c.rhs, join({&view.batch, &view.k, &view.n, &view.m}));
+  view.a = *affine_operand(program, lhs, join({&view.batch, &view.m, &view.k}));
+  view.b = *affine_operand(program, rhs, join({&view.batch, &view.k, &view.n, &view.m}));
   // b must not depend on rows.
   const size_t b_used = view.batch.size() + view.k.size() + view.n.size();
   for (size_t i = b_used; i < view.b.strides.size(); ++i)
@@ -197,6 +204,43 @@ std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel) 
   view.columns = total_extent(view.n);
   view.inner = total_extent(view.k);
   return view;
+}
+
+namespace {
+
+std::optional<ZeroPoint> zero_point(const Program &program, ScalarId zero, const std::vector<Loop> &batch,
+                                    const std::vector<Loop> &loops) {
+  ZeroPoint point;
+  if (!zero.valid()) return point;
+  if (const Scalar &s = program.scalars.at(zero); s.op == ScalarOp::kConstant) {
+    point.value = static_cast<int32_t>(s.bits);
+    return point;
+  }
+  std::vector<Loop> all = batch;
+  all.insert(all.end(), loops.begin(), loops.end());
+  const auto view = affine_operand(program, zero, all);
+  if (!view || !is_byte(view->element)) return std::nullopt;
+  point.from = *view;
+  const auto first = view->strides.begin() + static_cast<long>(batch.size());
+  const auto step = uniform_stride(loops, std::vector<Dim>(first, view->strides.end()));
+  if (!step) return std::nullopt;
+  point.step = *step;
+  return point;
+}
+
+}  // namespace
+
+std::optional<ZeroPoints> zero_points(const Program &program, const Kernel &kernel, const GemmView &view) {
+  const LoopNest &nest = *kernel.nest();
+  const Contraction &c = *nest.contraction;
+  // The product is one of int32: a cast of its factors to floats makes it another.
+  for (ScalarId id : {c.lhs, c.rhs, nest.stages[c.stage].outputs[0].value})
+    if (program.scalars.at(id).type != ElementType::kInt32) return std::nullopt;
+  if (!is_byte(view.a.element) || !is_byte(view.b.element)) return std::nullopt;
+  const auto a = zero_point(program, factor_parts(program, c.lhs).zero, view.batch, view.m),
+             b = zero_point(program, factor_parts(program, c.rhs).zero, view.batch, view.n);
+  if (!a || !b) return std::nullopt;
+  return ZeroPoints{*a, *b};
 }
 
 std::optional<ConvolutionView> convolution_view(const Program &program, const Kernel &kernel) {

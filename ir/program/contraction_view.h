@@ -19,7 +19,15 @@ std::optional<OperandView> affine_operand(const Program &program, ScalarId scala
 std::optional<Dim> uniform_stride(const std::vector<Loop> &loops, const std::vector<Dim> &strides);
 Dim total_extent(const std::vector<Loop> &loops);
 
-// For kernels with a kMatMul contraction. nullopt: the operands are not affine, or m, n or k do not collapse.
+// A factor of a product: the element as it is stored (perhaps behind exact casts), and the zero point that is
+// subtracted from it in int32; invalid: none.
+struct FactorParts {
+  ScalarId element, zero;
+};
+FactorParts factor_parts(const Program &program, ScalarId factor);
+
+// For kernels with a kMatMul contraction; of the stored elements, without zero points. nullopt: the operands are not
+// affine, or m, n or k do not collapse.
 std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel);
 
 // A convolution's operands: the input as the load inside the factor (padding is a select around it), and the weight,
@@ -41,6 +49,21 @@ std::optional<AttentionSchedule> attention_view(const Program &program, const Ke
 std::vector<Loop> column_loops(const LoopNest &nest);
 // The loops over output pixels of a convolution, outermost first: image, then space.
 std::vector<Loop> pixel_loops(const LoopNest &nest);
+// What is subtracted from each element of an operand of integers: a number, and where `from` has a buffer, its element,
+// with one stride a loop of the operand's batch, then of its rows (A) or columns (B).
+struct ZeroPoint {
+  int64_t value = 0;
+  OperandView from;
+  Dim step;  // of `from`, by the collapsed rows or columns
+};
+// For a product of int8 and uint8 in int32: nullopt for all others, and where a zero point is computed, is of another
+// type or runs along the sum.
+struct ZeroPoints {
+  ZeroPoint a, b;
+};
+std::optional<ZeroPoints> zero_points(const Program &program, const Kernel &kernel, const GemmView &view);
+inline bool is_byte(ElementType type) { return type == ElementType::kInt8 || type == ElementType::kUInt8; }
+
 // Whether each load and store of the stages behind the summing stage has one stride, 0 or 1, along the columns
 // (vectorizable).
 bool epilogue_is_row_wise(const Program &program, const Kernel &kernel);

@@ -104,13 +104,13 @@ struct LoopsSchedule {
   static constexpr std::string_view kName = "loops";
 };
 
-// runtime/cpu/gemm.h: a product of f32 with rows of A of unit stride in k, and an epilogue in lanes along the columns.
+// A product of f32 (runtime/cpu/gemm.h) or of bytes (gemm_i8.h), as its view says; an epilogue in lanes along columns.
 struct GemmSchedule {
   static constexpr std::string_view kName = "gemm";
   // Where sums stand between blocks of k.
   enum class Partial : uint8_t { kNone, kOutput, kScratch };
   GemmView view;
-  Packed packed;  // B in the panels of runtime/cpu/gemm_plan.h; invalid: B is read where it lies, packed block by block
+  Packed packed;  // B in the panels of gemm_plan.h (gemm_i8_plan.h); invalid: B is read where it lies, packed in parts
   Partial partial = Partial::kNone;
   Dim scratch_bytes;  // of a running task: a packed block of B, then partial sums
 };

@@ -96,9 +96,16 @@ class ScheduleVerifier {
   }
 
   void check(const GemmSchedule &s) {
+    if (!check_product(s.view)) return;
+    for (const OperandView *operand : {&s.view.a, &s.view.b})
+      if (p_.buffer(operand->buffer).element() != operand->element)
+        return fail_("S2", "an operand of its schedule has another type");
+    if (is_byte(s.view.a.element) && !zero_points(p_, kernel_, s.view))
+      fail_("S1", "its schedule is for a product of bytes in int32");
+  }
+  bool check_product(const GemmView &v) {
     const Contraction *c = contraction(ContractionKind::kMatMul);
-    if (!c) return;
-    const GemmView &v = s.view;
+    if (!c) return false;
     const auto join = [](std::initializer_list<const std::vector<Loop> *> lists) {
       std::vector<Loop> all;
       for (const auto *l : lists) all.insert(all.end(), l->begin(), l->end());
@@ -106,9 +113,11 @@ class ScheduleVerifier {
     };
     covers(join({&v.batch, &v.m, &v.n}), kernel_.nest()->loops);
     covers(v.k, kernel_.nest()->stages[c->stage].loops);
-    const Scalar *lhs = load_of(c->lhs), *rhs = load_of(c->rhs);
-    if (!lhs || !rhs || v.a.strides.size() < v.batch.size() || v.b.strides.size() < v.batch.size())
-      return fail_("S2", "a factor is no load");
+    const Scalar *lhs = load_of(factor_parts(p_, c->lhs).element), *rhs = load_of(factor_parts(p_, c->rhs).element);
+    if (!lhs || !rhs || v.a.strides.size() < v.batch.size() || v.b.strides.size() < v.batch.size()) {
+      fail_("S2", "a factor is no load");
+      return false;
+    }
     Dim a = v.a.offset + v.a_row * collapsed(v.m) + v.a_inner * collapsed(v.k);
     Dim b = v.b.offset + v.b_inner * collapsed(v.k) + v.b_column * collapsed(v.n);
     for (size_t i = 0; i < v.batch.size(); ++i) {
@@ -120,6 +129,7 @@ class ScheduleVerifier {
     same_size("the number of rows", v.rows, total_extent(v.m));
     same_size("the number of columns", v.columns, total_extent(v.n));
     same_size("the length of the sums", v.inner, total_extent(v.k));
+    return true;
   }
 
   // The input's addresses are behind clamps and selects of the padding: convolution_view compares them dim by dim.

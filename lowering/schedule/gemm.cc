@@ -1,10 +1,11 @@
-// runtime/cpu/gemm.h: products of f32.
+// runtime/cpu/gemm.h: products of f32; gemm_i8.h: of int8 and uint8.
 #include <algorithm>
 
 #include "evaluate/pack.h"
 #include "ir/program/contraction_view.h"
 #include "ir/program/nest_plan.h"
 #include "lowering/schedule/schedule.h"
+#include "runtime/cpu/gemm_i8_plan.h"
 
 namespace optc {
 namespace {
@@ -20,10 +21,27 @@ bool packs(const Program &program, const GemmView &view) {
   return view.b.offset.is_constant() && view.b_inner.is_constant() && view.b_column.is_constant();
 }
 
+// optc_gemm_i8_scratch: exact for sizes that are known, else its bound.
+Dim integer_scratch(const GemmView &view, bool packed) {
+  if (view.rows.is_constant() && view.inner.is_constant())
+    return optc_gemm_i8_scratch(view.rows.value(), view.inner.value(), packed);
+  const Dim row = ceil_div(max(view.inner, Dim(1)), Dim(64)) * Dim(64);
+  const Dim rows = min(view.rows * row, max(Dim(262144), row * Dim(32)));
+  const Dim column = ceil_div(view.inner, Dim(4)) * Dim(4) + Dim(4);
+  return packed ? rows : rows + column * Dim(kOptcGemmI8Panel) + Dim(kOptcGemmI8Slack);
+}
+
 }  // namespace
 
 std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &kernel) {
   const auto view = gemm_view(program, kernel);
+  if (view && zero_points(program, kernel, *view)) {
+    if (!NestPlan(program, kernel).plan_epilogue(view->batch, view->m, view->n)) return std::nullopt;
+    GemmSchedule schedule;
+    schedule.view = *view;
+    schedule.scratch_bytes = integer_scratch(*view, packs(program, *view));
+    return schedule;
+  }
   if (!view || !is_f32(program, view->a.buffer) || !is_f32(program, view->b.buffer) ||
       program.scalars.at(kernel.nest()->contraction->lhs).type != ElementType::kFloat32)
     return std::nullopt;
@@ -56,8 +74,9 @@ void prepare(const Program &program, const Kernel &, const AddConstant &add, Gem
   if (!packs(program, view)) return;
   const Buffer &b = program.buffer(view.b.buffer);
   const std::string name = b.name;
-  schedule.packed.buffer = add(name, pack_gemm(b.constant, view.b.offset.value(), view.inner.value(),
-                                               view.columns.value(), view.b_inner.value(), view.b_column.value()));
+  const auto pack = is_byte(view.b.element) ? pack_gemm_integer : pack_gemm;
+  schedule.packed.buffer = add(name, pack(b.constant, view.b.offset.value(), view.inner.value(), view.columns.value(),
+                                          view.b_inner.value(), view.b_column.value()));
 }
 
 }  // namespace optc

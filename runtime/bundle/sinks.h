@@ -3,8 +3,8 @@
 #include "runtime/cpu/gemm.h"
 
 // body(sums, row, column, n) for each vector of a tile.
-template <class Body>
-static OPTC_KERNEL void finish_tile(const void *argument, const float *sums, int64_t ld, int64_t row, int64_t column,
+template <class T, class Body>
+static OPTC_KERNEL void finish_tile(const void *argument, const T *sums, int64_t ld, int64_t row, int64_t column,
                                     int64_t rows, int64_t columns) {
   const Body &body = *static_cast<const Body *>(argument);
   for (int64_t i = 0; i < rows; ++i, sums += ld) {
@@ -13,7 +13,7 @@ static OPTC_KERNEL void finish_tile(const void *argument, const float *sums, int
     if (j < columns) body(load_n(sums + j, (int)(columns - j)), row + i, column + j, Part{(int)(columns - j)});
   }
 }
-template <class Body>
-OPTC_INLINE TileSink tile_sink(const Body &body) {
-  return {finish_tile<Body>, &body};
+template <class T = float, class Body>
+OPTC_INLINE TileSinkOf<T> tile_sink(const Body &body) {
+  return {finish_tile<T, Body>, &body};
 }

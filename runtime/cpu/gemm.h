@@ -6,7 +6,7 @@
 //
 // OPTC_PANELS, which the including file may define, says what it uses, added up, so that the tiles of the rest are not
 // compiled. Widths of panels: 1 for 16 columns, 2 for 32, 4 for 48, 8 for 64; and 16 times the same for rows of A that
-// are no equal distance apart.
+// are no equal distance apart. 256 stands for none.
 //
 // Order of summation: k ascending, in blocks of kc; one or two rows use 4 or 2 interleaved partial sums. It depends on
 // the plan alone.
@@ -31,17 +31,19 @@ struct GemmRows {
   }
 };
 
-// Takes the sums of C at rows [row, row + rows), columns [column, column + columns): sums[i * ld + j]. They lie on the
-// stack and may be read up to the next multiple of OPTC_VW.
-struct TileSink {
-  void (*finish)(const void *body, const float *sums, int64_t ld, int64_t row, int64_t column, int64_t rows,
+// Takes the sums of C (T: float, or int32_t in gemm_i8.h) at rows [row, row + rows), columns [column, column +
+// columns): sums[i * ld + j]. They lie on the stack and may be read up to the next multiple of OPTC_VW.
+template <class T>
+struct TileSinkOf {
+  void (*finish)(const void *body, const T *sums, int64_t ld, int64_t row, int64_t column, int64_t rows,
                  int64_t columns);
   const void *body;
-  OPTC_MEMBER void operator()(const float *sums, int64_t ld, int64_t row, int64_t column, int64_t rows,
+  OPTC_MEMBER void operator()(const T *sums, int64_t ld, int64_t row, int64_t column, int64_t rows,
                               int64_t columns) const {
     finish(body, sums, ld, row, column, rows, columns);
   }
 };
+typedef TileSinkOf<float> TileSink;
 
 // Columns that one tile covers (of a panel of nr), and its greatest number of rows: as many accumulators as the
 // registers hold.

@@ -60,9 +60,18 @@ constexpr OptcGemmTask optc_gemm_task(const OptcGemm &g, int64_t t) {
   return {g.m * mi / g.m_tasks, g.m * (mi + 1) / g.m_tasks, panels * ni / g.n_tasks * g.nr, n1 < g.n ? n1 : g.n};
 }
 
-// Packs B, given by strides in elements: B[k][n] at b[k * row_stride + n * column_stride].
-static inline void optc_pack_b(float *out, const float *b, int64_t k, int64_t n, int64_t row_stride,
-                               int64_t column_stride) {
+// Floats of a panel that is laid out at run time, at most.
+constexpr int64_t kOptcGemmPanelFloats = 1024 * 64;
+// Scratch of a task of gemm_stored.h: a panel of B, its rows of A, and its partial sums unless they have a place.
+constexpr int64_t optc_gemm_stored_floats(int64_t rows, int64_t columns, int64_t k, bool partial) {
+  const int64_t kc = optc_gemm_kc(k);
+  return kOptcGemmPanelFloats + rows * optc_round_up(kc, 16) + (partial && k > kc ? rows * columns : 0);
+}
+
+// Packs B, given by strides in elements: B[k][n] at b[k * row_stride + n * column_stride]. T: float, or the bits of a
+// 16-bit type.
+template <class T>
+static inline void optc_pack_b(T *out, const T *b, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride) {
   const int nr = optc_gemm_nr(n);
   const int64_t kc = optc_gemm_kc(k);
   for (int64_t k0 = 0; k0 < k; k0 += kc) {
@@ -70,6 +79,6 @@ static inline void optc_pack_b(float *out, const float *b, int64_t k, int64_t n,
     for (int64_t n0 = 0; n0 < n; n0 += nr)
       for (int64_t i = 0; i < depth; ++i)
         for (int64_t j = 0; j < nr; ++j)
-          *out++ = n0 + j < n ? b[(k0 + i) * row_stride + (n0 + j) * column_stride] : 0.0f;
+          *out++ = n0 + j < n ? b[(k0 + i) * row_stride + (n0 + j) * column_stride] : T(0);
   }
 }

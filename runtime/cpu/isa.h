@@ -11,6 +11,10 @@
 #define OPTC_X86 1
 #include <cpuid.h>
 #include <immintrin.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #else
 #define OPTC_X86 0
 #endif
@@ -56,8 +60,8 @@ static inline int optc_isa_detect(void) {
 #endif
 }
 
-// The instruction set in use: what the machine has, or less if the environment variable OPTC_ISA (base, avx2, avx512)
-// says so.
+// The instruction set in use: what the machine has, or less if the environment variable OPTC_ISA (base, avx2, avx512,
+// vnni, amx) says so. The last two are AVX-512 with what optc_isa_dot() says of them.
 static inline int optc_isa(void) {
   static const int isa = [] {
     int found = optc_isa_detect();
@@ -68,6 +72,36 @@ static inline int optc_isa(void) {
     return found;
   }();
   return isa;
+}
+
+// What the machine has beyond AVX-512 for products of 8-bit integers, ordered: AVX512_VNNI, AMX-INT8.
+enum { OPTC_DOT_NONE = 0, OPTC_DOT_VNNI = 1, OPTC_DOT_AMX = 2 };
+static inline int optc_isa_dot_detect(void) {
+#if OPTC_X86
+  unsigned a, b, c, d;
+  if (optc_isa_detect() != OPTC_ISA_AVX512 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !((c >> 11) & 1))
+    return OPTC_DOT_NONE;
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  unsigned lo, hi;
+  __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+  const bool tiles = ((d >> 24) & 1) && ((d >> 25) & 1) && (lo & 0x60000) == 0x60000;
+  // The system gives a process the registers of tiles when it asks for them (ARCH_REQ_XCOMP_PERM, XTILEDATA).
+  if (tiles && syscall(SYS_arch_prctl, 0x1023, 18) == 0) return OPTC_DOT_AMX;
+#endif
+  return OPTC_DOT_VNNI;
+#else
+  return OPTC_DOT_NONE;
+#endif
+}
+static inline int optc_isa_dot(void) {
+  static const int dot = [] {
+    const int found = optc_isa() == OPTC_ISA_AVX512 ? optc_isa_dot_detect() : OPTC_DOT_NONE;
+    int most = found;
+    if (const char *wish = getenv("OPTC_ISA"))
+      most = !strcmp(wish, "avx512") ? OPTC_DOT_NONE : !strcmp(wish, "vnni") ? OPTC_DOT_VNNI : found;
+    return most < found ? most : found;
+  }();
+  return dot;
 }
 
 // OPTC_PICK(name): the function (or constant) `name` of the namespace for the instruction set in use.

@@ -145,7 +145,7 @@ std::string one_isa() {
   const std::string name = kNames[isa], target = kTargets[isa];
   std::string text =
       "#include \"runtime/cpu/attention_plan.h\"\n#include \"runtime/cpu/conv_plan.h\"\n#include "
-      "\"runtime/cpu/gemm_plan.h\"\n"
+      "\"runtime/cpu/gemm_i8_plan.h\"\n#include \"runtime/cpu/gemm_plan.h\"\n"
       "#include \"runtime/cpu/isa.h\"\n#include \"runtime/cpu/rnn_plan.h\"\n";
   text += "#define OPTC_VW " + std::to_string(4 << isa) + "\n#define OPTC_ISA " + name + "\n";
   text += "#define OPTC_KERNEL __attribute__((noinline))\n#define OPTC_LAMBDA __attribute__((always_inline))\n";

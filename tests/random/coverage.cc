@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/program/contraction_view.h"
+
 namespace optc::testing {
 namespace {
 
@@ -11,7 +13,8 @@ std::string strategy_of(const Kernel &kernel) {
   const bool plain = is_plain(kernel.schedule);
   if (const LibraryCall *call = kernel.library()) return plain ? "library." + call->function : name(kernel.schedule);
   if (const auto *gemm = std::get_if<GemmSchedule>(&kernel.schedule))
-    return gemm->packed.buffer.valid() ? "gemm.constant" : "gemm.given";
+    return std::string(is_byte(gemm->view.a.element) ? "gemm.i8" : "gemm") +
+           (gemm->packed.buffer.valid() ? ".constant" : ".given");
   const LoopNest &nest = *kernel.nest();
   if (std::holds_alternative<LoopsSchedule>(kernel.schedule) && nest.contraction) {
     switch (nest.contraction->kind) {
@@ -76,10 +79,20 @@ std::string edge(Dim extent, int64_t tile) {
   return n == 0 ? "none" : n == 1 ? "one" : n < tile ? "less" : n % tile == 0 ? "whole" : "rest";
 }
 
-void add_edges(const Kernel &kernel, std::set<std::string> &cells) {
+void add_edges(const Program &program, const Kernel &kernel, std::set<std::string> &cells) {
   const std::string name = strategy_of(kernel);
   if (const auto *gemm = std::get_if<GemmSchedule>(&kernel.schedule)) {
     const GemmView &view = gemm->view;
+    if (const auto zeros = zero_points(program, kernel, view)) {
+      cells.insert(name + ":panels." + edge(view.columns, 64));
+      cells.insert(name + ":blocks." + edge(view.inner, 64));
+      cells.insert(name + ":types." + std::string(to_string(view.a.element)) + "." +
+                   std::string(to_string(view.b.element)));
+      const auto zero = [](const ZeroPoint &z) -> std::string {
+        return !z.from.buffer.valid() ? (z.value ? "number" : "none") : z.step.is(0) ? "one" : "vector";
+      };
+      cells.insert(name + ":zero." + zero(zeros->a) + "." + zero(zeros->b));
+    }
     cells.insert(name + ":rows." + edge(view.rows, 8));
     cells.insert(name + ":columns." + edge(view.columns, 16));
     cells.insert(name + ":inner." + edge(view.inner, 1024));
@@ -113,7 +126,7 @@ std::vector<std::string> coverage_cells(const Program &program) {
     if (kernel.control()) continue;
     const std::string epilogue = epilogue_form(program, kernel);
     for (BufferId b : reads(program, kernel)) cells.insert(name + "/" + operand_form(program, b) + "/" + epilogue);
-    add_edges(kernel, cells);
+    add_edges(program, kernel, cells);
   }
   return {cells.begin(), cells.end()};
 }

@@ -48,13 +48,15 @@ def qmatmul(g):
     r = g.r
     t, u = np.dtype(r.choice(["i1", "u1"])), np.dtype(r.choice(["i1", "u1"]))
     m, k, n = g.dim(), g.dim(), g.dim()
+    if r.random() < 0.5:  # edges of the tiles, panels and groups of integer products
+        m, k, n = r.choice([1, 5, 17, 33]), r.choice([3, 4, 63, 64, 65, 130]), r.choice([1, 15, 16, 48, 64, 70, 130])
     if 0 in (m, k, n):
         raise Reject
     if t.char == "b" and u.char == "B":
         u = t
     x = g.pick([t], rank=2, pred=lambda a: a.shape[1] == k) if r.random() < 0.3 else g.leaf(t, [m, k])
     y = g.leaf(u, [k, n])
-    za = g.const(np.array(r.choice([0, 3]), t))
+    za = g.const(np.array(r.choice([0, 3]), t)) if r.random() < 0.6 else g.leaf(t, r.choice([[], [1]]))
     zb = g.const(np.array(2, u)) if r.random() < 0.5 else g.const(g.np.integers(0, 4, n).astype(u))
     if r.random() < 0.6:
         z = g.node("MatMulInteger", [x, y, za, zb][: r.choice([2, 3, 4])])
@@ -106,8 +108,8 @@ def quantized_convolution(g):
 @op(2)
 def dynamic_quantized_product(g):
     r = g.r
-    x = tokens(g) if r.random() < 0.7 else g.add_input(F32, [r.choice([1, 4, 9]), r.choice([3, 16, 17])])
-    k, n = g.v[x].shape[-1], r.choice([1, 5, 16, 17])
+    x = tokens(g) if r.random() < 0.7 else g.add_input(F32, [r.choice([1, 4, 9, 20, 40]), r.choice([3, 16, 17, 64, 100])])
+    k, n = g.v[x].shape[-1], r.choice([1, 5, 16, 17, 64, 80])
     q, scale, zero = g.node("DynamicQuantizeLinear", [x], nout=3)
     t = r.choice([np.int8, np.uint8])
     w = g.const(g.np.integers(-9 if t is np.int8 else 0, 10, (k, n)).astype(t))

@@ -5,8 +5,8 @@
          [--spread K] [--save DIR] [--stop]
 
 Ways: unfused, eval, gpu, f16, bf16 (on the evaluator), opt (the optimized model, run by ONNX Runtime), bundle (as this machine takes
-it), bundle-base, bundle-avx2, bundle-avx512, ptx (a GPU bundle on the emulator), card (on an NVIDIA card). Without --seed a fresh one is
-drawn and printed. Ends after --count graphs or --seconds, whichever comes first; where a cell of --cells was not reached, it goes on up to
+it), bundle-base, bundle-avx2, bundle-avx512, bundle-vnni, bundle-amx, ptx (a GPU bundle on the emulator), card (on an NVIDIA card).
+Without --seed a fresh one is drawn and printed. Ends after --count graphs or --seconds, whichever comes first; where a cell of --cells was not reached, it goes on up to
 5000 graphs. Failing graphs are cut down and written to OUT/NAME in the layout of the ONNX backend tests, with why.txt; OUT/summary.json
 has the counts. Exit code 1 when something is wrong or a cell was never reached.
 """
@@ -324,7 +324,7 @@ def main():
     arguments.ways = arguments.ways.split(",")
     from runner import EVALUATED, GPU_TARGETS
 
-    known = {*EVALUATED, *GPU_TARGETS, "bundle", "bundle-base", "bundle-avx2", "bundle-avx512"}
+    known = {*EVALUATED, *GPU_TARGETS, "bundle", *(f"bundle-{isa}" for isa in ("base", "avx2", "avx512", "vnni", "amx"))}
     if unknown := set(arguments.ways) - known:
         parser.error(f"no such way: {', '.join(sorted(unknown))}")
     bundles = set(arguments.ways) - set(EVALUATED)

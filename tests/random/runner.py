@@ -136,7 +136,7 @@ class Runner:
 
     # --- as bundles
     def bundles(self, cases, way):
-        """`way` is bundle, or bundle-base, bundle-avx2, bundle-avx512; ptx or card."""
+        """`way` is bundle, or bundle-base, bundle-avx2, bundle-avx512, bundle-vnni, bundle-amx; ptx or card."""
         environment, command = dict(os.environ), [str(self.binaries / "optc_conformance_bundles"), "--timeout", str(JOB_SECONDS)]
         if way.startswith("bundle-"):
             environment["OPTC_ISA"] = way.removeprefix("bundle-")

@@ -1,0 +1,63 @@
+// Products of 8-bit integers by runtime/cpu/gemm_i8.h.
+#include <fmt/format.h>
+
+#include "emit/cpp/nest.h"
+
+namespace optc {
+
+bool NestPrinter::print_integer_gemm(const GemmSchedule &schedule) {
+  const GemmView &view = schedule.view;
+  const bool packed = schedule.packed.buffer.valid();
+  const auto zeros = zero_points(program_, kernel_, view);
+  if (!zeros || !plan_epilogue(view.batch, view.m, view.n)) return false;
+  std::vector<Loop> batch = view.batch;
+  drop_unit_loops(batch);
+  text_.headers = {"runtime/cpu/gemm_i8.h", "runtime/bundle/sinks.h"};
+  text_.plan_headers = {"runtime/cpu/gemm_i8_plan.h"};
+  text_.panels = kNoPanels;
+  const size_t row_loops = outer_.size() - batch.size() - 1;
+  const std::string a = buffer_name(view.a.buffer);
+  for (const ZeroPoint *zero : {&zeros->a, &zeros->b})
+    if (zero->from.buffer.valid()) buffer_name(zero->from.buffer);
+  name_loads(1);
+  const std::string b = buffer_name(packed ? schedule.packed.buffer : view.b.buffer);
+  name_stores();
+  use_task_scratch(schedule.scratch_bytes);
+
+  const auto zero_text = [&](const ZeroPoint &zero) {
+    if (!zero.from.buffer.valid()) return fmt::format("gemm_zero({})", zero.value);
+    return fmt::format("gemm_zero({}, {})", batch_base(buffer_name(zero.from.buffer), zero.from, view.batch),
+                       dim(zero.step));
+  };
+  line(fmt::format("const OptcGemmI8 plan = optc_gemm_i8_plan({}, {}, {});", dim(view.rows), dim(view.columns),
+                   dim(view.inner)));
+  Dim batches = 1;
+  for (const Loop &l : batch) batches = batches * fix(l.extent);
+  const std::string total = batches.is(1)
+                                ? "optc_gemm_i8_tasks(plan)"
+                                : fmt::format("optc_gemm_i8_tasks(plan) * {}", dim(batches, kUnaryPrecedence));
+  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *scratch) OPTC_TASK", total));
+  if (batch.empty()) print_epilogue(0, row_loops);
+  const std::string task = names_.unique("task_", 16);
+  open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
+  std::string tile = task;
+  if (!batch.empty()) {
+    const std::string which = names_.unique("batch", 16);
+    line(fmt::format("const int64_t {} = {} / optc_gemm_i8_tasks(plan);", which, task));
+    decode(which, 0, batch.size());
+    print_epilogue(batch.size(), row_loops);
+    tile = task + " % optc_gemm_i8_tasks(plan)";
+  }
+  const std::string columns =
+      packed ? fmt::format("gemm_i8_packed({}, {}, {})", b, view.b.element == ElementType::kInt8, zero_text(zeros->b))
+             : fmt::format("gemm_i8_columns({}, {}, {}, {})", batch_base(b, view.b, view.batch), dim(view.b_inner),
+                           dim(view.b_column), zero_text(zeros->b));
+  line(fmt::format("gemm_i8(plan, {}, gemm_i8_rows({}, {}, {}, {}),", tile, batch_base(a, view.a, view.batch),
+                   dim(view.a_row), dim(view.a_inner), zero_text(zeros->a)));
+  line(fmt::format("        {}, scratch, tile_sink<int32_t>(epilogue), optc_isa_dot());", columns));
+  close();
+  close("});");
+  return true;
+}
+
+}  // namespace optc
