@@ -167,13 +167,13 @@ class Oracle:
                     raise Reject(text[:200]) from None
         if reference_is_wrong(node, feeds, opset):
             raise Reject
-        wide = None if subgraphs else in_f32(node, feeds)
-        if wide is not None:
-            values, oracle = self.run(node, wide, opset, ir_version)
-            return [v.astype(BF16) if v.dtype == np.float32 else v for v in values], oracle
         try:
             model = self.model([node], feeds, outputs, opset, ir_version)
             onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+            wide = None if subgraphs else in_f32(node, feeds)
+            if wide is not None:
+                values, oracle = self.run(node, wide, opset, ir_version)
+                return [v.astype(BF16) if v.dtype == np.float32 else v for v in values], oracle
             values = run_reference(model, feeds)
             if open_to_runtimes(node, feeds, values):
                 raise Reject
