@@ -144,6 +144,18 @@ TEST(Precision, SumsOfSquaresAndWholeNumbersStayF32) {
   EXPECT_EQ(r.type_of("w"), ElementType::kFloat32);
 }
 
+// A sum that each iteration reads, adds to and stores loses a digit each time in 16 bits.
+TEST(Precision, RunningValuesStayF32) {
+  for (const ElementType type : {ElementType::kFloat16, ElementType::kBFloat16}) {
+    const Narrowed r = narrowed(R"(graph "sums" (x: f32[1000]) -> (y) {
+      const axis: i64[] = [0]
+      y: f32[1000] = CumSum(x, axis) {exclusive = 1}
+    })",
+                                LoweringOptions::Target::kGpu, type, 1e-5);
+    EXPECT_EQ(r.why("y_running"), "a running value") << r.text;
+  }
+}
+
 TEST(Precision, AttentionReadsOneTypeOfQueryKeyAndValue) {
   // The caller's keys and values are rounded as they are read, beside a query in f16.
   const Narrowed r = narrowed(R"(graph "attention" (x: f32[1,2,4,8], k: f32[1,2,5,8], v: f32[1,2,5,8]) -> (y) {

@@ -95,6 +95,12 @@ class Storage {
         for (BufferId b : list) keep(b, "control flow");
       return;
     }
+    // What one iteration leaves to the next (a running sum) would lose its digits over and over.
+    if (kernel.nest()->sequential) {
+      const std::vector<BufferId> read = reads(p_, kernel);
+      for (BufferId b : writes(p_, kernel))
+        if (std::find(read.begin(), read.end(), b) != read.end()) keep(b, "a running value");
+    }
     for (const Stage &stage : kernel.nest()->stages)
       for (const StageOutput &o : stage.outputs) {
         if (o.buffer.valid() && o.combine != Combine::kStore) keep(o.buffer, "a scatter");

@@ -18,7 +18,7 @@ from values import BF16, EPSILON, F16, F32, F64, FLOAT8, as_f64, is_float
 
 # Relative to the element and to the largest finite one: what a different order of a sum does to values that are well-conditioned.
 CLOSE = {F64: (1e-10, 1e-11), F32: (2e-5, 4e-6), F16: (4e-3, 2e-3), BF16: (3e-2, 1.6e-2)}
-SAMPLES = 12
+SAMPLES = 24
 LEAST = {F16: 2.0**-24}  # the distance of the numbers about zero, where results do come near it
 SNAPPED = (18, 20)  # bits of a mantissa: values that are equal but for roundings (Unique, TopK, ArgMax)
 STORED = 12  # samples on the grid of 16 bits
@@ -27,7 +27,7 @@ SLACK = 4  # a result may lie this many times as far away as the furthest sample
 # Sums of terms of magnitude 1, and the logarithm of one.
 UNITS = {"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix", "LogSoftmax"}
 WINOGRAD = 8  # roundings of the largest element, by which its sums are off, for one of a plain sum
-WAVES = {"DFT", "STFT"}  # factors of magnitude 1 that are rounded: an error of the largest element's size in each
+WAVES = {"DFT", "STFT"}  # factors of magnitude 1 that are rounded: an error of the size of the largest element, and its sums, in each
 # Operators that add up or normalize: what they compute is exact for operands that are a few roundings away.
 SUMS = {
     "MatMul", "Gemm", "Conv", "ConvTranspose", "ReduceSum", "ReduceMean", "Mean", "Sum", "Add", "Sub", "CumSum", "Einsum", "AveragePool",
@@ -88,6 +88,7 @@ class Judge:
         """`storage`: the type in which f32 intermediates are stored, where that is not f32. `winograd`: whether convolutions may run by
         F(4x4, 3x3), whose sums are off by some 1e-5 of the result's largest (runtime/cpu/winograd.h)."""
         self.graph, self.storage, self.samples, self.calm, self.equal = graph, storage, [], [], []
+        self.given = {}
         self.winograd, self.random = winograd, np.random.default_rng(graph.seed)
 
     def unit(self, node, array):
@@ -96,7 +97,7 @@ class Judge:
             if next((list(a.ints) for a in node.attribute if a.name == "kernel_shape"), [3, 3]) == [3, 3]:
                 return WINOGRAD * float(np.abs(array[np.isfinite(array)]).max(initial=0))
         if node.op_type in WAVES and array.size:
-            return float(np.abs(as_f64(array)).max())
+            return 4 * float(np.abs(as_f64(array)).max())
         return 1 if node.op_type in UNITS else 0
 
     def disturb(self, array, single=False, unit=0):
@@ -145,6 +146,22 @@ class Judge:
         for name in names:
             values.pop(name, None)
         return []
+
+    def follow(self, name, value):
+        """All values once more where a node gave `value`, and earlier ones what was followed before; a difference that is excused is the
+        operand of what comes after it."""
+        self.given[name] = value
+        g, values, changed = self.graph, self.graph.v | self.graph.sequences, set()
+        for node, reads in g.nodes:
+            if any(n in changed for n in reads):
+                for out, array in self.results(node, {n: values.get(n) for n in reads}, values):
+                    values[out] = array
+                changed.update(o for o in node.output if o)
+            for out in node.output:
+                if out in self.given:
+                    values[out] = self.given[out]
+                    changed.add(out)
+        return values
 
     def spread(self, name):
         """How far the samples lie from the right value, by element."""
@@ -217,6 +234,9 @@ class Judge:
                 s = as_f64(s)
                 other_kind |= kind(s) != kind(a)
                 furthest = np.fmax(furthest, np.abs(s - a))
+            for s in self.equal:
+                if name in s and s[name].shape == want.shape:
+                    other_kind |= kind(as_f64(s[name])) != kind(a)
             finite = a[np.isfinite(a)]
             relative, of_range = CLOSE[coarser(want.dtype, known_to)]
             if self.storage:  # an infinity or a NaN of storage itself

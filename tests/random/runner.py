@@ -186,8 +186,8 @@ class Runner:
             except Exception:  # what the model as a whole gave is judged
                 pass
         result = Answer()
-        judge = None
-        for name, want in case.wanted.items():
+        judge, followed = None, {}
+        for name, want in in_order(case):
             known_to = STORAGE.get(way)
             if case.graph and name in case.graph.single or way == "opt" and want.dtype == F64:
                 known_to = coarser(F32, known_to)
@@ -199,8 +199,11 @@ class Runner:
                 continue
             judge = judge or case.graph and Judge(case.graph, STORAGE.get(way), way.startswith("bundle"))
             excuse = judge and judge.excuse(name, want, got[name], known_to)
+            if excuse is None and name in followed and not difference(followed[name], got[name], known_to):
+                excuse = "step"  # what follows from another side of the steps before it
             if excuse:
                 result.excused.append((excuse, f"{name}: {text}"))
+                followed = judge.follow(name, got[name])
                 continue
             result.failure = Failure(way, "wrong", f"{name}: {text}", name, got[name])
             break
@@ -219,6 +222,13 @@ class Runner:
         if [o.name for o in model.graph.output] != names or [i.name for i in model.graph.input] != [i.name for i in case.model.graph.input]:
             raise WrongModel("other inputs or outputs than the model")
         return self.oracle.run_model(model, case.inputs, case.model, by_node or case.graph and ends_a_process(case.graph))
+
+
+def in_order(case):
+    """(name, right value) of the outputs, those before whose results they may follow from."""
+    made = [o for node, _ in case.graph.nodes for o in node.output] if case.graph else []
+    place = {name: i for i, name in enumerate(made)}
+    return sorted(case.wanted.items(), key=lambda item: place.get(item[0], -1))
 
 
 def ends_a_process(graph):
