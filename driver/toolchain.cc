@@ -54,6 +54,7 @@ Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Lis
     std::string facts = fmt::format("{} → {} nodes", result.before.nodes, graph.live_node_count());
     for (size_t i = 0; i < rules.size() && i < 3; ++i)
       facts += fmt::format("{}{} {}", i == 0 ? ": " : ", ", rules[i].count, rules[i].rule);
+    if (!report.left_as_it_is.empty()) facts += ", left as they are: " + report.left_as_it_is;
     if (rules.size() > 3) facts += fmt::format(", {} more rules", rules.size() - 3);
     step.end(facts);
     if (listener.wants_details())

@@ -29,8 +29,8 @@ struct OptimizeOptions {
   int64_t max_rewrites = INT64_MAX;     // bisection: stop after so many
   int64_t max_folded_bytes = 64 << 20;  // a folded constant may not be larger than this and than four times its inputs
   bool verify_each = true;              // run the verifier after each pass that changed something
-  // Rules make no operator that this set lacks: what it cannot say better than before stays as it is, and counts as not
-  // applied. Without `has`: every operator, optc's own too.
+  // With `has` the result is to be written: rules make no operator that this set lacks: what it cannot say better than
+  // before stays as it is, and counts as not applied. Without `has`: every operator, optc's own too.
   OperatorSet operators;
 };
 
@@ -38,6 +38,7 @@ struct OptimizeReport {
   size_t nodes_before = 0, nodes_after = 0;
   std::vector<RewriteRecord> rewrites;
   std::vector<MissedRewrite> missed;
+  std::string left_as_it_is;  // why nothing was rewritten, where that is so
 };
 
 Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Diagnostics &diagnostics);

@@ -120,6 +120,21 @@ Status keep_lost_conditions(Graph &graph, Diagnostics &diagnostics) {
   return {};
 }
 
+// A Squeeze that names no axes, of a dim that inference takes to be 2 or more (ops/shape.cc): what is compiled asks
+// that of each run, a written model cannot. Null: none.
+const Node *squeeze_by_sizes(const Graph &graph) {
+  for (NodeId n = graph.region(Graph::main()).first; n.valid(); n = graph.node(n).next) {
+    const Node &node = graph.node(n);
+    if (node.op != "Squeeze" || node.inputs.size() > 1 || node.attribute("axes")) continue;
+    const Type &type = graph.value(node.inputs[0]).type;
+    for (const Dim d : type.has_shape() ? *type.shape : Shape()) {
+      const DimSymbol *symbol = single_symbol(d);
+      if (symbol && symbol->kind == SymbolKind::kModel && symbol->min == 2) return &node;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Diagnostics &diagnostics) {
@@ -128,7 +143,11 @@ Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &re
   Rewriter rewriter(graph, inference, diagnostics);
   rewriter.set_gate([&](size_t count, std::string_view) { return static_cast<int64_t>(count) < options.max_rewrites; });
   RuleContext context(rewriter, options, diagnostics);
-  report.nodes_before = graph.live_node_count();
+  report.nodes_before = report.nodes_after = graph.live_node_count();
+  if (const Node *squeeze = options.operators.has ? squeeze_by_sizes(graph) : nullptr) {
+    report.left_as_it_is = "the sizes of a run decide the rank of Squeeze '" + squeeze->name + "', which names no axes";
+    return {};
+  }
   OPTC_TRY(note_conditions(graph, diagnostics));
   for (bool changed = true; changed;) {
     changed = false;

@@ -104,13 +104,21 @@ class Runner {
       OPTC_TRY(verify(program, diagnostics));
       return evaluate_and_write(program, way, diagnostics);
     }
+    if (way == "opt") {
+      Graph graph = imported_->clone();
+      OptimizeOptions options;
+      const int64_t opset = opset_of(graph);
+      options.operators = {"", [opset](std::string_view op, ElementType of) { return opset_has(opset, op, of); }};
+      OptimizeReport report;
+      OPTC_TRY(optimize(graph, options, report, diagnostics));
+      return export_file(graph, job_.outputs + "/opt.onnx", {}, diagnostics);
+    }
     if (!optimized_) {
       Graph graph = imported_->clone();
       OptimizeReport report;
       OPTC_TRY(optimize(graph, {}, report, diagnostics));
       optimized_.emplace(std::move(graph));
     }
-    if (way == "opt") return export_file(*optimized_, job_.outputs + "/opt.onnx", {}, diagnostics);
     LoweringOptions options;
     if (way == "f16") options.precision = ElementType::kFloat16;
     if (way == "bf16") options.precision = ElementType::kBFloat16;
