@@ -80,6 +80,14 @@ class Machine : public NestHost {
   std::vector<size_t> last_use_;                // position in the main order, by root buffer
   std::vector<std::vector<KernelId>> writers_;  // by root buffer; as lowered only
   std::vector<size_t> pending_constraints_;
+  // Of a loop: the sizes that an iteration finds anew, and the constraints that speak of them.
+  struct BodySizes {
+    std::vector<const DimSymbol *> symbols;
+    std::vector<size_t> constraints;
+  };
+  std::unordered_map<const ControlFlow *, BodySizes> body_sizes_;
+  const BodySizes &body_sizes(const ControlFlow &control);
+  void forget_iteration(const ControlFlow &control);
   std::vector<uint32_t> prepared_;  // roots that the running kernel may write without a copy
   // Written views of the whole of a buffer that an earlier kernel wrote: new values in the bytes of operands
   // (lowering/buffers). As lowered only.

@@ -1,6 +1,7 @@
 // Control flow of a running Program: If and Loop, and the values that they hand over.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <unordered_set>
 
@@ -210,6 +211,44 @@ Status Machine::finish_scan(const ControlFlow &control, size_t scan, BufferId ou
   return assign(output, result, &control.defines);
 }
 
+const Machine::BodySizes &Machine::body_sizes(const ControlFlow &control) {
+  const auto [it, is_new] = body_sizes_.try_emplace(&control);
+  BodySizes &sizes = it->second;
+  if (!is_new) return sizes;
+  sizes.symbols = control.defines;
+  const std::function<void(const std::vector<KernelId> &)> walk = [&](const std::vector<KernelId> &order) {
+    for (const KernelId k : order) {
+      const Kernel &kernel = program_.kernel(k);
+      if (const LibraryCall *call = kernel.library())
+        sizes.symbols.insert(sizes.symbols.end(), call->defines.begin(), call->defines.end());
+      const ControlFlow *inner = kernel.control();
+      if (!inner) continue;
+      sizes.symbols.insert(sizes.symbols.end(), inner->defines.begin(), inner->defines.end());
+      for (const auto &body : inner->bodies) walk(body);
+    }
+  };
+  for (const auto &body : control.bodies) walk(body);
+  std::erase(sizes.symbols, nullptr);
+  const std::unordered_set<const DimSymbol *> found(sizes.symbols.begin(), sizes.symbols.end());
+  for (size_t i = 0; i < program_.constraints.size(); ++i) {
+    std::vector<const DimSymbol *> used;
+    collect_symbols(program_.constraints[i].left, used);
+    collect_symbols(program_.constraints[i].right, used);
+    if (std::any_of(used.begin(), used.end(), [&](const DimSymbol *s) { return found.count(s) != 0; }))
+      sizes.constraints.push_back(i);
+  }
+  return sizes;
+}
+
+// Before each iteration: what the one before found holds no longer, and what was demanded of it is demanded again.
+void Machine::forget_iteration(const ControlFlow &control) {
+  const BodySizes &sizes = body_sizes(control);
+  for (const DimSymbol *symbol : sizes.symbols) symbols_.forget(*symbol);
+  for (const size_t i : sizes.constraints)
+    if (std::find(pending_constraints_.begin(), pending_constraints_.end(), i) == pending_constraints_.end())
+      pending_constraints_.push_back(i);
+}
+
 Status Machine::run_loop(const Kernel &kernel, const ControlFlow &control) {
   int64_t trips = std::numeric_limits<int64_t>::max();
   bool condition = true;
@@ -231,10 +270,12 @@ Status Machine::run_loop(const Kernel &kernel, const ControlFlow &control) {
   std::vector<std::vector<Tensor>> slices(scans);
   int64_t i = 0;
   for (; i < trips && condition; ++i) {
+    forget_iteration(control);
     set_scalar(control.iteration, i);
     set_scalar(control.body_condition, condition);
     for (size_t c = 0; c < carried.size() && c < control.body_inputs.size(); ++c)
       OPTC_TRY(assign(control.body_inputs[c], carried[c], nullptr));
+    OPTC_TRY(check_constraints());
     for (Slot &slot : carried) slot = Slot();  // so that the body may write in place what only it holds
     OPTC_TRY(run_body(control.bodies[0]));
     kernel_ = &kernel;

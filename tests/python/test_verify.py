@@ -128,3 +128,37 @@ def test_precision_says_what_it_costs(optc, tmp_path, precision):
     np.save(samples / "x.npy", random(3, 16))
     assert str(samples) in run(optc, "run", path, "--engine=evaluate", "--precision", precision, "--calibrate", samples).stderr
     run(optc, "run", path, "--engine=evaluate", "--precision", precision, "--calibrate", tmp_path / "absent", code=2)
+
+
+@pytest.mark.parametrize("engine", ["evaluate", "bundle"])
+def test_sizes_are_checked_in_each_iteration(optc, tmp_path, engine):
+    """Body: data decides how long v is, and v + w must fit: also where it did in the iteration before."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Gather", ["counts", "i"], ["count"]),
+            helper.make_node("Unsqueeze", ["count", "zero"], ["end"]),
+            helper.make_node("Slice", ["data", "zero", "end"], ["v"]),
+            helper.make_node("Add", ["v", "w"], ["y"]),
+            helper.make_node("ReduceSum", ["y"], ["part"], keepdims=0),
+            helper.make_node("Add", ["s", "part"], ["next"]),
+            helper.make_node("Identity", ["c"], ["on"]),
+        ],
+        "body",
+        [value("i", INT64, []), value("c", TensorProto.BOOL, []), value("s", FLOAT, [])],
+        [value("on", TensorProto.BOOL, []), value("next", FLOAT, [])],
+    )
+    model = saved(
+        tmp_path / "loop.onnx",
+        [helper.make_node("Loop", ["n", "go", "start"], ["r"], body=body)],
+        [value("counts", INT64, [3]), value("w", FLOAT, [2]), value("data", FLOAT, [5])],
+        [value("r", FLOAT, [])],
+        {"zero": np.array([0], np.int64), "n": np.array(3, np.int64), "go": np.array(True), "start": np.array(0, np.float32)},
+    )
+    arguments = ["--engine=evaluate"] if engine == "evaluate" else []
+    for counts, code in (([2, 2, 1], 0), ([2, 3, 2], 1), ([1, 2, 4], 1)):
+        folder = tmp_path / "-".join(map(str, counts))
+        folder.mkdir()
+        for i, a in enumerate((np.array(counts, np.int64), np.array([1, 2], np.float32), np.arange(5, dtype=np.float32))):
+            (folder / f"input_{i}.pb").write_bytes(numpy_helper.from_array(a).SerializeToString())
+        done = run(optc, "run", model, "--inputs", folder, *arguments, code=code)
+        assert ("11" in done.stdout) if code == 0 else ("Add_4" in done.stderr), done.stdout + done.stderr
