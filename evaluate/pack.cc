@@ -29,6 +29,12 @@ Constant owned_floats(std::vector<uint8_t> bytes) {
 
 Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride) {
   const int64_t floats = optc_gemm_packed_floats(n, k);
+  if (b.type() != ElementType::kFloat32) {
+    std::vector<uint8_t> halves(static_cast<size_t>(floats) * 2);
+    optc_pack_b(reinterpret_cast<uint16_t *>(halves.data()), b.as<uint16_t>() + offset, k, n, row_stride,
+                column_stride);
+    return Constant::owned(b.type(), {floats}, std::move(halves));
+  }
   std::vector<uint8_t> bytes(static_cast<size_t>(floats) * 4);
   optc_pack_b(reinterpret_cast<float *>(bytes.data()), b.as<float>() + offset, k, n, row_stride, column_stride);
   return owned_floats(std::move(bytes));

@@ -8,8 +8,8 @@
 
 namespace optc {
 
-// B[k][n] at element offset + k * row_stride + n * column_stride of an f32 constant, in the panels of
-// runtime/cpu/gemm_plan.h.
+// B[k][n] at element offset + k * row_stride + n * column_stride of an f32, f16 or bf16 constant, in the panels of
+// runtime/cpu/gemm_plan.h, in its own type.
 Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride);
 
 // The same of an int8 or uint8 constant, in the panels of runtime/cpu/gemm_i8_plan.h.

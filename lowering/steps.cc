@@ -21,7 +21,7 @@ constexpr LoweringStepInfo kSteps[] = {
     {"store.f16", "an f32 tensor is stored in 16 bits", "--precision=f16, and its values allow it"},
     {"store.bf16", "an f32 tensor is stored in 16 bits", "--precision=bf16, and its values allow it"},
     {"schedule.gemm", "a product runs on packed panels",
-     "f32 with rows of unit stride, or 8-bit integers; an epilogue along rows"},
+     "f32, f16 and bf16 in f32, or 8-bit integers; an epilogue along rows"},
     {"schedule.conv.gemm", "a 1x1 convolution runs as a product over pixels", "f32, channels last"},
     {"schedule.conv.direct", "a convolution runs over bands of rows", "f32, constant weights"},
     {"schedule.conv.depthwise", "a depthwise convolution runs in lanes of channels", "f32, channels last"},

@@ -2,10 +2,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <vector>
 
 #include "runtime/cpu/gemm_plan.h"
+
+struct GemmStoredCase {
+  int64_t m, n, k;
+  int a_type, b_type;  // 0 f32, 1 f16, 2 bf16
+  int64_t a_row, a_inner;
+  bool packed;
+  int64_t b_inner, b_column;
+};
 
 #define OPTC_KERNELS "tests/runtime_gemm_kernels.inc"
 #include "runtime/cpu/foreach_isa.h"
@@ -66,6 +75,72 @@ TEST(RuntimeGemm, PackedWithEpilogue) {
         }
       }
     }
+  }
+}
+
+// Small whole numbers, which every type holds: the sums are exact, so that every element is.
+TEST(RuntimeGemm, StoredInSixteenBits) {
+  const auto bits = [](float v, int type) -> uint32_t {
+    uint32_t u;
+    memcpy(&u, &v, 4);
+    if (type == 0) return u;
+    if (type == 2) return u >> 16;
+    const _Float16 h = static_cast<_Float16>(v);
+    uint16_t s;
+    memcpy(&s, &h, 2);
+    return s;
+  };
+  struct Stored {
+    std::vector<uint32_t> words;
+    std::vector<uint16_t> halves;
+    int type;
+    void *data() { return type == 0 ? static_cast<void *>(words.data()) : halves.data(); }
+  };
+  const auto store = [&](const std::vector<float> &values, int type) {
+    Stored s{{}, {}, type};
+    for (float v : values)
+      if (type == 0)
+        s.words.push_back(bits(v, 0));
+      else
+        s.halves.push_back(static_cast<uint16_t>(bits(v, type)));
+    return s;
+  };
+  std::mt19937 random(3);
+  for (const auto &[m, n, k] : kShapes) {
+    std::vector<float> a(m * k), b(k * n), expected(m * n);
+    for (float &v : a) v = static_cast<float>(int(random() % 9) - 4);
+    for (float &v : b) v = static_cast<float>(int(random() % 9) - 4);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t x = 0; x < k; ++x)
+        for (int64_t j = 0; j < n; ++j) expected[i * n + j] += a[i * k + x] * b[x * n + j];
+    for (const auto &[at, bt] : {std::pair{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {2, 2}})
+      for (int form = 0; form < 12; ++form) {
+        const bool a_turned = form & 1, b_turned = form & 2;
+        GemmStoredCase t{
+            m, n, k, at, bt, a_turned ? 1 : k, a_turned ? m : 1, form >= 8, b_turned ? 1 : n, b_turned ? k : 1};
+        if (t.packed && b_turned) continue;
+        const auto turned = [](const std::vector<float> &v, int64_t rows, int64_t columns) {
+          std::vector<float> r(v.size());
+          for (int64_t i = 0; i < rows; ++i)
+            for (int64_t j = 0; j < columns; ++j) r[j * rows + i] = v[i * columns + j];
+          return r;
+        };
+        std::vector<float> laid = b_turned ? turned(b, k, n) : b;
+        if (t.packed) {
+          laid.resize(optc_gemm_packed_floats(n, k));
+          optc_pack_b(laid.data(), b.data(), k, n, n, 1);
+        }
+        Stored sa = store(a_turned ? turned(a, m, k) : a, at), sb = store(laid, bt);
+        for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm_stored)) {
+          Guarded c(m * n), scratch(optc_gemm_stored_floats(std::min<int64_t>(m, 192), n, k, (form & 4) == 0));
+          f.function(t, sa.data(), sb.data(), form & 4 ? c.data() : nullptr, scratch.data(), c.data());
+          c.expect_guards_untouched();
+          scratch.expect_guards_untouched();
+          for (int64_t i = 0; i < m * n; ++i)
+            ASSERT_EQ(c.data()[i], expected[i]) << f.isa << " types " << at << bt << " form " << form << " " << m << "x"
+                                                << n << "x" << k << " at " << i / n << ", " << i % n;
+        }
+      }
   }
 }
 

@@ -47,6 +47,12 @@ const std::vector<std::pair<std::string, std::string>> kGraphs = {
       b = Cast(a) {to = 1}
       y = Mul(b, r) })"},
     {"gemm", R"(graph "g" (x: i8[N,3,S,8], w: u8[N,3,8,S], v: i8[S]) -> (y) { y = MatMulInteger(x, w, v) })"},
+    {"gemm", R"(graph "g" (x: f16[N,3000]) -> (y) { const w: f16[3000,20] = hash "a"
+      a = MatMul(x, w)
+      y = Relu(a) })"},
+    {"gemm", R"(graph "g" (x: bf16[N,3,S,8], w: bf16[N,3,8,S]) -> (y) { y = MatMul(x, w) })"},
+    {"gemm", R"(graph "g" (x: f32[8,N]) -> (y) { const w: f32[8,16] = hash "a"
+      y = Gemm(x, w) {transA = 1} })"},
     {"conv.gemm", conv("f32[N,8,H,W]", "f32[16,8,1,1]", 1, 1, 2, 1, 0, 0)},
     {"conv.direct", conv("f32[N,8,H,W]", "f32[16,8,3,3]", 1, 3, 2, 1, 1, 0)},
     {"conv.depthwise", conv("f32[N,8,H,W]", "f32[8,1,3,3]", 8, 3, 1, 2, 1, 1)},

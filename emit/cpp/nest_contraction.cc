@@ -82,15 +82,23 @@ std::string NestPrinter::batch_base(const std::string &name, const OperandView &
   return offset.is(0) ? name : name + " + " + dim(offset, kAddPrecedence);
 }
 
+namespace {
+
+const char *stored_type(ElementType type) {
+  return type == ElementType::kFloat16 ? "StoredF16" : type == ElementType::kBFloat16 ? "StoredBF16" : "StoredF32";
+}
+
+}  // namespace
+
 bool NestPrinter::print_as(const GemmSchedule &schedule) {
   if (is_byte(schedule.view.a.element)) return print_integer_gemm(schedule);
   const GemmView &view = schedule.view;
-  const bool packed = schedule.packed.buffer.valid();
+  const bool packed = schedule.packed.buffer.valid(), stored = widens(view);
   const bool fixed_b = view.columns.is_constant() && view.inner.is_constant();
   if (!plan_epilogue(view.batch, view.m, view.n)) return false;
   std::vector<Loop> batch = view.batch;
   drop_unit_loops(batch);
-  text_.headers = {"runtime/cpu/gemm.h", "runtime/bundle/sinks.h"};
+  text_.headers = {stored ? "runtime/cpu/gemm_stored.h" : "runtime/cpu/gemm.h", "runtime/bundle/sinks.h"};
   text_.plan_headers = {"runtime/cpu/gemm_plan.h"};
   const size_t row_loops = outer_.size() - batch.size() - 1;
   const std::string a = buffer_name(view.a.buffer);
@@ -110,7 +118,7 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
     return batch_base(name, operand, view.batch);
   };
   const std::string output = buffer_name(nest_.stages.back().outputs[0].buffer);
-  if (batch.empty() && packed) {
+  if (batch.empty() && packed && !stored) {
     print_epilogue(0, row_loops);
     line(fmt::format("multiply(env, optc_gemm_plan({}, {}, {}), GemmRows{{{}, {}}}, {}, {}, tile_sink(epilogue));", m,
                      n, k, base(a, view.a), dim(view.a_row), b, in_output ? output + ", " + n : "nullptr, 0"));
@@ -135,12 +143,24 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   std::string partial = "nullptr, 0";
   if (in_output) {
     partial = fmt::format("{}, {}", output, n);
-  } else if (schedule.partial == GemmSchedule::Partial::kScratch) {
+  } else if (schedule.partial == GemmSchedule::Partial::kScratch && !stored) {
     line(fmt::format("const OptcGemmTask part = optc_gemm_task(plan, {});", tile));
     line(fmt::format(
         "float *partial = reinterpret_cast<float *>(scratch + {}) - part.m0 * (part.n1 - part.n0) - part.n0;",
         dim(partial_at, kAddPrecedence)));
     partial = "partial, part.n1 - part.n0";
+  }
+  if (stored) {
+    const std::string b_type = stored_type(view.b.element);
+    const std::string columns = packed ? fmt::format("StoredColumns<{}>{{{}, true, 0, 0}}", b_type, b)
+                                       : fmt::format("StoredColumns<{}>{{{}, false, {}, {}}}", b_type, base(b, view.b),
+                                                     dim(view.b_inner), dim(view.b_column));
+    line(fmt::format("gemm_stored(plan, {}, StoredRows<{}>{{{}, {}, {}}}, {},", tile, stored_type(view.a.element),
+                     base(a, view.a), dim(view.a_row), dim(view.a_inner), columns));
+    line(fmt::format("            {}, reinterpret_cast<float *>(scratch), tile_sink(epilogue));", partial));
+    close();
+    close("});");
+    return true;
   }
   const std::string rows_text = fmt::format("GemmRows{{{}, {}}}", base(a, view.a), dim(view.a_row));
   if (packed)

@@ -243,6 +243,11 @@ std::optional<ZeroPoints> zero_points(const Program &program, const Kernel &kern
   return ZeroPoints{*a, *b};
 }
 
+bool widens(const GemmView &view) {
+  return view.a.element != ElementType::kFloat32 || view.b.element != ElementType::kFloat32 ||
+         !(view.a_inner.is(1) || view.inner.is(1));
+}
+
 std::optional<ConvolutionView> convolution_view(const Program &program, const Kernel &kernel) {
   const LoopNest *nest = kernel.nest();
   if (!nest || !nest->contraction || nest->contraction->kind != ContractionKind::kConvolution) return std::nullopt;

@@ -1,4 +1,4 @@
-// runtime/cpu/gemm.h: products of f32; gemm_i8.h: of int8 and uint8.
+// runtime/cpu/gemm.h and gemm_stored.h: products in f32 of f32, f16 and bf16; gemm_i8.h: of int8 and uint8.
 #include <algorithm>
 
 #include "evaluate/pack.h"
@@ -6,6 +6,7 @@
 #include "ir/program/nest_plan.h"
 #include "lowering/schedule/schedule.h"
 #include "runtime/cpu/gemm_i8_plan.h"
+#include "runtime/cpu/gemm_plan.h"
 
 namespace optc {
 namespace {
@@ -31,6 +32,19 @@ Dim integer_scratch(const GemmView &view, bool packed) {
   return packed ? rows : rows + column * Dim(kOptcGemmI8Panel) + Dim(kOptcGemmI8Slack);
 }
 
+// optc_gemm_stored_floats in bytes: exact for sizes that are known, else its bound.
+Dim stored_scratch(const GemmView &view, bool partial) {
+  const Dim rows = view.rows.is_constant() ? Dim(std::min(kTaskRows, view.rows.value())) : Dim(kTaskRows);
+  if (view.inner.is_constant() && view.columns.is_constant())
+    return 4 * optc_gemm_stored_floats(rows.value(), view.columns.value(), view.inner.value(), partial);
+  const Dim block = ceil_div(max(min(view.inner, Dim(kBlock)), Dim(1)), Dim(16)) * Dim(16);
+  return (Dim(kOptcGemmPanelFloats) + rows * block + (partial ? rows * view.columns : Dim(0))) * Dim(4);
+}
+
+bool is_stored_float(ElementType type) {
+  return type == ElementType::kFloat32 || type == ElementType::kFloat16 || type == ElementType::kBFloat16;
+}
+
 }  // namespace
 
 std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &kernel) {
@@ -42,19 +56,22 @@ std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &
     schedule.scratch_bytes = integer_scratch(*view, packs(program, *view));
     return schedule;
   }
-  if (!view || !is_f32(program, view->a.buffer) || !is_f32(program, view->b.buffer) ||
-      program.scalars.at(kernel.nest()->contraction->lhs).type != ElementType::kFloat32)
+  if (!view || !is_stored_float(view->a.element) || !is_stored_float(view->b.element)) return std::nullopt;
+  const Contraction &c = *kernel.nest()->contraction;
+  if (program.scalars.at(kernel.nest()->stages[c.stage].outputs[0].value).type != ElementType::kFloat32)
     return std::nullopt;
   // Where sizes are known at run time only, B is given at run time too (attention-like products).
   if ((!view->columns.is_constant() || !view->inner.is_constant()) &&
       program.buffer(view->b.buffer).kind == BufferKind::kConstant)
     return std::nullopt;
-  if (!view->a_inner.is(1) && !view->inner.is(1)) return std::nullopt;
   NestPlan plan(program, kernel);
   if (!plan.plan_epilogue(view->batch, view->m, view->n)) return std::nullopt;
   GemmSchedule schedule;
   schedule.view = *view;
-  schedule.scratch_bytes = packs(program, *view) ? 0 : kBlock * kWidestPanel * 4;
+  const bool stored = widens(*view);
+  schedule.scratch_bytes = stored                  ? stored_scratch(*view, false)
+                           : packs(program, *view) ? Dim(0)
+                                                   : Dim(kBlock * kWidestPanel * 4);
   if (view->inner.is_constant() && view->inner.value() <= kBlock) return schedule;
   const bool batched =
       std::any_of(view->batch.begin(), view->batch.end(), [](const Loop &l) { return !l.extent.is(1); });
@@ -63,6 +80,10 @@ std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &
     return schedule;
   }
   schedule.partial = GemmSchedule::Partial::kScratch;
+  if (stored) {
+    schedule.scratch_bytes = stored_scratch(*view, true);
+    return schedule;
+  }
   const Dim rows = view->rows.is_constant() ? Dim(std::min(kTaskRows, view->rows.value())) : Dim(kTaskRows);
   schedule.scratch_bytes =
       schedule.scratch_bytes + rows * ceil_div(view->columns, Dim(kWidestPanel)) * Dim(kWidestPanel * 4);

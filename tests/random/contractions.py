@@ -61,6 +61,22 @@ def gemm(g):
         bn(g, z, n)
 
 
+@op(1)
+def stored_product(g):
+    """Of 16-bit operands, and of a transposed A, at the edges of tiles, panels and blocks."""
+    r = g.r
+    t = r.choice([F16, F16, F32])
+    m, k, n = r.choice([1, 5, 17]), r.choice([2, 16, 70, 70, 1030]), r.choice([1, 15, 16, 50, 70])
+    constant = r.random() < 0.6
+    matrix = lambda shape: g.const((g.np.integers(-8, 9, shape) / 16).astype(t)) if constant else g.leaf(t, shape)
+    turned = t == F32 or r.random() < 0.3
+    y = g.node("Gemm", [g.leaf(t, [k, m] if turned else [m, k]), matrix([k, n])], transA=int(turned) or None)
+    if r.random() < 0.5:
+        y = g.node("Add", [y, g.leaf(t, r.choice([[n], [1], [m, n]]))])
+    if r.random() < 0.5:
+        g.node(r.choice(["Relu", "Sigmoid"]), [y])
+
+
 @op(4)
 def conv(g):
     r = g.r

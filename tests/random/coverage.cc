@@ -13,7 +13,9 @@ std::string strategy_of(const Kernel &kernel) {
   const bool plain = is_plain(kernel.schedule);
   if (const LibraryCall *call = kernel.library()) return plain ? "library." + call->function : name(kernel.schedule);
   if (const auto *gemm = std::get_if<GemmSchedule>(&kernel.schedule))
-    return std::string(is_byte(gemm->view.a.element) ? "gemm.i8" : "gemm") +
+    return std::string(is_byte(gemm->view.a.element) ? "gemm.i8"
+                       : widens(gemm->view)          ? "gemm.stored"
+                                                     : "gemm") +
            (gemm->packed.buffer.valid() ? ".constant" : ".given");
   const LoopNest &nest = *kernel.nest();
   if (std::holds_alternative<LoopsSchedule>(kernel.schedule) && nest.contraction) {
@@ -83,6 +85,9 @@ void add_edges(const Program &program, const Kernel &kernel, std::set<std::strin
   const std::string name = strategy_of(kernel);
   if (const auto *gemm = std::get_if<GemmSchedule>(&kernel.schedule)) {
     const GemmView &view = gemm->view;
+    if (name.starts_with("gemm.stored"))
+      cells.insert(name + ":types." + std::string(to_string(view.a.element)) + "." +
+                   std::string(to_string(view.b.element)));
     if (const auto zeros = zero_points(program, kernel, view)) {
       cells.insert(name + ":panels." + edge(view.columns, 64));
       cells.insert(name + ":blocks." + edge(view.inner, 64));

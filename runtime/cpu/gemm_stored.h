@@ -1,0 +1,108 @@
+// gemm_stored.h: products of operands that are stored in 16 bits, or whose rows do not run along k, in float. Included
+// inside an instruction-set namespace (foreach_isa.h).
+//
+// A block of A's rows and a panel of B are widened where they are laid out for the tiles of gemm.h; all sums are those
+// of gemm.h on the widened operands, in its order.
+#ifndef OPTC_CPU_GEMM_STORED_H
+#define OPTC_CPU_GEMM_STORED_H
+#include "runtime/cpu/gemm.h"
+
+// How elements are stored: loads of a vector, of its first n lanes, of one.
+struct StoredF32 {
+  typedef float type;
+  OPTC_INLINE vf load(const float *p) { return OPTC_ISA::load(p); }
+  OPTC_INLINE vf load_n(const float *p, int n) { return OPTC_ISA::load_n(p, n); }
+};
+struct StoredF16 {
+  typedef uint16_t type;
+  OPTC_INLINE vf load(const uint16_t *p) { return load_f16(p); }
+  OPTC_INLINE vf load_n(const uint16_t *p, int n) { return load_f16_n(p, n); }
+};
+struct StoredBF16 {
+  typedef uint16_t type;
+  OPTC_INLINE vf load(const uint16_t *p) { return load_bf16(p); }
+  OPTC_INLINE vf load_n(const uint16_t *p, int n) { return load_bf16_n(p, n); }
+};
+
+// out[i * ld + j] = p[i * row_stride + j * column_stride] for rows x columns, zeros up to `width` columns (a multiple
+// of 16, at most 64 beyond `columns`).
+template <class S>
+static OPTC_KERNEL void widen_block(float *out, int64_t ld, const typename S::type *p, int64_t rows, int64_t columns,
+                                    int64_t width, int64_t row_stride, int64_t column_stride) {
+  if (column_stride == 1) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const typename S::type *row = p + i * row_stride;
+      int64_t j = 0;
+      for (; j + OPTC_VW <= columns; j += OPTC_VW) store(out + i * ld + j, S::load(row + j));
+      for (; j < width; j += OPTC_VW)
+        store_n(out + i * ld + j, S::load_n(row + j, (int)optc_clamp(columns - j, 0, OPTC_VW)),
+                (int)optc_clamp(width - j, 0, OPTC_VW));
+    }
+    return;
+  }
+  // Vectors down the columns, which are read side by side so that both sides stay in cache lines.
+  for (int64_t i = 0; i < rows; i += OPTC_VW) {
+    const int lanes = (int)optc_clamp(rows - i, 0, OPTC_VW);
+    for (int64_t j = 0; j < width; ++j) {
+      float column[OPTC_VW] = {};
+      if (j < columns) {
+        const typename S::type *from = p + i * row_stride + j * column_stride;
+        if (row_stride == 1) {
+          store(column, lanes == OPTC_VW ? S::load(from) : S::load_n(from, lanes));
+        } else {
+          typename S::type elements[OPTC_VW] = {};
+          for (int u = 0; u < lanes; ++u) elements[u] = from[u * row_stride];
+          store(column, S::load(elements));
+        }
+      }
+      for (int u = 0; u < lanes; ++u) out[(i + u) * ld + j] = column[u];
+    }
+  }
+}
+
+// A[i][k] at p + i * row + k * inner.
+template <class S>
+struct StoredRows {
+  const typename S::type *p;
+  int64_t row, inner;
+};
+// B: packed as optc_pack_b does, in its own type; or B[k][n] at p + k * inner + n * column.
+template <class S>
+struct StoredColumns {
+  const typename S::type *p;
+  bool packed;
+  int64_t inner, column;
+};
+
+// Task t of the plan. `partial` as in gemm(), or null: in the scratch (optc_gemm_stored_floats).
+template <class A, class B>
+static OPTC_KERNEL void gemm_stored(const OptcGemm &g, int64_t t, const StoredRows<A> &a, const StoredColumns<B> &b,
+                                    float *partial, int64_t ldp, float *scratch, const TileSink &sink) {
+  const OptcGemmTask task = optc_gemm_task(g, t);
+  if (g.k == 0) return gemm_zeros(task, sink);
+  const int64_t rows = task.m1 - task.m0, ld = optc_round_up(g.kc, 16);
+  float *staged = scratch + kOptcGemmPanelFloats;
+  if (!partial) {
+    ldp = task.n1 - task.n0;
+    partial = staged + rows * ld - task.m0 * ldp - task.n0;
+  }
+  const int64_t padded = optc_round_up(g.n, g.nr);
+  for (int64_t k0 = 0; k0 < g.k; k0 += g.kc) {
+    const int64_t kc = g.k - k0 < g.kc ? g.k - k0 : g.kc;
+    // Inner strides of rows are columns of the block.
+    widen_block<A>(staged, ld, a.p + task.m0 * a.row + k0 * a.inner, rows, kc, optc_round_up(kc, 16), a.row, a.inner);
+    const GemmRows widened = {staged - task.m0 * ld - k0, ld};
+    for (int64_t n = task.n0; n < task.n1; n += g.nr) {
+      if (b.packed)
+        widen_block<B>(scratch, g.nr, b.p + k0 * padded + n * kc, kc, g.nr, g.nr, g.nr, 1);
+      else
+        widen_block<B>(scratch, g.nr, b.p + k0 * b.inner + n * b.column, kc, optc_clamp(task.n1 - n, 0, g.nr), g.nr,
+                       b.inner, b.column);
+      const GemmPanel panel = {
+          scratch, g.nr, k0, kc, n, task.n1, k0 == 0, k0 + kc == g.k, k0 == 0 && kc == g.k ? nullptr : partial,
+          ldp,     false};
+      gemm_panel(widened, panel, task.m0, task.m1, sink);
+    }
+  }
+}
+#endif  // OPTC_CPU_GEMM_STORED_H
