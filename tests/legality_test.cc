@@ -138,5 +138,23 @@ TEST(Legality, AMapIsInlinedWhereNothingForbidsIt) {
   EXPECT_EQ(v.p.order.size(), 1u);
 }
 
+// Views are read by their root's plain order.
+TEST(Legality, OnlyATensorWithoutViewsMayBeStoredInAnotherOrder) {
+  for (const bool viewed : {false, true}) {
+    Vectors v;
+    const BufferId t = v.temporary("t");
+    v.map("make", t, [&](Dim i) { return v.unary(ScalarOp::kNeg, v.load(v.x, {i})); });
+    if (viewed) {
+      const BufferId pairs = v.buffer("pairs", BufferKind::kTemporary, E::kFloat32, {2, 2});
+      v.p.buffer(pairs).alias = t;
+    }
+    v.map("use", v.y, [&](Dim i) { return v.load(t, {i}); });
+    const Uses uses(v.p);
+    EXPECT_EQ(may_be_reordered(v.p, uses, t), !viewed);
+    EXPECT_FALSE(may_be_reordered(v.p, uses, v.y));
+    EXPECT_FALSE(may_be_reordered(v.p, uses, v.x));
+  }
+}
+
 }  // namespace
 }  // namespace optc
