@@ -252,6 +252,40 @@ TEST(Schedule, ScratchOfIntegerProductsHoldsWhatTheirPlansNeed) {
   }
 }
 
+// Sums between blocks of k, of products in a batch and of results that are no plain rows.
+TEST(Schedule, ScratchOfProductsHoldsTheirSumsBetweenBlocks) {
+  const auto check = [](const std::string &form, int64_t m, int64_t n, int64_t k, bool symbol) {
+    const std::string mm = symbol ? "N" : std::to_string(m), kk = std::to_string(k), nn = std::to_string(n);
+    const std::string batch = form == "batch" ? "3," : "";
+    const bool packed = form == "transposed";
+    const Lowered lowered =
+        lower_text("graph \"g\" (x: f32[" + batch + mm + "," + kk + "]" +
+                       (packed ? "" : ", w: f32[" + batch + kk + "," + nn + "]") + ") -> (y) { " +
+                       (packed ? "const w: f32[" + kk + "," + nn + "] = hash \"a\"\n" : "") + " a = MatMul(x, w)\n" +
+                       (form == "batch" ? "y = Tanh(a)" : "y = Transpose(a) {perm = ints [1, 0]}") + " }",
+                   {});
+    const Kernel *kernel = find(lowered.program, "gemm");
+    EXPECT_TRUE(kernel) << lowered.text;
+    if (!kernel || std::get<GemmSchedule>(kernel->schedule).partial != GemmSchedule::Partial::kScratch) return 0;
+    const OptcGemm plan = optc_gemm_plan(m, n, k);
+    int64_t sums = 0;
+    for (int64_t t = 0; t < optc_gemm_tasks(plan); ++t) {
+      const OptcGemmTask task = optc_gemm_task(plan, t);
+      sums = std::max(sums, (task.m1 - task.m0) * (task.n1 - task.n0));
+    }
+    const int64_t need = 4 * (sums + (packed ? 0 : kOptcGemmPanelFloats));
+    EXPECT_GE(bytes_for(*kernel, {{"N", m}}), need) << form << " " << m << " " << n << " " << k << " " << symbol;
+    return 1;
+  };
+  int in_scratch = 0;
+  for (const std::string form : {"given", "batch", "transposed"})
+    for (const int64_t k : {1025, 2050})
+      for (const int64_t n : {20, 64, 65, 130, 200})
+        for (const int64_t m : {1, 5, 20, 193})
+          for (const bool symbol : {false, true}) in_scratch += check(form, m, n, k, symbol);
+  EXPECT_GE(in_scratch, 80);
+}
+
 TEST(Schedule, ScratchOfConvolutionsIsThatOfTheirPlans) {
   std::mt19937 random(11);
   const auto draw = [&](int64_t low, int64_t high) {
