@@ -36,7 +36,7 @@ ROOT = HERE.parents[1]
 CASES = ROOT.parent / "shared/cases"
 PROGRAMS = ["optc", "optc_random", "optc_conformance", "optc_conformance_bundles"]
 UNIT_TESTS = [
-    "legality_test", "fusion_law_test", "placement_test", "lowering_test", "evaluate_lowered_test", "bisect_test", "device_schedule_test",
+    "legality_test", "fusion_law_test", "placement_test", "lowering_test", "schedule_test", "evaluate_lowered_test", "bisect_test", "device_schedule_test",
     "precision_test",
     "runtime_math_test", "runtime_types_test", "runtime_gemm_test", "runtime_conv_test", "runtime_attention_test", "runtime_rnn_test",
     "edge_sweep_test",
