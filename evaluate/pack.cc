@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "runtime/cpu/conv_plan.h"
+#include "runtime/cpu/conv_transposed_plan.h"
 #include "runtime/cpu/gemm_i8_plan.h"
 #include "runtime/cpu/gemm_plan.h"
 #include "runtime/cpu/rnn_plan.h"
@@ -12,10 +13,12 @@ namespace {
 
 OptcConvShape runtime_shape(const ConvolutionShape &s) {
   OptcConvShape r{};
-  r.n = 1, r.h = s.height, r.w = s.width, r.c = s.channels, r.oc = s.filters;
-  r.kh = s.kernel[0], r.kw = s.kernel[1], r.sh = s.strides[0], r.sw = s.strides[1], r.dh = s.dilations[0],
-  r.dw = s.dilations[1];
-  r.pad_top = s.pads_begin[0], r.pad_left = s.pads_begin[1], r.pad_bottom = s.pads_end[0], r.pad_right = s.pads_end[1];
+  r.n = 1, r.d = s.depth, r.h = s.height, r.w = s.width, r.c = s.channels, r.oc = s.filters;
+  r.kd = s.kernel[0], r.kh = s.kernel[1], r.kw = s.kernel[2];
+  r.sd = s.strides[0], r.sh = s.strides[1], r.sw = s.strides[2];
+  r.dd = s.dilations[0], r.dh = s.dilations[1], r.dw = s.dilations[2];
+  r.pad_front = s.pads_begin[0], r.pad_top = s.pads_begin[1], r.pad_left = s.pads_begin[2];
+  r.pad_back = s.pads_end[0], r.pad_bottom = s.pads_end[1], r.pad_right = s.pads_end[2];
   r.groups = s.groups;
   return r;
 }
@@ -67,6 +70,10 @@ ConvolutionAlgorithm convolution_algorithm(const ConvolutionShape &shape, bool s
   return ConvolutionAlgorithm::kDirect;
 }
 
+bool direct_convolution_skips(const ConvolutionShape &shape) {
+  return shape.height > 0 && optc_direct_skips(runtime_shape(shape));
+}
+
 Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape, ConvolutionAlgorithm algorithm) {
   const OptcConvShape s = runtime_shape(shape);
   const float *w = weight.as<float>();
@@ -91,8 +98,37 @@ Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape,
     case ConvolutionAlgorithm::kWinograd4:
       optc_winograd_pack(s, 4, w, floats(optc_winograd_packed_floats(s, 4)));
       break;
+    case ConvolutionAlgorithm::kTransposed:
+      optc_transposed_pack(s, w, floats(optc_transposed_packed_floats(s)));
+      break;
   }
   return owned_floats(std::move(bytes));
+}
+
+std::vector<TransposedPart> transposed_parts(const ConvolutionGeometry &geometry) {
+  // Beyond these, walking over the parts costs more than it saves.
+  constexpr int64_t kMostStride = 4096;
+  constexpr size_t kMostParts = 1024;
+  std::vector<TransposedPart> parts;
+  for (int64_t stride : geometry.strides)
+    if (stride > kMostStride) return parts;
+  ConvolutionShape unknown;
+  static_cast<ConvolutionGeometry &>(unknown) = geometry;
+  const OptcConvShape s = runtime_shape(unknown);
+  OptcTransposedPart part = optc_transposed_part(s, 0, 0, 0);
+  do {
+    if (parts.size() == kMostParts) return {};
+    const OptcConvShape &t = part.direct;
+    TransposedPart p;
+    p.direct.channels = t.c, p.direct.filters = t.oc, p.direct.groups = t.groups;
+    p.direct.kernel = {t.kd, t.kh, t.kw};
+    p.direct.dilations = {t.dd, t.dh, t.dw};
+    p.direct.pads_begin = {t.pad_front, t.pad_top, t.pad_left};
+    p.first = {part.z.first, part.y.first, part.x.first};
+    p.empty = t.kh == 0;
+    parts.push_back(p);
+  } while (optc_transposed_next(s, part));
+  return parts;
 }
 
 PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, const Constant &w, const Constant &r,

@@ -1,7 +1,9 @@
 #pragma once
 // Weights laid out for their kernels, with the packing functions of runtime/cpu (the layouts are documented there).
 
+#include <array>
 #include <cstdint>
+#include <vector>
 
 #include "ir/constant.h"
 #include "ir/program/schedule.h"
@@ -16,15 +18,26 @@ Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int6
 Constant pack_gemm_integer(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride,
                            int64_t column_stride);
 
-// Weights [M, C/g, kh, kw] of a convolution (a 1-D one has kh = 1), for one of the algorithms of
-// runtime/cpu/conv_plan.h.
+// Weights [M, C/g, kd, kh, kw] of a convolution (a 2-D one has kd = 1, a 1-D one kh = 1, too), or [C, M/g, kd, kh, kw]
+// of a transposed one, for one of the algorithms of runtime/cpu/conv_plan.h and conv_transposed_plan.h.
 struct ConvolutionShape : ConvolutionGeometry {
-  int64_t height = 0, width = 0;  // of the input; 0: not known
+  int64_t depth = 0, height = 0, width = 0;  // of the input; 0: not known
 };
-enum class ConvolutionAlgorithm : uint8_t { kGemm, kDirect, kDepthwise, kWinograd2, kWinograd4 };
+enum class ConvolutionAlgorithm : uint8_t { kGemm, kDirect, kDepthwise, kWinograd2, kWinograd4, kTransposed };
 // The algorithm that runtime/cpu's rule chooses; `strict` refuses F(4,3).
 ConvolutionAlgorithm convolution_algorithm(const ConvolutionShape &shape, bool strict);
+// Whether the direct algorithm leaves out the taps outside the image instead of reading a border of zeros, of a known
+// image whose channels lie innermost.
+bool direct_convolution_skips(const ConvolutionShape &shape);
 Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape, ConvolutionAlgorithm algorithm);
+
+// The direct convolutions that a transposed one is made of; empty: more than are worth it.
+struct TransposedPart {
+  ConvolutionGeometry direct;    // pads_end does not count: `outputs` tells their number
+  std::array<int64_t, 3> first;  // the outputs are strides * q + first, ... of the transposed one, q = 0, 1, ...
+  bool empty = false;            // no input reaches them
+};
+std::vector<TransposedPart> transposed_parts(const ConvolutionGeometry &geometry);
 
 // One direction of a recurrent layer (runtime/cpu/rnn_plan.h): W, R and the biases of direction `direction` of ONNX's
 // operands.

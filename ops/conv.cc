@@ -64,6 +64,11 @@ Status infer_conv(InferContext &c) { return infer_conv_like(c, 0, 1, 2, c.elemen
 Status infer_conv_integer(InferContext &c) { return infer_conv_like(c, 0, 1, std::nullopt, ElementType::kInt32); }
 Status infer_qlinear_conv(InferContext &c) { return infer_conv_like(c, 0, 3, 8, c.element(7)); }
 
+// A loop of extent 1 is none and has no role.
+void note_role(std::vector<const DimSymbol *> &list, Dim d) {
+  if (const DimSymbol *symbol = single_symbol(d)) list.push_back(symbol);
+}
+
 // A convolution's sum as one reduction. `x_shift`, `w_shift`: zero points that are subtracted from what is loaded
 // (invalid: none). The result is the accumulator; `channel` and `index` say where it belongs.
 struct ConvSum {
@@ -86,28 +91,25 @@ Result<ConvSum> emit_conv(BuildContext &c, NestBuilder &nest, size_t x, size_t w
   Contraction roles;
   roles.kind = ContractionKind::kConvolution;
   roles.group = group;
-  const auto note = [](std::vector<const DimSymbol *> &list, Dim d) {
-    if (const DimSymbol *symbol = single_symbol(d)) list.push_back(symbol);
-  };
   Dim n = nest.outer("n", out[0]);
-  note(roles.batch, n);
+  note_role(roles.batch, n);
   Dim g = 0;
   if (group > 1) {
     g = nest.outer("g", group);
-    note(roles.batch, g);
+    note_role(roles.batch, g);
   }
   Dim m = nest.outer("m", filters);
-  note(roles.n, m);
+  note_role(roles.n, m);
   Dims o, k;
   for (size_t i = 0; i < window.out.size(); ++i) {
     o.push_back(nest.outer("o" + std::to_string(i), out[2 + i]));
-    note(roles.m, o.back());
+    note_role(roles.m, o.back());
   }
   Dim channel_in = nest.stage_loop("c", weight[1]);
-  note(roles.k, channel_in);
+  note_role(roles.k, channel_in);
   for (size_t i = 0; i < window.kernel.size(); ++i) {
     k.push_back(nest.stage_loop("k" + std::to_string(i), window.kernel[i]));
-    note(roles.k, k.back());
+    note_role(roles.k, k.back());
   }
   const Dim filter = group > 1 ? g * filters + m : m;
   Dims at = {n, group > 1 ? g * weight[1] + channel_in : channel_in}, from = {filter, channel_in};
@@ -278,13 +280,25 @@ Status build_conv_transpose(BuildContext &c) {
   NestBuilder nest(c, "transposed convolution");
   const Dim filters = weight[1], channels = group == 1 ? in[1] : floor_div(in[1], group);
   Dim n = nest.outer("n", out[0]), g = group > 1 ? nest.outer("g", group) : Dim(0), m = nest.outer("m", filters);
+  Contraction roles;
+  roles.kind = ContractionKind::kConvolution;
+  roles.transposed = true;
+  roles.group = group;
+  note_role(roles.batch, n);
+  note_role(roles.batch, g);
+  note_role(roles.n, m);
   Dims o;
-  for (size_t i = 2; i < out.size(); ++i) o.push_back(nest.outer("o" + std::to_string(i - 2), out[i]));
-  Dim channel = g * channels + nest.stage_loop("c", channels);
+  for (size_t i = 2; i < out.size(); ++i) {
+    o.push_back(nest.outer("o" + std::to_string(i - 2), out[i]));
+    note_role(roles.m, o.back());
+  }
+  Dim channel_in = nest.stage_loop("c", channels), channel = g * channels + channel_in;
+  note_role(roles.k, channel_in);
   Dims at = {n, channel}, from = {channel, m};
   Expr inside;
   for (size_t i = 0; i < o.size(); ++i) {
     Dim k = nest.stage_loop("k" + std::to_string(i), window->kernel[i]);
+    note_role(roles.k, k);
     Dim reach = o[i] + window->begin[i] - k * window->dilations[i], position = floor_div(reach, window->strides[i]);
     if (window->strides[i] > 1) inside = both(inside, equal(nest.index(mod(reach, window->strides[i])), nest.index(0)));
     inside = both(inside, in_range(nest, position, in[2 + i]));
@@ -293,6 +307,23 @@ Status build_conv_transpose(BuildContext &c) {
   }
   Expr value = nest.load(c.input(0), at) * nest.load(c.input(1), from);
   if (inside.valid()) value = select(inside, value, value.constant(0));
+  roles.lhs = nest.load_raw(c.input(0), at).id();
+  roles.rhs = nest.load_raw(c.input(1), from).id();
+  roles.stage = nest.stage_index();
+  bool is_plain = true;
+  for (size_t i = 0; i < o.size() && is_plain; ++i) {
+    // The pads behind the output, less output_padding, are what its size leaves.
+    const Dim reach = (window->kernel[i] - 1) * window->dilations[i] + 1;
+    const Dim end = (in[2 + i] - 1) * window->strides[i] + reach - window->begin[i] - window->out[i];
+    is_plain = window->kernel[i].is_constant() && window->begin[i].is_constant() && end.is_constant();
+    if (!is_plain) break;
+    roles.kernel.push_back(window->kernel[i].value());
+    roles.strides.push_back(window->strides[i]);
+    roles.dilations.push_back(window->dilations[i]);
+    roles.pads_begin.push_back(window->begin[i].value());
+    roles.pads_end.push_back(end.value());
+  }
+  if (is_plain) nest.nest().contraction = roles;
   Expr sum = nest.reduce(Combine::kSum, value);
   const Dim filter = g * filters + m;
   if (c.has_input(2)) sum = sum + nest.load(c.input(2), {filter});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -222,6 +223,47 @@ TEST(EdgeSweep, Windows) {
   std::vector<SizedRun> runs;
   for (const int64_t b : {1, 2, 3}) runs.push_back({{{"B", b}}, b == 2 ? Values::kNegative : Values::kNormal});
   expect_all(sweep(net, runs), {"conv.direct", "conv.gemm", "conv.depthwise", "conv.winograd2", "conv.winograd4"});
+}
+
+// One to three spatial dims; kernels shorter than, as long as and longer than strides; taps of which most lie outside;
+// groups that share a vector, with inputs that are not finite.
+TEST(EdgeSweep, TransposedConvolutionsAndVolumes) {
+  Net net;
+  const auto ints = [](const std::vector<int> &list) { return fmt::format("ints [{}]", fmt::join(list, ", ")); };
+  struct Case {
+    bool transposed;
+    int c, f, groups;
+    std::vector<int> in, kernel, strides, dilations, pads, output_padding;
+  };
+  for (const Case &c :
+       std::vector<Case>{{true, 20, 18, 1, {5, 4}, {2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}, {0, 0}},
+                         {true, 17, 33, 1, {4, 7}, {4, 4}, {2, 2}, {1, 1}, {1, 1, 1, 1}, {0, 0}},
+                         {true, 8, 5, 1, {3, 6}, {3, 5}, {2, 3}, {1, 1}, {1, 0, 1, 2}, {1, 2}},
+                         {true, 6, 12, 3, {4, 4}, {2, 3}, {3, 1}, {1, 2}, {0, 1, 0, 1}, {1, 0}},
+                         {true, 16, 16, 16, {5, 5}, {4, 4}, {2, 2}, {1, 1}, {1, 1, 1, 1}, {0, 0}},
+                         {true, 24, 3, 1, {6, 5}, {3, 3}, {2, 2}, {2, 3}, {2, 2, 2, 2}, {1, 1}},
+                         {true, 16, 24, 1, {9}, {16}, {8}, {1}, {4, 4}, {0}},
+                         {true, 18, 1, 1, {6}, {12}, {5}, {1}, {0, 0}, {0}},
+                         {true, 5, 9, 1, {3, 2, 4}, {2, 3, 3}, {2, 2, 1}, {1, 1, 1}, {0, 1, 1, 0, 1, 1}, {0, 1, 0}},
+                         {false, 16, 20, 1, {4, 5, 6}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1, 1, 1, 1}, {}},
+                         {false, 3, 17, 1, {5, 7, 6}, {3, 2, 3}, {2, 2, 1}, {1, 1, 2}, {1, 0, 2, 1, 1, 0}, {}},
+                         {false, 12, 12, 12, {3, 4, 5}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1, 1, 1, 1}, {}},
+                         {false, 20, 33, 1, {3, 4, 5}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0, 0, 0, 0}, {}},
+                         {false, 20, 33, 1, {7, 6}, {3, 3}, {1, 1}, {5, 6}, {5, 6, 5, 6}, {}}}) {
+    const std::string window = fmt::format("{}", fmt::join(c.kernel, ","));
+    const std::string how =
+        fmt::format("dilations = {}, group = {}, kernel_shape = {}, pads = {}, strides = {}, auto_pad = \"NOTSET\"",
+                    ints(c.dilations), c.groups, ints(c.kernel), ints(c.pads), ints(c.strides));
+    const std::string x = net.input(fmt::format("B,{},{}", c.c, fmt::join(c.in, ",")));
+    const std::string w = c.transposed ? net.weights(fmt::format("{},{},{}", c.c, c.f / c.groups, window))
+                                       : net.weights(fmt::format("{},{},{}", c.f, c.c / c.groups, window));
+    const std::string call = fmt::format("({}, {}, {})", x, w, net.weights(std::to_string(c.f)));
+    net.node((c.transposed ? "ConvTranspose" : "Conv") + call,
+             c.transposed ? how + ", output_padding = " + ints(c.output_padding) : how);
+  }
+  std::vector<SizedRun> runs;
+  for (const int64_t b : {1, 2, 3}) runs.push_back({{{"B", b}}, static_cast<Values>(b - 1)});
+  expect_all(sweep(net, runs), {"conv.transposed", "conv.direct", "conv.gemm"});
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "emit/cpp/emit.h"
 #include "runtime/cpu/attention_plan.h"
-#include "runtime/cpu/conv_plan.h"
+#include "runtime/cpu/conv_transposed_plan.h"
 #include "runtime/cpu/gemm_i8_plan.h"
 #include "runtime/cpu/rnn_plan.h"
 #include "tests/lowered.h"
@@ -64,6 +64,18 @@ const std::vector<std::pair<std::string, std::string>> kGraphs = {
     {"conv.gemm", R"(graph "g" (x: f32[N,4,L]) -> (y) { const w: f32[8,4,1] = hash "a"
       y = Conv(x, w) {dilations = ints [1], group = 1, kernel_shape = ints [1], pads = ints [0, 0], strides = ints [1],
                       auto_pad = "NOTSET"} })"},
+    {"conv.direct", R"(graph "g" (x: f32[N,4,D,H,W]) -> (y) { const w: f32[8,4,3,3,3] = hash "a"
+      y = Conv(x, w) {dilations = ints [1, 1, 1], group = 1, kernel_shape = ints [3, 3, 3],
+                      pads = ints [1, 1, 1, 1, 1, 1], strides = ints [1, 2, 2], auto_pad = "NOTSET"} })"},
+    {"conv.gemm", R"(graph "g" (x: f32[N,4,D,H,W]) -> (y) { const w: f32[8,4,1,1,1] = hash "a"
+      y = Conv(x, w) {dilations = ints [1, 1, 1], group = 1, kernel_shape = ints [1, 1, 1],
+                      pads = ints [0, 0, 0, 0, 0, 0], strides = ints [1, 1, 1], auto_pad = "NOTSET"} })"},
+    {"conv.transposed", R"(graph "g" (x: f32[N,8,H,W]) -> (y) { const w: f32[8,6,4,3] = hash "a"
+      y = ConvTranspose(x, w) {dilations = ints [1, 1], group = 1, kernel_shape = ints [4, 3],
+                               pads = ints [1, 0, 1, 1], strides = ints [2, 3], auto_pad = "NOTSET"} })"},
+    {"conv.transposed", R"(graph "g" (x: f32[N,4,L]) -> (y) { const w: f32[4,3,5] = hash "a"
+      y = ConvTranspose(x, w) {dilations = ints [2], group = 2, kernel_shape = ints [5], pads = ints [0, 0],
+                               output_padding = ints [1], strides = ints [2], auto_pad = "NOTSET"} })"},
     {"attention", R"(graph "g" (q: f32[N,4,S,8], k: f32[N,4,T,8], v: f32[N,4,T,6], m: f32[N,1,S,T]) -> (y) {
       y = optc.Attention(q, k, v, m) {scale = 0.5} })"},
     {"attention", R"(graph "g" (q: f32[1,2,1,8], k: f32[1,2,9,8], v: f32[1,2,9,1]) -> (y) {
@@ -74,9 +86,11 @@ const std::vector<std::pair<std::string, std::string>> kGraphs = {
       y = LSTM(x, w, r, b) {hidden_size = 3, direction = "bidirectional"} })"},
 };
 
-// The first of a schedule.
-const std::string &graph_of(const std::string &schedule) {
-  return std::find_if(kGraphs.begin(), kGraphs.end(), [&](const auto &g) { return g.first == schedule; })->second;
+// The text of the graph number `which` of those for a schedule.
+std::string graph_of(const std::string &schedule, size_t which = 0) {
+  for (const auto &[wanted, text] : kGraphs)
+    if (wanted == schedule && which-- == 0) return text;
+  return "";
 }
 
 const Kernel *find(const Program &program, const std::string &schedule) {
@@ -171,10 +185,20 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
   plant(
       "gemm", "S4", [&](Program &p, Schedule &s) { gemm(s).packed.buffer = p.inputs[0]; }, 4);
   plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->height = 7; });
-  plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->geometry.pads_begin[0] = 0; });
+  plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->geometry.pads_begin[1] = 0; });
   plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->channel_stride = 3; });
   plant(
       "conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->width = 2; }, 1);
+  plant("conv.transposed", "S2", [](Program &, Schedule &s) { convolution(s)->geometry.pads_end[2] = 0; });
+  plant("conv.transposed", "S2", [](Program &, Schedule &s) { convolution(s)->geometry.strides[1] = 3; });
+  plant("conv.transposed", "S1", [](Program &, Schedule &s) {
+    s = ConvolutionDirectSchedule{*convolution(s), task_scratch(s)};
+  });
+  plant("conv.direct", "S1", [](Program &, Schedule &s) {
+    s = ConvolutionTransposedSchedule{*convolution(s), task_scratch(s)};
+  });
+  plant(
+      "conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->plane_stride = 1; }, 2);
   plant("conv.winograd4", "S2", [](Program &, Schedule &s) { convolution(s)->geometry.channels = 16; });
   const auto attention = [](Schedule &s) -> AttentionSchedule & { return std::get<AttentionSchedule>(s); };
   plant("attention", "S2", [&](Program &, Schedule &s) { attention(s).query.head = 8; });
@@ -318,6 +342,23 @@ TEST(Schedule, ScratchOfConvolutionsIsThatOfTheirPlans) {
       EXPECT_EQ(bytes_for(*found, {{"N", n}, {"H", h}, {"W", w}}), 4 * floats) << n << " " << h << " " << w;
     }
   }
+}
+
+TEST(Schedule, ScratchOfTransposedConvolutionsIsThatOfTheirPlans) {
+  const Lowered lowered = lower_text(graph_of("conv.transposed", 0), {});
+  const Kernel *plane = find(lowered.program, "conv.transposed");
+  ASSERT_TRUE(plane) << lowered.text;
+  const Lowered of_line = lower_text(graph_of("conv.transposed", 1), {});
+  const Kernel *line = find(of_line.program, "conv.transposed");
+  ASSERT_TRUE(line) << of_line.text;
+  for (int64_t h : {1, 2, 5, 16, 100, 300})
+    for (int64_t w : {1, 3, 8, 200}) {
+      const OptcConvShape s{2, h, w, 8, 6, 4, 3, 2, 3, 1, 1, 1, 0, 1, 1, 1};
+      EXPECT_EQ(bytes_for(*plane, {{"N", 2}, {"H", h}, {"W", w}}), 4 * optc_transposed_scratch_floats(s))
+          << h << " " << w;
+      const OptcConvShape column{2, h, 1, 4, 6, 5, 1, 2, 1, 2, 1, 0, 0, -1, 0, 2};
+      EXPECT_EQ(bytes_for(*line, {{"N", 2}, {"L", h}}), 4 * optc_transposed_scratch_floats(column)) << h;
+    }
 }
 
 TEST(Schedule, ScratchOfAttentionAndRnnIsThatOfTheirPlans) {

@@ -120,6 +120,7 @@ class NestPrinter : private DimText, private NestPlan {
   bool print_as(const ConvolutionDirectSchedule &schedule);
   bool print_as(const ConvolutionDepthwiseSchedule &schedule);
   bool print_as(const ConvolutionWinogradSchedule &schedule);
+  bool print_as(const ConvolutionTransposedSchedule &schedule);
   bool print_as(const AttentionSchedule &schedule);
   bool print_as(const RecurrentSchedule &) { return false; }  // of library calls
   bool print_as(const LibrarySchedule &) { return false; }

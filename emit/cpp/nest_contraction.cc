@@ -6,7 +6,7 @@
 
 #include "emit/cpp/nest.h"
 #include "emit/cpp/types.h"
-#include "runtime/cpu/conv_plan.h"
+#include "runtime/cpu/conv_transposed_plan.h"
 
 namespace optc {
 
@@ -18,22 +18,14 @@ constexpr int kAllPanels = 15;
 
 // Of an unknown image.
 OptcConvShape conv_shape(const ConvolutionGeometry &g) {
-  return {0,
-          0,
-          0,
-          g.channels,
-          g.filters,
-          g.kernel[0],
-          g.kernel[1],
-          g.strides[0],
-          g.strides[1],
-          g.dilations[0],
-          g.dilations[1],
-          g.pads_begin[0],
-          g.pads_begin[1],
-          g.pads_end[0],
-          g.pads_end[1],
-          g.groups};
+  OptcConvShape s{};
+  s.c = g.channels, s.oc = g.filters, s.groups = g.groups;
+  s.kd = g.kernel[0], s.kh = g.kernel[1], s.kw = g.kernel[2];
+  s.sd = g.strides[0], s.sh = g.strides[1], s.sw = g.strides[2];
+  s.dd = g.dilations[0], s.dh = g.dilations[1], s.dw = g.dilations[2];
+  s.pad_front = g.pads_begin[0], s.pad_top = g.pads_begin[1], s.pad_left = g.pads_begin[2];
+  s.pad_back = g.pads_end[0], s.pad_bottom = g.pads_end[1], s.pad_right = g.pads_end[2];
+  return s;
 }
 
 }  // namespace
@@ -179,7 +171,8 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
                                     const std::string &function, Dim scratch) {
   if (!operands.weight.buffer.valid() || !plan_epilogue({}, pixel_loops(nest_), column_loops(nest_))) return false;
   text_.headers = {"runtime/bundle/sinks.h", header};
-  text_.plan_headers = {"runtime/cpu/conv_plan.h"};
+  text_.plan_headers = {nest_.contraction->transposed ? "runtime/cpu/conv_transposed_plan.h"
+                                                      : "runtime/cpu/conv_plan.h"};
   const std::string x = buffer_name(operands.input);
   name_loads(1);
   const std::string w = buffer_name(operands.weight.buffer);
@@ -187,23 +180,30 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
   use_task_scratch(scratch);
   const ConvolutionGeometry &g = operands.geometry;
   std::string rest;
-  for (int64_t n : {g.channels, g.filters, g.kernel[0], g.kernel[1], g.strides[0], g.strides[1], g.dilations[0],
-                    g.dilations[1], g.pads_begin[0], g.pads_begin[1], g.pads_end[0], g.pads_end[1], g.groups})
+  for (int64_t n : {g.channels, g.filters, g.kernel[1], g.kernel[2], g.strides[1], g.strides[2], g.dilations[1],
+                    g.dilations[2], g.pads_begin[1], g.pads_begin[2], g.pads_end[1], g.pads_end[2], g.groups})
     rest += ", " + std::to_string(n);
+  const bool volume = nest_.contraction->kernel.size() == 3;
+  if (volume) {
+    rest += ", " + dim(operands.depth);
+    for (const auto *list : {&g.kernel, &g.strides, &g.dilations, &g.pads_begin, &g.pads_end})
+      rest += ", " + std::to_string((*list)[0]);
+  }
   print_epilogue(0, outer_.size() - 1);
-  line("// n, h, w, c, oc, kh, kw, strides, dilations, pads, groups");
+  line(fmt::format("// n, h, w, c, oc, kh, kw, strides, dilations, pads, groups{}",
+                   volume ? "; d, kd, its stride, dilation and pads" : ""));
   line(fmt::format("const OptcConvShape s = {{{}, {}, {}{}}};", dim(operands.batch), dim(operands.height),
                    dim(operands.width), rest));
-  line(fmt::format("{}(env, s, ConvSource{{{}, {}, {}, {}, {}}}, {}, tile_sink(epilogue));", function, x,
+  line(fmt::format("{}(env, s, ConvSource{{{}, {}, {}, {}, {}{}}}, {}, tile_sink(epilogue));", function, x,
                    dim(operands.image_stride), dim(operands.row_stride), dim(operands.pixel_stride),
-                   dim(operands.channel_stride), w));
+                   dim(operands.channel_stride), volume ? ", " + dim(operands.plane_stride) : "", w));
   return true;
 }
 
 bool NestPrinter::print_as(const ConvolutionGemmSchedule &s) {
   const ConvolutionGeometry &g = s.operands.geometry;
   text_.panels = panel_bit(optc_gemm_nr(g.filters));
-  if (g.strides[0] != 1 || g.strides[1] != 1) text_.panels *= 16;  // rows by a list
+  if (g.strides[1] != 1 || g.strides[2] != 1) text_.panels *= 16;  // rows by a list
   return print_convolution(s.operands, "runtime/cpu/conv.h", "convolve_1x1", s.scratch_bytes);
 }
 
@@ -213,11 +213,20 @@ bool NestPrinter::print_as(const ConvolutionDirectSchedule &s) {
   return print_convolution(s.operands, "runtime/cpu/conv.h", "convolve_direct", s.scratch_bytes);
 }
 
+bool NestPrinter::print_as(const ConvolutionTransposedSchedule &s) {
+  const OptcConvShape shape = conv_shape(s.operands.geometry);
+  OptcTransposedPart part = optc_transposed_part(shape, 0, 0, 0);
+  do {
+    text_.panels |= 17 * panel_bit(optc_direct_plan(part.direct).nr);
+  } while (optc_transposed_next(shape, part));
+  return print_convolution(s.operands, "runtime/cpu/conv_transposed.h", "convolve_transposed", s.scratch_bytes);
+}
+
 bool NestPrinter::print_as(const ConvolutionDepthwiseSchedule &s) {
   const ConvolutionGeometry &g = s.operands.geometry;
   return print_convolution(
       s.operands, "runtime/cpu/depthwise.h",
-      s.fixed ? fmt::format("convolve_depthwise<{}, {}>", g.kernel[1], g.strides[1]) : "convolve_depthwise<0, 0>", 0);
+      s.fixed ? fmt::format("convolve_depthwise<{}, {}>", g.kernel[2], g.strides[2]) : "convolve_depthwise<0, 0>", 0);
 }
 
 bool NestPrinter::print_as(const ConvolutionWinogradSchedule &s) {

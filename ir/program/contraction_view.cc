@@ -45,20 +45,24 @@ bool uses_any_loop(Dim d) {
 // The length of spatial dimension i of a convolution's result.
 Dim outputs_of(const Contraction &c, size_t i, Dim in) {
   const int64_t reach = (c.kernel[i] - 1) * c.dilations[i] + 1;
+  if (c.transposed) return (in - 1) * c.strides[i] + (reach - c.pads_begin[i] - c.pads_end[i]);
   return floor_div(in + c.pads_begin[i] + c.pads_end[i] - reach, c.strides[i]) + 1;
 }
 
 // Whether a convolution's factors are loads of the operands in their own form, [n, c, space...] and [filter, c,
-// kernel...]: each index is what the roles of the loops and the buffer's dims say it must be. A loop of extent 1 is
-// absent; which one that is, only the dims tell. The same elements under another shape (a view, read through) fail.
+// kernel...] (transposed: [c, filter, kernel...]): each index is what the roles of the loops and the buffer's dims say
+// it must be. A loop of extent 1 is absent; which one that is, only the dims tell. The same elements under another
+// shape (a view, read through) fail.
 bool reads_operands_themselves(const Program &program, const LoopNest &nest, const Scalar &x, const Scalar &f) {
   const Contraction &c = *nest.contraction;
   const Shape &in = program.buffer(x.buffer).shape(), &weight = program.buffer(f.buffer).shape();
   const size_t spatial = c.kernel.size();
   if (in.size() != spatial + 2 || weight.size() != spatial + 2) return false;
   const bool grouped = c.group > 1;
-  if (!(in[1] == weight[1] * c.group)) return false;
-  const Dim filters = grouped ? floor_div(weight[0], c.group) : weight[0];
+  // Of a group.
+  const Dim first = grouped ? floor_div(weight[0], c.group) : weight[0];
+  const Dim filters = c.transposed ? weight[1] : first, channels = c.transposed ? first : weight[1];
+  if (!(in[1] == channels * c.group)) return false;
   bool complete = true;
   auto next = [&](const std::vector<const DimSymbol *> &role, size_t &at, bool unit) {
     if (unit) return Dim(0);
@@ -67,13 +71,17 @@ bool reads_operands_themselves(const Program &program, const LoopNest &nest, con
   };
   size_t batch = 0, pixel = 0, column = 0, inner = 0;
   const Dim n = next(c.batch, batch, in[0].is(1)), g = next(c.batch, batch, !grouped);
-  const Dim m = next(c.n, column, filters.is(1)), channel = next(c.k, inner, weight[1].is(1));
-  bool same = x.index[0] == n && x.index[1] == g * weight[1] + channel && f.index[0] == g * filters + m &&
-              f.index[1] == channel;
+  const Dim m = next(c.n, column, filters.is(1)), channel = next(c.k, inner, channels.is(1));
+  const Dim input_channel = g * channels + channel;
+  bool same = x.index[0] == n && x.index[1] == input_channel &&
+              f.index[0] == (c.transposed ? input_channel : g * filters + m) &&
+              f.index[1] == (c.transposed ? m : channel);
   for (size_t i = 0; i < spatial; ++i) {
     const Dim k = next(c.k, inner, c.kernel[i] == 1), outputs = outputs_of(c, i, in[2 + i]);
     const Dim o = next(c.m, pixel, outputs.is(1));
-    const Dim at = o * c.strides[i] + k * c.dilations[i] - c.pads_begin[i], stays = max(min(at, in[2 + i] - 1), 0);
+    const Dim at = c.transposed ? floor_div(o + c.pads_begin[i] - k * c.dilations[i], c.strides[i])
+                                : o * c.strides[i] + k * c.dilations[i] - c.pads_begin[i];
+    const Dim stays = max(min(at, in[2 + i] - 1), 0);
     same = same && f.index[2 + i] == k && weight[2 + i].is(c.kernel[i]) &&
            (x.index[2 + i] == at || x.index[2 + i] == stays);
     // An index that stays inside by itself does not name the dim: the number of outputs does.
@@ -267,7 +275,7 @@ std::optional<ConvolutionView> convolution_view(const Program &program, const Ke
   const size_t spatial = c.kernel.size();
   view.batch = in[0];
   view.in_channels = in[1];
-  view.out_channels = w[0];
+  view.out_channels = c.transposed ? w[1] * c.group : w[0];
   for (size_t i = 0; i < spatial; ++i) {
     view.in_spatial.push_back(in[2 + i]);
     view.out_spatial.push_back(outputs_of(c, i, in[2 + i]));

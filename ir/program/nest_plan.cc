@@ -22,8 +22,34 @@ NestPlan::NestPlan(const Program &program, const Kernel &kernel)
   for (size_t i = 0; i < plans_.size(); ++i) plan_stage(nest_.stages[i], plans_[i]);
 }
 
+// A map that reads a tensor along one loop and stores along another, as from channels last to row-major: the loop that
+// reads runs next to the innermost one, so that a line of the cache is used while it is there. Where rows are short the
+// loops are better joined.
+void NestPlan::keep_lines() {
+  constexpr int64_t kShortestRow = 32, kFitsAnyway = 131072;
+  if (serial_ || plans_.size() != 1 || !plans_[0].loops.empty() || outer_.size() < 3) return;
+  const Loop last = outer_.back();
+  Dim elements = 1;
+  for (const Loop &l : outer_) elements = elements * l.extent;
+  if (!elements.is_constant() || elements.value() <= kFitsAnyway || last.extent.value() < kShortestRow) return;
+  for (const Item &item : plans_[0].order) {
+    if (item.index || program_.scalars.at(item.id).op != ScalarOp::kLoad) continue;
+    const Dim offset = load_offset(program_.scalars.at(item.id));
+    const auto across = affine_in(offset, last.index);
+    if (!across || !across->coefficient.is_constant() || across->coefficient.value() < 8) continue;
+    const auto along = std::find_if(outer_.begin(), outer_.end() - 2, [&](const Loop &l) {
+      const auto part = affine_in(offset, l.index);
+      return part && part->coefficient.is(1);
+    });
+    if (along == outer_.end() - 2) continue;
+    std::rotate(along, along + 1, outer_.end() - 1);
+    return;
+  }
+}
+
 void NestPlan::plan_loops() {
   follow_storage();
+  keep_lines();
   join_loops(outer_);
   for (StagePlan &plan : plans_) join_loops(plan.loops);
   for (size_t i = 0; i < plans_.size(); ++i) measure_stage(nest_.stages[i], plans_[i]);

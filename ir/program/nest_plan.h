@@ -62,6 +62,7 @@ class NestPlan {
   void measure_stage(const Stage &stage, StagePlan &plan);
   void drop_unit_loops(std::vector<Loop> &loops);
   void follow_storage();
+  void keep_lines();
   void join_loops(std::vector<Loop> &loops);
   bool can_join(const Loop &a, const Loop &b) const;
   int dim_depth(StagePlan &plan, Dim d);

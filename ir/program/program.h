@@ -98,6 +98,10 @@ struct Contraction {
   // spatial...].
   std::vector<int64_t> kernel, strides, dilations, pads_begin, pads_end;
   int64_t group = 1;
+  // kConvolution, transposed: rhs is the weight [C, M/group, kernel...], output o sums over input
+  // (o + pads_begin - k * dilations) / strides where that is whole, and has
+  // (in - 1) * strides + (kernel - 1) * dilations + 1 - pads_begin - pads_end elements.
+  bool transposed = false;
   // kAttention: out[b, h, i, e] = sum_j softmax_j(scale * sum_d q k + mask) v; loads by [b, h, i, d], [b, h_kv, j, d],
   // [b, h_kv, j, e]. batch = {b, h}, m = {i}, k = {j, d} of the scores, n = {j, e} of the values.
   ScalarId query, key, value, mask, scale;  // mask invalid: none. mask is additive (float) or bool (false = excluded)

@@ -54,19 +54,19 @@ struct GemmView {
   Dim b_inner, b_column;     // strides of b by collapsed k and n
 };
 
-// What of a 2-D convolution does not depend on its image. One of one dimension is one row high, or (direct) one pixel
-// wide.
+// What of a convolution of up to three dimensions does not depend on its image. One of two has one plane; one of one
+// dimension is one row high, or (direct) one pixel wide. Of a transposed one, pads_end is less the output's padding.
 struct ConvolutionGeometry {
   int64_t channels = 0, filters = 0, groups = 1;  // channels and filters of all groups
-  // By height and width.
-  std::array<int64_t, 2> kernel{1, 1}, strides{1, 1}, dilations{1, 1}, pads_begin{0, 0}, pads_end{0, 0};
+  // By depth, height and width.
+  std::array<int64_t, 3> kernel{1, 1, 1}, strides{1, 1, 1}, dilations{1, 1, 1}, pads_begin{0, 0, 0}, pads_end{0, 0, 0};
   friend bool operator==(const ConvolutionGeometry &, const ConvolutionGeometry &) = default;
 };
 
 struct ConvolutionOperands {
   BufferId input;
-  Dim batch, height, width;                                    // of the input
-  Dim image_stride, row_stride, pixel_stride, channel_stride;  // of it, in elements
+  Dim batch, depth, height, width;                                           // of the input
+  Dim image_stride, plane_stride, row_stride, pixel_stride, channel_stride;  // of it, in elements
   ConvolutionGeometry geometry;
   Packed weight;  // laid out by runtime/cpu/conv_plan.h
 };
@@ -127,6 +127,11 @@ struct ConvolutionDirectSchedule {  // conv.h: over bands of output rows
   ConvolutionOperands operands;
   Dim scratch_bytes;
 };
+struct ConvolutionTransposedSchedule {  // conv_transposed.h: direct ones, of the outputs of one rest by the strides
+  static constexpr std::string_view kName = "conv.transposed";
+  ConvolutionOperands operands;
+  Dim scratch_bytes;
+};
 struct ConvolutionDepthwiseSchedule {  // depthwise.h
   static constexpr std::string_view kName = "conv.depthwise";
   ConvolutionOperands operands;
@@ -176,9 +181,10 @@ struct LibrarySchedule {
 
 // monostate: none was chosen (a Program that was not lowered, control flow): a nest runs as loops, a call by its
 // function.
-using Schedule = std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule,
-                              ConvolutionGemmSchedule, ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule,
-                              ConvolutionWinogradSchedule, AttentionSchedule, RecurrentSchedule, LibrarySchedule>;
+using Schedule =
+    std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule, ConvolutionGemmSchedule,
+                 ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule, ConvolutionWinogradSchedule,
+                 ConvolutionTransposedSchedule, AttentionSchedule, RecurrentSchedule, LibrarySchedule>;
 
 // "gemm", "conv.winograd4"; "" when none was chosen. What steps, manifest and reports call it.
 std::string name(const Schedule &schedule);

@@ -45,13 +45,15 @@ void fields(S &s, V &&v) {
 
 template <SameAs<ConvolutionOperands> S, typename V>
 void fields(S &s, V &&v) {
-  v("input", s.input), v("batch", s.batch), v("height", s.height), v("width", s.width);
-  v("image_stride", s.image_stride), v("row_stride", s.row_stride), v("pixel_stride", s.pixel_stride);
+  v("input", s.input), v("batch", s.batch), v("depth", s.depth), v("height", s.height), v("width", s.width);
+  v("image_stride", s.image_stride), v("plane_stride", s.plane_stride), v("row_stride", s.row_stride);
+  v("pixel_stride", s.pixel_stride);
   v("channel_stride", s.channel_stride), v("geometry", s.geometry), v("weight", s.weight);
 }
 
 template <typename S, typename V>
-requires SameAs<S, ConvolutionGemmSchedule> || SameAs<S, ConvolutionDirectSchedule>
+requires SameAs<S, ConvolutionGemmSchedule> || SameAs<S, ConvolutionDirectSchedule> ||
+    SameAs<S, ConvolutionTransposedSchedule>
 void fields(S &s, V &&v) { v("operands", s.operands), v("scratch_bytes", s.scratch_bytes); }
 template <SameAs<ConvolutionDepthwiseSchedule> S, typename V>
 void fields(S &s, V &&v) {

@@ -206,10 +206,10 @@ struct Parser {
     loop.index = symbol;
     return symbol && symbol->kind == SymbolKind::kLoop && read(text.substr(at + 1), loop.extent);
   }
-  bool read(const std::string &text, std::array<int64_t, 2> &pair) {
+  bool read(const std::string &text, std::array<int64_t, 3> &triple) {
     std::vector<int64_t> list;
-    if (!read(text, list) || list.size() != 2) return false;
-    pair = {list[0], list[1]};
+    if (!read(text, list) || list.size() != 3) return false;
+    triple = {list[0], list[1], list[2]};
     return true;
   }
   template <typename T>

@@ -133,9 +133,10 @@ class ScheduleVerifier {
   }
 
   // The input's addresses are behind clamps and selects of the padding: convolution_view compares them dim by dim.
-  void check_convolution(const ConvolutionOperands &o, bool line_is_column) {
+  void check_convolution(const ConvolutionOperands &o, bool line_is_column, bool transposed = false) {
     const Contraction *c = contraction(ContractionKind::kConvolution);
     if (!c) return;
+    if (c->transposed != transposed) return fail_("S1", "its schedule is for a convolution of the other direction");
     const auto view = convolution_view(p_, kernel_);
     if (!view) return fail_("S2", "its operands are not read as a convolution's");
     const LoopNest &nest = *kernel_.nest();
@@ -143,11 +144,11 @@ class ScheduleVerifier {
     for (const Loop &l : column_loops(nest)) roles.push_back(l);
     covers(std::move(roles), nest.loops);
     const size_t spatial = c->kernel.size();
-    const size_t first = spatial == 1 ? (line_is_column ? 0 : 1) : 0;
-    if (spatial > 2) return fail_("S1", "its schedule has two spatial dims at most");
+    if (spatial > 3) return fail_("S1", "its schedule has three spatial dims at most");
+    const size_t first = spatial == 1 && line_is_column ? 1 : 3 - spatial;
     const ConvolutionGeometry &g = o.geometry;
     const std::vector<Dim> strides = storage_strides(p_.buffer(view->input));
-    const Dim sizes[2] = {o.height, o.width}, steps[2] = {o.row_stride, o.pixel_stride};
+    const Dim sizes[3] = {o.depth, o.height, o.width}, steps[3] = {o.plane_stride, o.row_stride, o.pixel_stride};
     ConvolutionGeometry meant;
     meant.channels = g.channels, meant.filters = g.filters, meant.groups = c->group;
     for (size_t i = 0; i < spatial; ++i) {
@@ -157,7 +158,8 @@ class ScheduleVerifier {
       same_size("a size of the image", sizes[at], view->in_spatial[i]);
       same_size("a stride of the image", steps[at], strides[2 + i]);
     }
-    if (spatial == 1) same_size("the image's other size", sizes[1 - first], 1);
+    for (size_t at = 0; at < 3; ++at)
+      if (at < first || at >= first + spatial) same_size("the image's other size", sizes[at], 1);
     if (o.input != view->input || !(meant == g)) fail_("S2", "its schedule is of another convolution");
     same_size("the batch", o.batch, view->batch);
     same_size("the channels", g.channels, view->in_channels);
@@ -167,6 +169,7 @@ class ScheduleVerifier {
   }
   void check(const ConvolutionGemmSchedule &s) { check_convolution(s.operands, false); }
   void check(const ConvolutionDirectSchedule &s) { check_convolution(s.operands, true); }
+  void check(const ConvolutionTransposedSchedule &s) { check_convolution(s.operands, true, true); }
   void check(const ConvolutionDepthwiseSchedule &s) { check_convolution(s.operands, false); }
   void check(const ConvolutionWinogradSchedule &s) { check_convolution(s.operands, false); }
 

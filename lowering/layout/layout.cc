@@ -44,10 +44,13 @@ class Layout {
   }
 
  private:
-  // Convolutions that have a channels-last template: one or two spatial dims, known channels, f32.
+  // Convolutions that have a channels-last template: up to three spatial dims (on a GPU two, not transposed), known
+  // channels, f32.
   std::optional<ConvolutionView> spatial_convolution(KernelId k) const {
     auto view = convolution_view(p_, p_.kernel(k));
-    if (!view || view->in_spatial.size() > 2 || !view->in_channels.is_constant() || !view->out_channels.is_constant())
+    const bool gpu = options_.target == LoweringOptions::Target::kGpu;
+    if (!view || view->in_spatial.size() > (gpu ? 2 : 3) || (gpu && view->info->transposed) ||
+        !view->in_channels.is_constant() || !view->out_channels.is_constant())
       return std::nullopt;
     return view;
   }

@@ -1,6 +1,8 @@
-// runtime/cpu/conv.h, depthwise.h and winograd.h: convolutions of f32 with constant weights, over one or two spatial
-// dims.
+// runtime/cpu/conv.h, conv_transposed.h, depthwise.h and winograd.h: convolutions of f32 with constant weights, over
+// one to three spatial dims.
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <utility>
 
 #include "evaluate/pack.h"
@@ -20,40 +22,56 @@ bool channels_innermost(const Buffer &b) {
 
 // --- memory of a running task, as the plans of runtime/cpu/conv_plan.h have it
 
-struct Output {
-  Dim height, width;
-};
-Output output_of(const ConvolutionOperands &o) {
+using Sizes = std::array<Dim, 3>;  // depth, height, width
+
+Sizes output_of(const ConvolutionOperands &o) {
   const ConvolutionGeometry &g = o.geometry;
   auto length = [&](Dim in, size_t i) {
     const int64_t reach = (g.kernel[i] - 1) * g.dilations[i] + 1;
     return max(floor_div(in + Dim(g.pads_begin[i] + g.pads_end[i] - reach), Dim(g.strides[i])) + Dim(1), Dim(0));
   };
-  return {length(o.height, 0), length(o.width, 1)};
+  return {length(o.depth, 0), length(o.height, 1), length(o.width, 2)};
 }
 
-// A padded copy of a band of rows.
-Dim direct_scratch_bytes(const ConvolutionOperands &o) {
-  const ConvolutionGeometry &g = o.geometry;
+// A padded copy of a band of rows, in each plane that a tap reads.
+Dim direct_scratch_bytes(const ConvolutionGeometry &g, const Sizes &out) {
   const int64_t own = g.filters / g.groups;
   int64_t joined = 1;
   while (own * joined < 16 && g.groups % (joined * 2) == 0) joined *= 2;
   const int64_t channels = g.channels / (g.groups / joined);
-  const Output out = output_of(o);
-  const Dim rows = min(max(ceil_div(Dim(256), max(out.width, Dim(1))), Dim(1)), max(out.height, Dim(1)));
-  const Dim bands = max(ceil_div(out.height, rows), Dim(1));
+  const Dim height = out[1], width = out[2];
+  const Dim rows = min(max(ceil_div(Dim(256), max(width, Dim(1))), Dim(1)), max(height, Dim(1)));
+  const Dim bands = max(ceil_div(height, rows), Dim(1));
   auto inputs = [&](Dim outputs, size_t i) {
     return (outputs - Dim(1)) * Dim(g.strides[i]) + Dim((g.kernel[i] - 1) * g.dilations[i] + 1);
   };
-  const Dim pixels = inputs(ceil_div(out.height, bands), 0) * inputs(out.width, 1);
-  return (max(pixels, Dim(0)) * Dim(channels) + Dim(16)) * Dim(4);
+  const Dim pixels = inputs(ceil_div(height, bands), 1) * inputs(width, 2);
+  return (max(pixels, Dim(0)) * Dim(g.kernel[0] * channels) + Dim(16)) * Dim(4);
+}
+
+// The greatest of the parts.
+Dim transposed_scratch_bytes(const ConvolutionOperands &o) {
+  const ConvolutionGeometry &g = o.geometry;
+  const Dim in[3] = {o.depth, o.height, o.width};
+  Dim bytes = 0;
+  for (const TransposedPart &part : transposed_parts(g)) {
+    if (part.empty) continue;
+    Sizes out;
+    for (size_t i = 0; i < 3; ++i) {
+      const int64_t reach = (g.kernel[i] - 1) * g.dilations[i] + 1;
+      const Dim all = (in[i] - Dim(1)) * Dim(g.strides[i]) + Dim(reach - g.pads_begin[i] - g.pads_end[i]);
+      out[i] = max(ceil_div(all - Dim(part.first[i]), Dim(g.strides[i])), Dim(0));
+    }
+    bytes = max(bytes, direct_scratch_bytes(part.direct, out));
+  }
+  return bytes;
 }
 
 // Transformed inputs and products of a block of tiles.
 Dim winograd_scratch_bytes(const ConvolutionOperands &o, int64_t m) {
   const int64_t a = m + 2, c = o.geometry.channels, oc = o.geometry.filters;
-  const Output out = output_of(o);
-  const Dim tiles = o.batch * ceil_div(out.height, Dim(m)) * ceil_div(out.width, Dim(m));
+  const Sizes out = output_of(o);
+  const Dim tiles = o.batch * ceil_div(out[1], Dim(m)) * ceil_div(out[2], Dim(m));
   const int64_t most = std::clamp<int64_t>(1048576 / (a * a * (c + oc) * 4), 12, 48);
   const Dim block = ceil_div(tiles, max(ceil_div(tiles, Dim(most)), Dim(1)));
   return (Dim(a * a * ((c + 15) / 16 * 16 + (oc + 15) / 16 * 16)) * block + Dim(64)) * Dim(4);
@@ -64,15 +82,29 @@ Dim gemm_scratch_bytes(const ConvolutionOperands &o) {
   return o.geometry.channels > 1024 ? Dim(192 * ((o.geometry.filters + 63) / 64 * 64) * 4) : Dim(0);
 }
 
+ConvolutionShape shape_of(const ConvolutionOperands &o) {
+  ConvolutionShape shape;
+  static_cast<ConvolutionGeometry &>(shape) = o.geometry;
+  const bool known = o.depth.is_constant() && o.height.is_constant() && o.width.is_constant() && !o.depth.is(0) &&
+                     !o.height.is(0) && !o.width.is(0);
+  shape.depth = o.depth.is_constant() ? o.depth.value() : 0;
+  if (known) shape.height = o.height.value(), shape.width = o.width.value();
+  return shape;
+}
+
 Schedule schedule_of(ConvolutionAlgorithm algorithm, const ConvolutionOperands &o) {
   switch (algorithm) {
     case ConvolutionAlgorithm::kGemm:
       return ConvolutionGemmSchedule{o, gemm_scratch_bytes(o)};
     case ConvolutionAlgorithm::kDirect:
-      return ConvolutionDirectSchedule{o, direct_scratch_bytes(o)};
+      if (o.channel_stride.is(1) && direct_convolution_skips(shape_of(o)))
+        return ConvolutionDirectSchedule{o, 0};  // it reads the image where it lies
+      return ConvolutionDirectSchedule{o, direct_scratch_bytes(o.geometry, output_of(o))};
+    case ConvolutionAlgorithm::kTransposed:
+      return ConvolutionTransposedSchedule{o, transposed_scratch_bytes(o)};
     case ConvolutionAlgorithm::kDepthwise:
       return ConvolutionDepthwiseSchedule{
-          o, o.geometry.kernel[1] <= 7 && o.geometry.strides[1] <= 2 && o.geometry.dilations[1] == 1};
+          o, o.geometry.kernel[2] <= 7 && o.geometry.strides[2] <= 2 && o.geometry.dilations[2] == 1};
     case ConvolutionAlgorithm::kWinograd2:
       return ConvolutionWinogradSchedule{o, 2, winograd_scratch_bytes(o, 2)};
     case ConvolutionAlgorithm::kWinograd4:
@@ -87,7 +119,7 @@ Schedule schedule_of(ConvolutionAlgorithm algorithm, const ConvolutionOperands &
 ConvolutionOperands operands_of(const ConvolutionView &view, const std::vector<Dim> &strides, bool line_is_column) {
   const Contraction &info = *view.info;
   const size_t spatial = info.kernel.size();
-  const size_t first = spatial == 1 && !line_is_column ? 1 : 0;
+  const size_t first = spatial == 1 && line_is_column ? 1 : 3 - spatial;
   ConvolutionOperands o;
   o.input = view.input;
   o.batch = view.batch;
@@ -96,7 +128,7 @@ ConvolutionOperands operands_of(const ConvolutionView &view, const std::vector<D
   o.geometry.channels = view.in_channels.value();
   o.geometry.filters = view.out_channels.value();
   o.geometry.groups = info.group;
-  Dim sizes[2] = {1, 1}, steps[2];
+  Dim sizes[3] = {1, 1, 1}, steps[3];
   for (size_t i = 0; i < spatial; ++i) {
     const size_t at = first + i;
     sizes[at] = view.in_spatial[i];
@@ -107,20 +139,15 @@ ConvolutionOperands operands_of(const ConvolutionView &view, const std::vector<D
     o.geometry.pads_begin[at] = info.pads_begin[i];
     o.geometry.pads_end[at] = info.pads_end[i];
   }
-  if (spatial == 1) steps[1 - first] = line_is_column ? steps[0] : sizes[1] * steps[1];
-  o.height = sizes[0];
-  o.width = sizes[1];
-  o.row_stride = steps[0];
-  o.pixel_stride = steps[1];
+  if (spatial == 1 && line_is_column) steps[2] = steps[1];
+  if (spatial == 1 && !line_is_column) steps[1] = sizes[2] * steps[2];
+  o.depth = sizes[0];
+  o.height = sizes[1];
+  o.width = sizes[2];
+  o.plane_stride = steps[0];
+  o.row_stride = steps[1];
+  o.pixel_stride = steps[2];
   return o;
-}
-
-ConvolutionShape shape_of(const ConvolutionOperands &o) {
-  ConvolutionShape shape;
-  static_cast<ConvolutionGeometry &>(shape) = o.geometry;
-  const bool known = o.height.is_constant() && o.width.is_constant() && !o.height.is(0) && !o.width.is(0);
-  if (known) shape.height = o.height.value(), shape.width = o.width.value();
-  return shape;
 }
 
 ConvolutionAlgorithm algorithm_for(const ConvolutionShape &shape, LoweringOptions::Winograd winograd) {
@@ -130,11 +157,18 @@ ConvolutionAlgorithm algorithm_for(const ConvolutionShape &shape, LoweringOption
 }
 
 ConvolutionAlgorithm algorithm_of(const Schedule &schedule) {
+  if (std::holds_alternative<ConvolutionTransposedSchedule>(schedule)) return ConvolutionAlgorithm::kTransposed;
   if (std::holds_alternative<ConvolutionGemmSchedule>(schedule)) return ConvolutionAlgorithm::kGemm;
   if (std::holds_alternative<ConvolutionDepthwiseSchedule>(schedule)) return ConvolutionAlgorithm::kDepthwise;
   if (const auto *winograd = std::get_if<ConvolutionWinogradSchedule>(&schedule))
     return winograd->tile == 4 ? ConvolutionAlgorithm::kWinograd4 : ConvolutionAlgorithm::kWinograd2;
   return ConvolutionAlgorithm::kDirect;
+}
+
+// Whether products of weights with the zeros of a border are zero.
+bool all_finite(const Constant &weight) {
+  const float *w = weight.as<float>();
+  return std::all_of(w, w + weight.count(), [](float f) { return std::isfinite(f); });
 }
 
 }  // namespace
@@ -146,11 +180,17 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
       program.buffer(view->weight).kind != BufferKind::kConstant)
     return {};
   const size_t spatial = view->info->kernel.size();
-  if (spatial < 1 || spatial > 2 || !view->in_channels.is_constant() || !view->out_channels.is_constant()) return {};
+  if (spatial < 1 || spatial > 3 || !view->in_channels.is_constant() || !view->out_channels.is_constant()) return {};
   const LoopNest &nest = *kernel.nest();
   if (!NestPlan(program, kernel).plan_epilogue({}, pixel_loops(nest), column_loops(nest))) return {};
   std::vector<Schedule> list;
   const std::vector<Dim> strides = storage_strides(program.buffer(view->input));
+  if (view->info->transposed) {
+    const ConvolutionOperands operands = operands_of(*view, strides, true);
+    if (!transposed_parts(operands.geometry).empty() && all_finite(program.buffer(view->weight).constant))
+      list.push_back(schedule_of(ConvolutionAlgorithm::kTransposed, operands));
+    return list;
+  }
   const ConvolutionOperands operands = operands_of(*view, strides, false);
   const ConvolutionAlgorithm best = algorithm_for(shape_of(operands), options.winograd);
   if (best != ConvolutionAlgorithm::kDirect) {
@@ -162,6 +202,7 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
 }
 
 bool reads_any_strides(const ConvolutionView &view, const LoweringOptions &options) {
+  if (view.info->transposed) return true;
   ConvolutionShape shape = shape_of(operands_of(view, std::vector<Dim>(view.in_spatial.size() + 2), false));
   if (options.target == LoweringOptions::Target::kGpu) shape.height = shape.width = 0;
   return algorithm_for(shape, options.winograd) == ConvolutionAlgorithm::kDirect;

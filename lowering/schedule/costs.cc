@@ -65,7 +65,11 @@ void estimate_costs(Program &program) {
           per_iteration += operations(program, o.value, seen);
           if (o.combine != Combine::kStore) ++per_iteration;
         }
-        cost.flops += total_extent(nest->loops) * total_extent(stage.loops) * Dim(per_iteration);
+        Dim iterations = total_extent(nest->loops) * total_extent(stage.loops);
+        // Of a transposed convolution's taps one in so many meets an input.
+        if (nest->contraction && nest->contraction->transposed && &stage == &nest->stages[nest->contraction->stage])
+          for (int64_t stride : nest->contraction->strides) iterations = floor_div(iterations, Dim(stride));
+        cost.flops += iterations * Dim(per_iteration);
       }
     }
     kernel.cost = cost;

@@ -1,23 +1,29 @@
-// conv.h: 2-D convolutions of float as matrix products and direct sums. Included inside an instruction-set namespace
-// (foreach_isa.h). The result goes to a sink as in gemm.h: row is the output pixel (image * oh + y) * ow + x, column
-// the output channel.
+// conv.h: convolutions of float as matrix products and direct sums. Included inside an instruction-set namespace
+// (foreach_isa.h). The result goes to a sink as in gemm.h: row is the output pixel ((image * od + z) * oh + y) * ow +
+// x, column the output channel.
 #ifndef OPTC_CPU_CONV_H
 #define OPTC_CPU_CONV_H
 #include "runtime/cpu/conv_plan.h"
 #include "runtime/cpu/gemm.h"
+#include "runtime/cpu/transpose.h"
 
-// A source image by strides in floats: NHWC with pixel stride >= c, or NCHW.
+// A source image by strides in floats: NHWC with pixel stride >= c, or NCHW; of volumes the stride of planes, too.
 struct ConvSource {
   const float *p;
   int64_t image, row, pixel, channel;
+  int64_t plane = 0;
 };
-OPTC_INLINE ConvSource nhwc(const float *p, const OptcConvShape &s) { return {p, s.h * s.w * s.c, s.w * s.c, s.c, 1}; }
-OPTC_INLINE ConvSource nchw(const float *p, const OptcConvShape &s) { return {p, s.c * s.h * s.w, s.w, 1, s.h * s.w}; }
+OPTC_INLINE ConvSource nhwc(const float *p, const OptcConvShape &s) {
+  return {p, s.d * s.h * s.w * s.c, s.w * s.c, s.c, 1, s.h * s.w * s.c};
+}
+OPTC_INLINE ConvSource nchw(const float *p, const OptcConvShape &s) {
+  return {p, s.c * s.d * s.h * s.w, s.w, 1, s.d * s.h * s.w, s.h * s.w};
+}
 
 // The product that a 1x1 convolution without padding is: rows of A are pixels, weights packed by optc_pack_b from
 // [c][oc].
 OPTC_INLINE OptcGemm conv_1x1_plan(const OptcConvShape &s) {
-  return optc_gemm_plan(s.n * optc_conv_oh(s) * optc_conv_ow(s), s.oc, s.c);
+  return optc_gemm_plan(s.n * optc_conv_od(s) * optc_conv_oh(s) * optc_conv_ow(s), s.oc, s.c);
 }
 OPTC_INLINE GemmRows conv_1x1_rows(const OptcConvShape &s, const ConvSource &x) {
   if (s.sh == 1 && s.sw == 1) return {x.p, x.pixel};  // images and rows follow one another
@@ -36,37 +42,51 @@ constexpr bool conv_tiles_in_rows(int64_t ow, int nr) {
   return ow > 0 && ow / optc_ceil_div(ow, gemm_tile_rows(nr)) >= gemm_tile_rows(nr) - (gemm_tile_rows(nr) > 6 ? 1 : 0);
 }
 
-// Copies channels [c0, c0 + c) of a band with its zero border into [in_rows][in_cols][c].
-static OPTC_KERNEL void conv_copy_band(const OptcConvShape &s, const ConvSource &x, int64_t image, int64_t y0,
+// Copies c channels of n pixels, `step` floats apart, into [n][c].
+OPTC_INLINE void conv_copy_pixels(const float *from, int64_t step, int64_t channel, int64_t n, int64_t c, float *to) {
+  if (channel == 1 && step == c) {
+    memcpy(to, from, sizeof(float) * n * c);
+  } else if (channel == 1) {
+    for (int64_t i = 0; i < n; ++i) memcpy(to + i * c, from + i * step, sizeof(float) * c);
+  } else if (step == 1 && c >= 4) {
+    transpose(from, channel, to, c, c, n);
+  } else {
+    for (int64_t j = 0; j < c; ++j)
+      for (int64_t i = 0; i < n; ++i) to[i * c + j] = from[j * channel + i * step];
+  }
+}
+
+// Copies channels [c0, c0 + c) of a band of one plane (null: outside) with its border of zeros into [rows][cols][c]. Of
+// the pads, which may be negative (inputs that no tap reads), the left one is used: y0 is the first row, inside the
+// plane or not.
+static OPTC_KERNEL void conv_copy_band(const OptcConvShape &s, const ConvSource &x, const float *plane, int64_t y0,
                                        int64_t rows, int64_t cols, int64_t c0, int64_t c, float *out) {
-  const int64_t left = s.pad_left < cols ? s.pad_left : cols;
-  const int64_t inside = optc_clamp(cols - left, 0, s.w);
-  for (int64_t r = 0; r < rows; ++r, out += cols * c) {
-    const int64_t y = y0 + r;
-    if (y < 0 || y >= s.h) {
-      memset(out, 0, sizeof(float) * cols * c);
-      continue;
-    }
-    memset(out, 0, sizeof(float) * left * c);
-    memset(out + (left + inside) * c, 0, sizeof(float) * (cols - left - inside) * c);
-    const float *from = x.p + image * x.image + y * x.row + c0 * x.channel;
-    float *to = out + left * c;
-    if (x.channel == 1 && x.pixel == c) {
-      memcpy(to, from, sizeof(float) * inside * c);
-    } else if (x.channel == 1) {
-      for (int64_t i = 0; i < inside; ++i) memcpy(to + i * c, from + i * x.pixel, sizeof(float) * c);
-    } else {
-      for (int64_t j = 0; j < c; ++j)
-        for (int64_t i = 0; i < inside; ++i) to[i * c + j] = from[j * x.channel + i * x.pixel];
+  const auto zero = [](float *to, int64_t floats) { memset(to, 0, sizeof(float) * floats); };
+  if (!plane) return zero(out, rows * cols * c);
+  const int64_t top = optc_clamp(-y0, 0, rows), bottom = optc_clamp(s.h - y0, top, rows);  // rows inside
+  const int64_t left = optc_clamp(s.pad_left, 0, cols), skipped = s.pad_left < 0 ? -s.pad_left : 0;
+  const int64_t inside = optc_clamp(s.w - skipped, 0, cols - left), right = cols - left - inside;
+  const float *from = plane + (y0 + top) * x.row + skipped * x.pixel + c0 * x.channel;
+  zero(out, top * cols * c);
+  out += top * cols * c;
+  if (inside == cols && cols == 1) {  // a line that stands upright
+    conv_copy_pixels(from, x.row, x.channel, bottom - top, c, out);
+    out += (bottom - top) * c;
+  } else {
+    for (int64_t r = top; r < bottom; ++r, from += x.row, out += cols * c) {
+      zero(out, left * c);
+      conv_copy_pixels(from, x.pixel, x.channel, inside, c, out + left * c);
+      zero(out + (left + inside) * c, right * c);
     }
   }
+  zero(out, (rows - bottom) * cols * c);
 }
 
 // A band of a direct convolution: the dense padded block that the tiles read.
 struct ConvBand {
   const float *in;
-  int64_t in_row;       // floats from one of its rows to the next
-  int64_t first, rows;  // the output pixel that it begins with, its output rows
+  int64_t in_plane, in_row;  // floats from the plane (row) of one tap (one row) to the next
+  int64_t first, rows;       // the output pixel that it begins with, its output rows
   int64_t group;
 };
 
@@ -74,7 +94,7 @@ struct ConvBand {
 // zero between them: one sum at a time, over the group's own channels.
 static OPTC_KERNEL void conv_direct_apart(const OptcConvShape &s, const OptcDirect &d, const ConvBand &band, int64_t p0,
                                           int64_t p1, const float *weights, const TileSink &sink) {
-  const int64_t own_c = s.c / s.groups, own_oc = s.oc / s.groups, kk = s.kh * s.kw * d.c;
+  const int64_t own_c = s.c / s.groups, own_oc = s.oc / s.groups, kk = s.kd * s.kh * s.kw * d.c;
   const int64_t end = p1 * d.nr < d.oc ? p1 * d.nr : d.oc;
   for (int64_t y = 0; y < band.rows; ++y)
     for (int64_t x = 0; x < d.ow; ++x)
@@ -83,11 +103,12 @@ static OPTC_KERNEL void conv_direct_apart(const OptcConvShape &s, const OptcDire
         const float *in = band.in + y * s.sh * band.in_row + x * s.sw * d.c,
                     *w = weights + o / d.nr * kk * d.nr + o % d.nr;
         float sums[OPTC_VW] = {};
-        for (int64_t i = 0; i < s.kh; ++i)
-          for (int64_t j = 0; j < s.kw; ++j)
-            for (int64_t c = c0; c < c0 + own_c; ++c)
-              sums[0] = __builtin_fmaf(in[i * s.dh * band.in_row + j * s.dw * d.c + c],
-                                       w[((i * s.kw + j) * d.c + c) * d.nr], sums[0]);
+        for (int64_t z = 0; z < s.kd; ++z)
+          for (int64_t i = 0; i < s.kh; ++i)
+            for (int64_t j = 0; j < s.kw; ++j)
+              for (int64_t c = c0; c < c0 + own_c; ++c)
+                sums[0] = __builtin_fmaf(in[z * band.in_plane + i * s.dh * band.in_row + j * s.dw * d.c + c],
+                                         w[(((z * s.kh + i) * s.kw + j) * d.c + c) * d.nr], sums[0]);
         sink(sums, OPTC_VW, band.first + y * d.ow + x, band.group * d.oc + o, 1, 1);
       }
 }
@@ -100,33 +121,135 @@ static OPTC_KERNEL bool conv_all_finite(const float *p, int64_t n) {
   return reduce_sum(zero) == 0;
 }
 
+// Outputs [begin, end) of one axis whose taps [first, last) lie inside.
+struct ConvInside {
+  int64_t begin, end, first, last;
+};
+OPTC_INLINE void conv_taps_inside(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad, int64_t o,
+                                  int64_t &first, int64_t &last) {
+  const int64_t at = o * stride - pad;
+  first = optc_clamp(at < 0 ? optc_ceil_div(-at, dilation) : 0, 0, kernel);
+  last = optc_clamp(at < in ? optc_ceil_div(in - at, dilation) : 0, first, kernel);
+}
+OPTC_INLINE ConvInside conv_inside(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad,
+                                   int64_t begin, int64_t end) {
+  ConvInside r = {begin, begin + 1, 0, 0};
+  conv_taps_inside(in, kernel, stride, dilation, pad, begin, r.first, r.last);
+  for (; r.end < end; ++r.end) {
+    int64_t first, last;
+    conv_taps_inside(in, kernel, stride, dilation, pad, r.end, first, last);
+    if (first != r.first || last != r.last) break;
+  }
+  return r;
+}
+
+// Hands on the sums of a rectangle of pixels, which are rows one after another to the tiles.
+struct ConvRectangle {
+  const TileSink &to;
+  int64_t first, width, ow;  // output pixel of its corner; pixels of its rows and of the output's
+};
+static OPTC_KERNEL void conv_finish_rectangle(const void *body, const float *sums, int64_t ld, int64_t row,
+                                              int64_t column, int64_t rows, int64_t columns) {
+  const ConvRectangle &r = *static_cast<const ConvRectangle *>(body);
+  int64_t y = row / r.width, x = row % r.width;
+  for (int64_t i = 0; i < rows;) {
+    const int64_t n = optc_clamp(rows - i, 0, r.width - x);
+    r.to(sums + i * ld, ld, r.first + y * r.ow + x, column, n, columns);
+    i += n, x = 0, ++y;
+  }
+}
+
+// The output rows [y0, y1) of a plane z, panels [p0, p1) of a group, from the image where it lies: rectangles of pixels
+// with the same taps inside, each with those alone.
+static OPTC_KERNEL void conv_direct_inside(const OptcConvShape &s, const OptcDirect &d, const ConvSource &x,
+                                           int64_t out_plane, int64_t group, int64_t y0, int64_t y1, int64_t p0,
+                                           int64_t p1, const float *weights, const TileSink &sink) {
+  const int nr = d.nr;
+  const int64_t c = d.c, image = out_plane / d.od, z = out_plane % d.od, kk = s.kd * s.kh * s.kw * c;
+  const int64_t columns = gemm_tile_columns(nr), most = gemm_tile_rows(nr);
+  const ConvInside iz = conv_inside(s.d, s.kd, s.sd, s.dd, s.pad_front, z, z + 1);
+  const bool whole_rows = x.pixel == c && s.dw == 1;  // the taps of a kernel row follow one another
+  ConvInside iy = {}, ix = {};
+  for (int64_t y = y0; y < y1; y = iy.end) {
+    iy = conv_inside(s.h, s.kh, s.sh, s.dh, s.pad_top, y, y1);
+    for (int64_t px = 0; px < d.ow; px = ix.end) {
+      ix = conv_inside(s.w, s.kw, s.sw, s.dw, s.pad_left, px, d.ow);
+      const int64_t width = ix.end - px, pixels = (iy.end - y) * width, taps = ix.last - ix.first;
+      const ConvRectangle body = {sink, (out_plane * d.oh + y) * d.ow + px, width, d.ow};
+      const TileSink rectangle = {conv_finish_rectangle, &body};
+      const float *in = x.p + image * x.image + (z * s.sd - s.pad_front + iz.first * s.dd) * x.plane +
+                        (y * s.sh - s.pad_top + iy.first * s.dh) * x.row +
+                        (px * s.sw - s.pad_left + ix.first * s.dw) * x.pixel + group * c;
+      const int64_t tiles = optc_ceil_div(pixels, most), low = pixels / tiles;
+      const GemmTileFunction lower = gemm_tile_function(nr, low, true),
+                             higher = low * tiles < pixels ? gemm_tile_function(nr, low + 1, true) : lower;
+      GemmTile tile = {
+          nullptr, nr,      c, iy.last - iy.first, s.dh * x.row, taps, s.dw * x.pixel, nullptr, 0, true, true, 0, 0,
+          0,       nullptr, 0};
+      if (whole_rows) tile.k = taps * c, tile.segments = 1;
+      tile.planes = iz.last - iz.first, tile.plane_step = s.dd * x.plane;
+      tile.row_skip = (s.kw - taps) * c * nr, tile.plane_skip = (s.kh - tile.kernel_rows) * s.kw * c * nr;
+      for (int64_t p = p0; p < p1; ++p)
+        for (int64_t column = 0; column < nr && p * nr + column < d.oc; column += columns) {
+          const float *panel = weights + p * kk * nr + ((iz.first * s.kh + iy.first) * s.kw + ix.first) * c * nr;
+          tile.b = panel + column;
+          tile.column = group * d.oc + p * nr + column;
+          tile.columns = d.oc - p * nr - column;
+          tile.next = (const char *)panel;
+          for (int64_t i = 0; i < tiles; ++i) {
+            const int64_t first = pixels * i / tiles, height = pixels * (i + 1) / tiles - first;
+            const float *list[kGemmMostRows];
+            int64_t ry = first / width, rx = first % width;
+            for (int64_t q = 0; q < height; ++q) {
+              list[q] = in + ry * s.sh * x.row + rx * s.sw * x.pixel;
+              if (++rx == width) rx = 0, ++ry;
+            }
+            tile.row = first;
+            (height == low ? lower : higher)(list, 0, tile, rectangle);
+          }
+        }
+    }
+  }
+}
+
 // Task t of the plan `d`. scratch: d.scratch_floats floats of the running thread. Weights by optc_direct_pack.
 static OPTC_KERNEL void conv_direct(const OptcConvShape &s, const OptcDirect &d, int64_t t, const ConvSource &x,
                                     const float *packed, float *scratch, const TileSink &sink) {
   const int nr = d.nr;
   const int64_t oc_task = t % d.oc_tasks, band_number = t / d.oc_tasks % d.row_tasks,
                 group = t / d.oc_tasks / d.row_tasks % d.groups;
-  const int64_t image = t / d.oc_tasks / d.row_tasks / d.groups;
+  const int64_t out_plane = t / d.oc_tasks / d.row_tasks / d.groups, image = out_plane / d.od, z = out_plane % d.od;
   const int64_t y0 = d.oh * band_number / d.row_tasks, y1 = d.oh * (band_number + 1) / d.row_tasks, rows = y1 - y0;
   const int64_t in_rows = (rows - 1) * s.sh + (s.kh - 1) * s.dh + 1, c = d.c;
   if (rows <= 0 || d.ow <= 0) return;
-
-  // The band as a dense padded block: the source itself when it is one.
-  ConvBand band = {scratch, d.in_cols * c, (image * d.oh + y0) * d.ow, rows, group};
-  const bool no_pads = s.pad_top == 0 && s.pad_left == 0 && s.pad_bottom == 0 && s.pad_right == 0;
-  if (no_pads && x.channel == 1 && x.pixel == c) {
-    band.in = x.p + image * x.image + y0 * s.sh * x.row;
-    band.in_row = x.row;
-  } else {
-    conv_copy_band(s, x, image, y0 * s.sh - s.pad_top, in_rows, d.in_cols, group * c, c, scratch);
-  }
-
-  const int64_t kk = s.kh * s.kw * c, panels = optc_ceil_div(d.oc, nr), pixels = rows * d.ow;
+  const int64_t kk = s.kd * s.kh * s.kw * c, panels = optc_ceil_div(d.oc, nr), pixels = rows * d.ow;
   const int64_t p0 = panels * oc_task / d.oc_tasks, p1 = panels * (oc_task + 1) / d.oc_tasks;
   const float *weights = packed + group * kk * panels * nr;
+  if (x.channel == 1 && optc_direct_skips(s))
+    return conv_direct_inside(s, d, x, out_plane, group, y0, y1, p0, p1, weights, sink);
+
+  // The band as a dense padded block: the source itself when it is one.
+  const int64_t z0 = z * s.sd - s.pad_front, row0 = y0 * s.sh - s.pad_top;
+  ConvBand band = {scratch, in_rows * d.in_cols * c, d.in_cols * c, (out_plane * d.oh + y0) * d.ow, rows, group};
+  const bool no_pads =
+      s.pad_front <= 0 && s.pad_back <= 0 && s.pad_top <= 0 && s.pad_left <= 0 && s.pad_bottom <= 0 && s.pad_right <= 0;
+  const float *volume = x.p + image * x.image;
+  if (no_pads && x.channel == 1 && x.pixel == c) {
+    band.in = volume + z0 * x.plane + row0 * x.row - s.pad_left * x.pixel;
+    band.in_plane = s.dd * x.plane;
+    band.in_row = x.row;
+  } else {
+    for (int64_t k = 0; k < s.kd; ++k) {
+      const int64_t at = z0 + k * s.dd;
+      conv_copy_band(s, x, at < 0 || at >= s.d ? nullptr : volume + at * x.plane, row0, in_rows, d.in_cols, group * c,
+                     c, scratch + k * band.in_plane);
+    }
+  }
+
   if (d.groups != s.groups) {
     bool finite = true;
-    for (int64_t r = 0; r < in_rows && finite; ++r) finite = conv_all_finite(band.in + r * band.in_row, d.in_cols * c);
+    for (int64_t r = 0; r < s.kd * in_rows && finite; ++r)
+      finite = conv_all_finite(band.in + r / in_rows * band.in_plane + r % in_rows * band.in_row, d.in_cols * c);
     if (!finite) return conv_direct_apart(s, d, band, p0, p1, weights, sink);
   }
 
@@ -137,6 +260,7 @@ static OPTC_KERNEL void conv_direct(const OptcConvShape &s, const OptcDirect &d,
   const GemmTileFunction lower = gemm_tile_function(nr, low, !in_rows_only),
                          higher = low * tiles < run ? gemm_tile_function(nr, low + 1, !in_rows_only) : lower;
   GemmTile tile = {nullptr, nr, s.kw * c, s.kh, s.dh * band.in_row, 1, 0, nullptr, 0, true, true, 0, 0, 0, nullptr, 0};
+  tile.planes = s.kd, tile.plane_step = band.in_plane;
   if (s.dw != 1) tile.k = c, tile.segments = s.kw, tile.segment_step = s.dw * c;
   tile.step = d.prefetch ? optc_clamp(optc_ceil_div(nr * 4, tiles * runs), 1, 64) : 0;
   for (int64_t p = p0; p < p1; ++p) {

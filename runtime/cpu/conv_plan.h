@@ -1,9 +1,9 @@
-// conv_plan.h: shapes of 2-D convolutions, the choice of algorithm, how the work is divided, and the layouts of packed
+// conv_plan.h: shapes of convolutions, the choice of algorithm, how the work is divided, and the layouts of packed
 // weights. The same for every instruction set and for the compiler (C++17; usable from C++20). A 1-D convolution is one
-// with h = kh = 1.
+// with h = kh = 1; of three dims are volumes, d planes of h rows.
 //
-// Images are NHWC; the source of a convolution is given by strides, so that the first one may read NCHW. Weights enter
-// as ONNX has them: [oc, c / groups, kh, kw].
+// Images are NHWC (NDHWC); the source of a convolution is given by strides, so that the first one may read NCHW.
+// Weights enter as ONNX has them: [oc, c / groups, kd, kh, kw].
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -15,16 +15,24 @@ struct OptcConvShape {
   int64_t kh, kw, sh, sw, dh, dw;
   int64_t pad_top, pad_left, pad_bottom, pad_right;
   int64_t groups;
+  int64_t d = 1, kd = 1, sd = 1, dd = 1, pad_front = 0, pad_back = 0;  // of planes; d may be unknown, too
 };
 constexpr int64_t optc_conv_out(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pads) {
   const int64_t free = in + pads - (kernel - 1) * dilation - 1;
   return free < 0 ? 0 : free / stride + 1;
+}
+constexpr int64_t optc_conv_od(const OptcConvShape &s) {
+  return optc_conv_out(s.d, s.kd, s.sd, s.dd, s.pad_front + s.pad_back);
 }
 constexpr int64_t optc_conv_oh(const OptcConvShape &s) {
   return optc_conv_out(s.h, s.kh, s.sh, s.dh, s.pad_top + s.pad_bottom);
 }
 constexpr int64_t optc_conv_ow(const OptcConvShape &s) {
   return optc_conv_out(s.w, s.kw, s.sw, s.dw, s.pad_left + s.pad_right);
+}
+
+constexpr bool optc_conv_flat(const OptcConvShape &s) {  // one plane of one tap
+  return s.d == 1 && s.kd == 1 && s.sd == 1 && s.pad_front == 0 && s.pad_back == 0;
 }
 
 enum OptcConvAlgorithm {
@@ -35,13 +43,18 @@ enum OptcConvAlgorithm {
   OPTC_CONV_WINOGRAD4
 };
 
-// GEMM: 1x1 without padding. Depthwise: one channel a group, as many out as in. Winograd for 3x3 of stride 1: F(4,3)
+// GEMM: 1x1 without padding (of volumes: without strides). Depthwise: one channel a group, as many out as in, of one
+// plane. Winograd for 3x3 of stride 1: F(4,3)
 // (error about 4 times that of a direct sum) where its weights, four times the plain ones, stay in reach of the caches
 // and the map has enough 4x4 tiles; F(2,3) (no less accurate than a direct sum) on smaller maps. `strict` refuses
 // F(4,3).
 constexpr OptcConvAlgorithm optc_conv_algorithm(const OptcConvShape &s, bool strict) {
-  if (s.groups > 1 && s.groups == s.c && s.oc == s.c) return OPTC_CONV_DEPTHWISE;
   const bool no_pads = s.pad_top == 0 && s.pad_left == 0 && s.pad_bottom == 0 && s.pad_right == 0;
+  if (!optc_conv_flat(s)) {
+    const bool pixels = s.kd == 1 && s.kh == 1 && s.kw == 1 && s.groups == 1 && s.sd == 1 && s.sh == 1 && s.sw == 1;
+    return pixels && no_pads && s.pad_front == 0 && s.pad_back == 0 ? OPTC_CONV_GEMM : OPTC_CONV_DIRECT;
+  }
+  if (s.groups > 1 && s.groups == s.c && s.oc == s.c) return OPTC_CONV_DEPTHWISE;
   if (s.kh == 1 && s.kw == 1 && s.groups == 1 && no_pads) return OPTC_CONV_GEMM;
   const bool winograd = s.kh == 3 && s.kw == 3 && s.sh == 1 && s.sw == 1 && s.dh == 1 && s.dw == 1 && s.groups == 1 &&
                         s.c >= 32 && s.oc >= 32;
@@ -52,7 +65,7 @@ constexpr OptcConvAlgorithm optc_conv_algorithm(const OptcConvShape &s, bool str
 }
 
 // --- direct. Groups of few channels are joined, with zeros between them, until they fill a vector: `joined` of them
-// make one. (An infinity or NaN in one of the joined groups then reaches the others, by its product with zero.)
+// make one. (Where an input is not finite, which a zero would make NaN, they are summed apart.)
 constexpr int64_t optc_conv_joined(const OptcConvShape &s) {
   int64_t joined = 1;
   const int64_t oc = s.oc / s.groups;
@@ -60,14 +73,34 @@ constexpr int64_t optc_conv_joined(const OptcConvShape &s) {
   return joined;
 }
 
+// Taps that lie outside are left out, instead of read from a border of zeros, where they are a fifth of all or more:
+// those of dilated kernels on small maps. Only of an image whose channels lie innermost, and of groups that are not
+// joined.
+constexpr double optc_conv_inside(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation,
+                                  int64_t pad) {  // the share of one axis
+  double inside = 0;
+  for (int64_t k = 0; k < kernel; ++k) {
+    const int64_t before = pad - k * dilation, last = in - 1 + before;
+    const int64_t first = before > 0 ? optc_ceil_div(before, stride) : 0, end = last < 0 ? 0 : last / stride + 1;
+    inside += static_cast<double>(optc_clamp((end < out ? end : out) - first, 0, out));
+  }
+  return out > 0 && kernel > 0 ? inside / (static_cast<double>(out) * static_cast<double>(kernel)) : 1;
+}
+constexpr bool optc_direct_skips(const OptcConvShape &s) {
+  return optc_conv_joined(s) == 1 && optc_conv_inside(s.d, optc_conv_od(s), s.kd, s.sd, s.dd, s.pad_front) *
+                                             optc_conv_inside(s.h, optc_conv_oh(s), s.kh, s.sh, s.dh, s.pad_top) *
+                                             optc_conv_inside(s.w, optc_conv_ow(s), s.kw, s.sw, s.dw, s.pad_left) <=
+                                         0.8;
+}
+
 struct OptcDirect {
   int64_t groups, c, oc;  // after joining: channels in and out of a group
   int nr;
-  int64_t oh, ow;
-  int64_t row_tasks, oc_tasks;  // tasks: (image, group, band of output rows, run of panels)
+  int64_t od, oh, ow;
+  int64_t row_tasks, oc_tasks;  // tasks: (image, output plane, group, band of output rows, run of panels)
   int64_t band_rows;            // most output rows of a band
-  int64_t in_rows, in_cols;     // of the padded band
-  int64_t scratch_floats;       // a task's padded copy of its band
+  int64_t in_rows, in_cols;     // of the padded band, in each of its kd planes
+  int64_t scratch_floats;       // a task's padded copy of its band, which one that skips has not
   bool prefetch;
 };
 constexpr OptcDirect optc_direct_plan(const OptcConvShape &s) {
@@ -76,8 +109,8 @@ constexpr OptcDirect optc_direct_plan(const OptcConvShape &s) {
   d.groups = s.groups / joined;
   d.c = s.c / d.groups, d.oc = s.oc / d.groups;
   d.nr = optc_gemm_nr(d.oc);
-  d.oh = optc_conv_oh(s), d.ow = optc_conv_ow(s);
-  const int64_t k = s.kh * s.kw * d.c, panels = optc_ceil_div(d.oc, d.nr);
+  d.od = optc_conv_od(s), d.oh = optc_conv_oh(s), d.ow = optc_conv_ow(s);
+  const int64_t k = s.kd * s.kh * s.kw * d.c, panels = optc_ceil_div(d.oc, d.nr);
   const int64_t rows = optc_clamp(optc_ceil_div(256, d.ow > 0 ? d.ow : 1), 1, d.oh > 0 ? d.oh : 1);
   d.row_tasks = d.oh > 0 ? optc_ceil_div(d.oh, rows) : 1;
   d.band_rows = optc_ceil_div(d.oh, d.row_tasks);
@@ -85,30 +118,42 @@ constexpr OptcDirect optc_direct_plan(const OptcConvShape &s) {
   d.in_cols = (d.ow - 1) * s.sw + (s.kw - 1) * s.dw + 1;
   const int64_t work = 2 * d.band_rows * d.ow * d.oc * k / 8000000;
   d.oc_tasks = optc_clamp(work, 1, panels);
-  d.scratch_floats = optc_clamp(d.in_rows * d.in_cols, 0, INT64_MAX) * d.c + 16;
+  d.scratch_floats = optc_clamp(d.in_rows * d.in_cols, 0, INT64_MAX) * s.kd * d.c + 16;
   d.prefetch = k * d.oc * 4 > 1500000;
   return d;
 }
 constexpr int64_t optc_direct_tasks(const OptcConvShape &s, const OptcDirect &d) {
-  return s.n * d.groups * d.row_tasks * d.oc_tasks;
+  return s.n * d.od * d.groups * d.row_tasks * d.oc_tasks;
 }
-// Packed weights: for each group the panels [oc / nr][kh][kw][c][nr].
+// Packed weights: for each group the panels [oc / nr][kd][kh][kw][c][nr].
 constexpr int64_t optc_direct_packed_floats(const OptcConvShape &s) {
   const OptcDirect d = optc_direct_plan(s);
-  return d.groups * s.kh * s.kw * d.c * optc_round_up(d.oc, d.nr);
+  return d.groups * s.kd * s.kh * s.kw * d.c * optc_round_up(d.oc, d.nr);
 }
-static inline void optc_direct_pack(const OptcConvShape &s, const float *weights, float *out) {
+// weight(filter, channel of its group, z, y, x): the weight of one tap.
+template <class Weight>
+static inline void optc_direct_pack_taps(const OptcConvShape &s, const Weight &weight, float *out) {
   const OptcDirect d = optc_direct_plan(s);
   const int64_t own_c = s.c / s.groups, own_oc = s.oc / s.groups;
   for (int64_t g = 0; g < d.groups; ++g)
     for (int64_t o0 = 0; o0 < d.oc; o0 += d.nr)
-      for (int64_t y = 0; y < s.kh; ++y)
-        for (int64_t x = 0; x < s.kw; ++x)
-          for (int64_t c = 0; c < d.c; ++c)
-            for (int64_t o = o0; o < o0 + d.nr; ++o) {
-              const bool present = o < d.oc && o / own_oc == c / own_c;
-              *out++ = present ? weights[(((g * d.oc + o) * own_c + c % own_c) * s.kh + y) * s.kw + x] : 0.0f;
-            }
+      for (int64_t z = 0; z < s.kd; ++z)
+        for (int64_t y = 0; y < s.kh; ++y)
+          for (int64_t x = 0; x < s.kw; ++x)
+            for (int64_t c = 0; c < d.c; ++c)
+              for (int64_t o = o0; o < o0 + d.nr; ++o) {
+                const bool present = o < d.oc && o / own_oc == c / own_c;
+                *out++ = present ? weight(g * d.oc + o, c % own_c, z, y, x) : 0.0f;
+              }
+}
+static inline void optc_direct_pack(const OptcConvShape &s, const float *weights, float *out) {
+  const int64_t own_c = s.c / s.groups;
+  optc_direct_pack_taps(
+      s,
+      [&](int64_t o, int64_t c, int64_t z, int64_t y, int64_t x) {
+        return weights[(((o * own_c + c) * s.kd + z) * s.kh + y) * s.kw + x];
+      },
+      out);
 }
 
 // --- depthwise: weights [kh][kw][c]; tasks are (image, band of output rows).

@@ -59,8 +59,8 @@ constexpr int gemm_tile_rows(int nr) {
 }
 constexpr int kGemmMostRows = 12;
 
-// One tile: the sums over `kernel_rows` x `segments` runs of k products each (one run for a matrix product, those of
-// the kernel's window for a convolution).
+// One tile: the sums over `planes` x `kernel_rows` x `segments` runs of k products each (one run for a matrix product,
+// those of the kernel's window for a convolution).
 struct GemmTile {
   const float *b;  // columns of a packed panel
   int64_t nr;      // floats from one k to the next in b
@@ -72,6 +72,8 @@ struct GemmTile {
   int64_t row, column, columns;  // columns: valid ones from `column` on
   const char *next;              // what to prefetch, `step` bytes a k
   int64_t step;
+  int64_t planes = 1, plane_step = 0;
+  int64_t row_skip = 0, plane_skip = 0;  // floats of b behind the runs of a kernel row (plane): taps that are left out
 };
 
 // MR rows of A times NV vectors of a panel: k products onto acc. Rows by their pointers (List), or lda floats apart:
@@ -135,15 +137,19 @@ static OPTC_KERNEL void gemm_tile(const float *const *a, int64_t lda, const Gemm
   const int64_t nr = OPTC_VW == 16 ? kColumns : t.nr;
   const float *b = t.b;
   const char *next = t.next;
-  for (int64_t y = 0; y < t.kernel_rows; ++y) {
-    for (int64_t x = 0; x < t.segments; ++x) {
-      const int64_t offset = y * t.row_step + x * t.segment_step;
-      const float *rows[MR];
-      if (List) {
-        OPTC_UNROLL for (int i = 0; i < MR; ++i) rows[i] = a[i] + offset;
+  for (int64_t z = 0; z < t.planes; ++z) {
+    for (int64_t y = 0; y < t.kernel_rows; ++y) {
+      for (int64_t x = 0; x < t.segments; ++x) {
+        const int64_t offset = z * t.plane_step + y * t.row_step + x * t.segment_step;
+        const float *rows[MR];
+        if (List) {
+          OPTC_UNROLL for (int i = 0; i < MR; ++i) rows[i] = a[i] + offset;
+        }
+        gemm_products<MR, NV, List>(acc, rows, *a + offset, lda, b, nr, t.k, next, t.step);
       }
-      gemm_products<MR, NV, List>(acc, rows, *a + offset, lda, b, nr, t.k, next, t.step);
+      b += t.row_skip;
     }
+    b += t.plane_skip;
   }
   if (!t.last && columns == kColumns) {
     OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j)

@@ -109,10 +109,15 @@ void add_edges(const Program &program, const Kernel &kernel, std::set<std::strin
     cells.insert(name + ":channels." + edge(Dim(g.channels / g.groups), 16));
     cells.insert(name + ":filters." + edge(Dim(g.filters / g.groups), 16));
     if (g.groups > 1) cells.insert(name + ":groups");
-    if (g.strides[0] > 1 || g.strides[1] > 1) cells.insert(name + ":strides");
-    if (g.dilations[0] > 1 || g.dilations[1] > 1) cells.insert(name + ":dilations");
-    if (g.pads_begin[0] != g.pads_end[0]) cells.insert(name + ":uneven_pads");
-    if (kernel.nest() && kernel.nest()->contraction->kernel.size() == 1) cells.insert(name + ":line");
+    const auto any = [](const std::array<int64_t, 3> &list) {
+      return std::any_of(list.begin(), list.end(), [](int64_t n) { return n > 1; });
+    };
+    if (any(g.strides)) cells.insert(name + ":strides");
+    if (any(g.dilations)) cells.insert(name + ":dilations");
+    if (g.pads_begin != g.pads_end) cells.insert(name + ":uneven_pads");
+    const size_t spatial = kernel.nest() ? kernel.nest()->contraction->kernel.size() : 0;
+    if (spatial == 1) cells.insert(name + ":line");
+    if (spatial == 3) cells.insert(name + ":volume");
   } else if (name == "attention") {
     const Contraction &c = *kernel.nest()->contraction;
     cells.insert(std::string("attention:mask.") + (c.mask.valid() ? "given" : "none"));

@@ -43,12 +43,29 @@ def produced(g, x):
     return x
 
 
+def transposed_conv(g, x, filters, group=1):
+    """Kernels shorter than, as long as and longer than the stride, by axis; pads, a wider or given output."""
+    r, (c, *sizes) = g.r, g.v[x].shape[1:]
+    kernel, strides = ([r.choice(of) for _ in sizes] for of in ([1, 2, 2, 3, 4, 5], [1, 2, 2, 3, 4]))
+    dilations = [r.choice([1, 1, 1, 2, 3]) if k > 1 else 1 for k in kernel]
+    how = {"strides": strides, "dilations": dilations, "kernel_shape": kernel, "group": group}
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations)]
+    if r.random() < 0.6:  # leave at least one output
+        most = [((n - 1) * s + e - 1) // 2 for n, s, e in zip(sizes, strides, reach)]
+        how["pads"] = [r.randint(0, min(m, 2)) for m in most * 2]
+    if r.random() < 0.3:
+        how["output_padding"] = [r.randint(0, s - 1) for s in strides]
+    w = weight(g, c, max(1, filters // group), *kernel)
+    bias = [vector(g, g.v[w].shape[1] * group)] if r.random() < 0.5 else []
+    return g.node("ConvTranspose", [x, w, *bias], **how)
+
+
 @op(9)
 def strategies_of_convolutions(g):
     """Every algorithm, with channels that end inside and at the edge of a vector, and what may follow it."""
     r = g.r
     kinds = "winograd4 winograd4 winograd2 winograd2 direct depthwise depthwise pointwise grouped line volume".split()
-    kinds += ["line depthwise", "single channel"]
+    kinds += ["line depthwise", "single channel", "transposed", "transposed", "transposed line", "transposed volume", "atrous"]
     kind = r.choice(kinds)
     n, c, oc = r.choice([1, 1, 2]), r.choice([1, 3, 4, 8, 16, 17, 32]), r.choice([1, 2, 8, 15, 16, 17, 32, 48, 50])
     if kind.startswith("winograd"):
@@ -65,7 +82,19 @@ def strategies_of_convolutions(g):
             g, x, c if depthwise else oc, kernel=r.choice([1, 2, 3, 5]), stride=r.choice([1, 2]), dilation=r.choice([1, 1, 2]), group=group
         )
     elif kind == "volume":
-        y = conv(g, g.add_input(F32, [n, r.choice([1, 3]), 4, 5, 3]), r.choice([2, 5]), kernel=r.choice([1, 2, 3]))
+        c = r.choice([1, 3, 16])
+        x = produced(g, g.add_input(F32, [n, c, 4, 5, 3]))
+        group = c if r.random() < 0.2 else 1
+        y = conv(g, x, group * r.choice([2, 5, 16]), kernel=r.choice([1, 2, 3]), stride=r.choice([1, 1, 2]), group=group)
+    elif kind.startswith("transposed"):
+        sizes = {"transposed line": [r.choice([1, 5, 16])], "transposed volume": [2, 4, 3]}.get(kind, [r.choice([1, 3, 6]), r.choice([1, 4, 7])])
+        x = produced(g, g.add_input(F32, [n, c, *sizes]))
+        groups = [q for q in range(2, c + 1) if c % q == 0]
+        y = transposed_conv(g, x, oc, r.choice(groups) if groups and r.random() < 0.3 else 1)
+    elif kind == "atrous":  # taps that lie outside the map, whole rows of them
+        c = r.choice([16, 17, 32])
+        x = produced(g, g.add_input(F32, [n, c, r.choice([3, 5, 8]), r.choice([4, 7])]))
+        y = conv(g, x, r.choice([16, 33, 48]), kernel=r.choice([3, 3, 5]), dilation=r.choice([2, 3, 6, 9]))
     else:
         c = 1 if kind == "single channel" else max(c, 3) if kind == "depthwise" else c
         x = produced(g, g.add_input(F32, [n, c, r.choice([1, 3, 5, 8]), r.choice([1, 4, 7, 9])]))
