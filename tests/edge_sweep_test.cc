@@ -58,6 +58,15 @@ class Net {
         fmt::format("  y{0} = {1}{2} @ \"n{0}\"\n", count_, call, attributes.empty() ? "" : " {" + attributes + "}");
     ++count_;
   }
+  // A value that is no output, and its name.
+  std::string value(const std::string &call, const std::string &attributes = {}) {
+    body_ += fmt::format("  t{} = {}{}\n", count_, call, attributes.empty() ? "" : " {" + attributes + "}");
+    return "t" + std::to_string(count_++);
+  }
+  std::string constant(const std::string &type, const std::string &given) {
+    body_ += fmt::format("  const c{}: {} = {}\n", count_, type, given);
+    return "c" + std::to_string(count_++);
+  }
   std::string text() const { return fmt::format("graph \"sweep\" ({}) -> ({}) {{\n{}}}", inputs_, outputs_, body_); }
 
  private:
@@ -93,7 +102,7 @@ std::set<std::string> sweep(const Net &net, const std::vector<SizedRun> &runs) {
   const std::string made = built.make(program, options);
   EXPECT_EQ(made, "");
   if (!made.empty()) return strategies;
-  for (const char *isa : {"base", "avx2", "avx512"}) {
+  for (const char *isa : {"base", "avx2", "avx512", "vnni", "amx"}) {
     // A library reads the instruction set once: a copy for each.
     const std::string library = built.library() + "." + isa;
     std::filesystem::copy_file(built.library(), library);
@@ -153,6 +162,38 @@ TEST(EdgeSweep, Products) {
   std::vector<SizedRun> runs;
   for (const int64_t n : {1, 2, 3, 5, 6, 7, 8, 12, 13, 14, 15, 29})
     runs.push_back({{{"N", n}, {"K", 2 * n - 1}, {"M", 3 * n % 17 + 1}}, Values::kNormal});
+  expect_all(sweep(net, runs), {"gemm"});
+}
+
+// 8-bit integers with zero points, and 16-bit floats: the rests of groups of 4, blocks of 64 and panels of 64.
+TEST(EdgeSweep, ProductsOfOtherTypes) {
+  Net net;
+  const std::string step = net.constant("f32[]", "splat 40.0");
+  int turn = 0;
+  for (const auto &[k, n] : std::vector<std::pair<int, int>>{
+           {3, 1}, {4, 16}, {63, 33}, {64, 64}, {65, 70}, {130, 130}, {192, 80}, {300, 15}}) {
+    const int form = turn++;
+    const std::string scaled = net.value(fmt::format("Mul({}, {})", net.input(fmt::format("N,{}", k)), step));
+    const std::string a = net.value(fmt::format("Cast({})", scaled), form % 2 ? "to = 3" : "to = 2");
+    const std::string b_type = form % 4 < 2 ? "i8" : "u8", a_type = form % 2 ? "i8" : "u8";
+    const std::string b = net.constant(fmt::format("{}[{},{}]", b_type, k, n), fmt::format("hash \"{}\"", form));
+    const std::string az = net.constant(a_type + "[]", "splat 3"),
+                      bz = net.constant(fmt::format("{}[{}]", b_type, n), fmt::format("hash \"z{}\"", form));
+    net.node(fmt::format("MatMulInteger({}, {}, {}, {})", a, b, az, bz));
+  }
+  for (const auto &[k, n] : std::vector<std::pair<int, int>>{{3, 1}, {17, 33}, {1030, 66}}) {
+    for (const auto &[number, type] : std::vector<std::pair<int, std::string>>{{10, "f16"}, {16, "bf16"}}) {
+      const std::string a =
+          net.value(fmt::format("Cast({})", net.input(fmt::format("N,{}", k))), fmt::format("to = {}", number));
+      net.node(fmt::format("MatMul({}, {})", a,
+                           net.constant(fmt::format("{}[{},{}]", type, k, n), fmt::format("hash \"h{}\"", k))));
+    }
+    net.node(fmt::format("Gemm({}, {})", net.input(fmt::format("{},N", k)), net.weights(fmt::format("{},{}", k, n))),
+             "transA = 1, transB = 0, alpha = 1.0, beta = 1.0");
+  }
+  std::vector<SizedRun> runs;
+  for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 11, 16, 17, 31, 32, 33, 50})
+    runs.push_back({{{"N", n}}, Values::kNormal});
   expect_all(sweep(net, runs), {"gemm"});
 }
 
