@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "driver/places.h"
+#include "ir/program/gpu_machine.h"
 
 namespace optc::cli {
 namespace {
@@ -203,7 +204,7 @@ void add_disable_pass(Verb &verb, CommonOptions &o) {
 
 void add_compile_options(Verb &verb, CommonOptions &o) {
   verb.add_option("--target", o.targets,
-                  "cpu (always there), GPUs sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a (repeatable, comma-separated)")
+                  "cpu (always there), GPUs " + gpu_target_names() + " (repeatable, comma-separated)")
       ->delimiter(',')
       ->type_name("TARGET")
       ->group(kCompiling);

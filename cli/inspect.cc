@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -31,6 +32,7 @@ struct Placements {
   };
   std::vector<OnCpu> on_cpu;
   int64_t segments = 0, copies = 0;
+  std::vector<ScheduleChoice> choices;  // what was weighed for kernels on the GPU
 };
 
 Result<std::optional<Placements>> placements(const Graph &graph, const CompileOptions &options, Listener &listener,
@@ -45,6 +47,7 @@ Result<std::optional<Placements>> placements(const Graph &graph, const CompileOp
   result->segments = static_cast<int64_t>(half->schedule.segments);
   result->copies = static_cast<int64_t>(half->schedule.copy_count());
   const Program &program = *half->program;
+  result->choices = half->choices;
   for (size_t i = 0; i < program.order.size(); ++i) {
     const Kernel &kernel = program.kernel(program.order[i]);
     if (half->schedule.segment[i] >= 0)
@@ -56,6 +59,33 @@ Result<std::optional<Placements>> placements(const Graph &graph, const CompileOp
   return result;
 }
 
+// One line for all kernels for which the same was weighed: the tile that was taken, its time by the cost model, and
+// what came next.
+std::string weighed(const std::vector<ScheduleChoice> &choices) {
+  std::vector<std::pair<std::string, int64_t>> lines;
+  for (const ScheduleChoice &choice : choices) {
+    std::string line;
+    for (const ScheduleChoice::Way &way : choice.ranked)
+      line += fmt::format("{}{} {:.1f}",
+                          &way == &choice.ranked[0]   ? ""
+                          : &way == &choice.ranked[1] ? "; then "
+                                                      : ", ",
+                          way.what, way.microseconds);
+    auto known = std::find_if(lines.begin(), lines.end(), [&](const auto &l) { return l.first == line; });
+    if (known == lines.end())
+      lines.emplace_back(line, 1);
+    else
+      ++known->second;
+  }
+  std::string text;
+  for (const auto &[line, count] : lines)
+    text += fmt::format("  {:<10}  {:>3} x {}\n", text.empty() ? "products" : "", count, line);
+  return text.empty() ? text
+                      : text +
+                            "              (tiles m x n x k and their microseconds by the cost model; open sizes weigh "
+                            "as 128 and as 1024)\n";
+}
+
 std::string to_text(const Placements &p) {
   int64_t count = 0;
   std::string forms;
@@ -65,12 +95,13 @@ std::string to_text(const Placements &p) {
   }
   std::string text = fmt::format("  placement   {}: {} kernel{} on the GPU{}", fmt::join(p.targets, ", "), count,
                                  count == 1 ? "" : "s", forms.empty() ? "" : " (" + forms + ")");
-  if (p.on_cpu.empty()) return text + ", none on the CPU\n";
-  text += fmt::format(" in {} segments, {} on the CPU, {} copies\n", p.segments, p.on_cpu.size(), p.copies);
+  text += p.on_cpu.empty()
+              ? ", none on the CPU\n"
+              : fmt::format(" in {} segments, {} on the CPU, {} copies\n", p.segments, p.on_cpu.size(), p.copies);
   for (const Placements::OnCpu &k : p.on_cpu)
     text += fmt::format("              cpu: {}{}: {}\n", k.kernel, k.node.empty() ? "" : " (node '" + k.node + "')",
                         k.reason);
-  return text;
+  return text + weighed(p.choices);
 }
 
 std::string step_text(const Program &program, size_t step) {
@@ -171,11 +202,15 @@ Status inspect(const CommonOptions &o, const std::string &ir, bool memory, Diagn
       nlohmann::ordered_json on_cpu = nlohmann::ordered_json::array();
       for (const Placements::OnCpu &k : placed->on_cpu)
         on_cpu.push_back({{"kernel", k.kernel}, {"node", k.node}, {"reason", k.reason}});
-      json["gpu"] = {{"targets", placed->targets},
-                     {"forms", placed->forms},
-                     {"segments", placed->segments},
-                     {"copies", placed->copies},
-                     {"on_cpu", on_cpu}};
+      nlohmann::ordered_json products = nlohmann::ordered_json::array();
+      for (const ScheduleChoice &choice : placed->choices) {
+        nlohmann::ordered_json ways = nlohmann::ordered_json::array();
+        for (const ScheduleChoice::Way &way : choice.ranked)
+          ways.push_back({{"way", way.what}, {"microseconds", std::round(way.microseconds * 100) / 100}});
+        products.push_back({{"kernel", choice.kernel}, {"modelled", ways}});
+      }
+      json["gpu"] = {{"targets", placed->targets}, {"forms", placed->forms}, {"segments", placed->segments},
+                     {"copies", placed->copies},   {"on_cpu", on_cpu},       {"products", products}};
     }
     print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
     return {};

@@ -12,6 +12,7 @@
 #include "emit/cpp/emit.h"
 #include "emit/report/diff.h"
 #include "emit/report/report.h"
+#include "ir/program/gpu_machine.h"
 #include "support/staging.h"
 
 namespace optc {
@@ -32,7 +33,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   for (const std::string &target : options.targets) {
     if (target != "cpu" && !is_gpu_target(target))
       return diagnostics.error(ErrorKind::kUnsupported, fmt::format("--target {}: not known", target), {},
-                               "known are cpu, sm_80, sm_86, sm_87, sm_89, sm_90 and sm_90a");
+                               "known are cpu, " + gpu_target_names());
     gpu = gpu || target != "cpu";
   }
 

@@ -5,8 +5,10 @@
 
 #include <memory>
 
+#include "driver/bisect.h"
 #include "driver/places.h"
 #include "driver/step.h"
+#include "ir/program/gpu_machine.h"
 #ifdef OPTC_HAS_PTX
 #include "emit/ptx/cuda_source.h"
 #include "emit/ptx/ptx.h"
@@ -14,12 +16,7 @@
 
 namespace optc {
 
-bool is_gpu_target(const std::string &target) {
-  // From 8.0 on (cp.async, mma.sync of TF32), as far as LLVM 19 knows them.
-  for (const char *known : {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a"})
-    if (target == known) return true;
-  return false;
-}
+bool is_gpu_target(const std::string &target) { return find_gpu_machine(target) != nullptr; }
 
 #ifdef OPTC_HAS_PTX
 
@@ -60,12 +57,13 @@ Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string
                                            Listener &listener, Diagnostics &diagnostics,
                                            std::vector<std::pair<std::string, std::string>> *kept_f32) {
   OPTC_ASSIGN(const auto emitter, LoadedEmitter::load(diagnostics));
-  OPTC_ASSIGN(Program lowered, lower_model(graph, options, listener, diagnostics, true, kept_f32));
+  LoweringReport report;
+  OPTC_ASSIGN(Program lowered, lower_reported(graph, options, listener, diagnostics, true, report));
+  if (kept_f32) *kept_f32 = std::move(report.precision.kept);
   auto kept = std::make_shared<const Program>(std::move(lowered));
   const Program &program = *kept;
   Step step(listener, "emit gpu");
   PtxOptions ptx_options;
-  ptx_options.f32 = options.f32;
   BundleCuda half;
   for (const std::string &target : options.targets)
     if (is_gpu_target(target)) half.targets.push_back(target);
@@ -96,6 +94,7 @@ Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string
     half.ptx.emplace_back(fmt::format("{}.{}.ptx", name, module.target), module.text);
   }
   half.program = kept;
+  half.choices = std::move(report.choices);
   half.schedule = std::move(source->schedule);
   half.buffers = std::move(source->buffers);
   for (const PtxKernel &kernel : ptx.kernels) half.forms.push_back(kernel.on_gpu ? kernel.form : "");

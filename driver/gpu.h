@@ -10,7 +10,7 @@
 
 namespace optc {
 
-bool is_gpu_target(const std::string &target);  // "sm_80", "sm_90a": sm_ and a number, perhaps with a letter
+bool is_gpu_target(const std::string &target);  // "sm_80", "sm_90a": a row of ir/program/gpu_machine.h
 // Kernels without a GPU form run on the CPU between the others. Empty, with a warning, where no kernel has a GPU form:
 // the bundle then runs on the CPU. kIo when the module is not installed.
 // `kept`: as lower_model gives it.

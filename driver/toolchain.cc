@@ -113,6 +113,10 @@ Result<Program> lower_reported(const Graph &graph, const CompileOptions &options
   lowering.channels_last = options.level > 0;
   lowering.precision = options.precision;
   lowering.disabled = options.disabled;
+  lowering.machine = &machine_of(options.targets);
+  lowering.f32 = options.f32 == "ieee"   ? F32Products::kIEEE
+                 : options.f32 == "tf32" ? F32Products::kTF32
+                                         : F32Products::kThreeTF32;
   if (options.precision != ElementType::kFloat32) {
     OPTC_ASSIGN(lowering.keep_f32, costly_tensors(graph, lowering, options.samples, listener, diagnostics));
   }

@@ -14,12 +14,17 @@
 #include <vector>
 
 #include "ir/graph/graph.h"
+#include "ir/program/gpu_machine.h"
 #include "ir/program/program.h"
+#include "ir/program/schedule_choice.h"
 #include "lowering/steps.h"
 #include "support/diagnostics.h"
 #include "support/result.h"
 
 namespace optc {
+
+// How f32 products are computed on a GPU: by three products of TF32 (near f32's accuracy), by one (10 bits), in f32.
+enum class F32Products : uint8_t { kThreeTF32, kTF32, kIEEE };
 
 struct LoweringOptions {
   enum class Target : uint8_t { kCpu, kGpu } target = Target::kCpu;
@@ -31,6 +36,12 @@ struct LoweringOptions {
   int64_t max_steps = INT64_MAX;                  // bisection: take the first so many steps only
   // Buffers that stay f32 because storing them in 16 bits costs too much, and why; by name.
   std::vector<std::pair<std::string, std::string>> keep_f32;
+  // Of a GPU: what choices are made for; how f32 products are computed.
+  const GpuMachine *machine = &machine_of({});
+  F32Products f32 = F32Products::kThreeTF32;
+  // To measure (bench/gpu): products by this tile of the list for their type (schedule/tensor_core_tiles.cc) and this
+  // many blocks a tile, where they can have it; -1 and 0: as modelled.
+  int tile = -1, splits = 0;
 };
 
 struct PrecisionReport {
@@ -43,7 +54,8 @@ struct LoweringReport {
   int64_t kernels_before = 0, kernels_after = 0;
   int64_t inlined = 0, epilogues = 0;  // fusions made
   PrecisionReport precision;
-  std::vector<LoweringStep> steps;  // in the order in which they were taken
+  std::vector<ScheduleChoice> choices;  // of kernels with more than one way by the cost model
+  std::vector<LoweringStep> steps;      // in the order in which they were taken
 };
 
 Result<Program> lower(const Graph &graph, const LoweringOptions &options, LoweringReport &report,

@@ -32,6 +32,8 @@ constexpr LoweringStepInfo kSteps[] = {
     {"schedule.conv.winograd4", "a 3x3 convolution runs by F(4x4, 3x3)", "f32, channels last, stride 1"},
     {"schedule.attention", "attention runs over blocks of keys", "f32, operands of affine addresses"},
     {"schedule.rnn", "LSTM, GRU and RNN run on packed weights", "f32, constant weights, no clip"},
+    {"schedule.gemm.tensor_core", "on a GPU, a product or a convolution runs on tensor cores",
+     "one sum of products of f32, f16 or bf16, stores behind it"},
     {"place.in_place", "a result takes over the bytes of an operand",
      "the operand is used for the last time, and each element is read only where it is written"},
 };

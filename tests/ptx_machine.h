@@ -10,6 +10,7 @@
 #include <string>
 
 #include "emit/ptx/ptx.h"
+#include "lowering/schedule/schedule.h"
 #include "tests/ptx_emulator/emulator.h"
 #include "tests/ptx_programs.h"
 
@@ -24,11 +25,17 @@ class Machine {
       : program_(program), chained_(target.compare(0, 4, "sm_9") == 0) {
     Diagnostics diagnostics;
     std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
+    LoweringOptions lowering;
+    lowering.target = LoweringOptions::Target::kGpu;
+    lowering.machine = &machine_of({target});
+    lowering.f32 = f32 == "ieee" ? F32Products::kIEEE : f32 == "tf32" ? F32Products::kTF32 : F32Products::kThreeTF32;
+    lowering.splits = splits;
+    LoweringReport report;
+    Steps steps({}, INT64_MAX, report.steps);
+    choose_schedules(program, lowering, steps, report.choices);
     EXPECT_TRUE(verify(program, diagnostics).ok());
     PtxOptions options;
     options.targets = {target};
-    options.f32 = f32;
-    options.splits = splits;
     auto result = emitter->emit(program, options, diagnostics);
     for (const Diagnostic &d : diagnostics.all()) ADD_FAILURE() << format(d);
     if (!result.ok()) return;

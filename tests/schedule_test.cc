@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "emit/cpp/emit.h"
+#include "ir/program/gpu_machine.h"
+#include "ir/program/tensor_core.h"
 #include "runtime/cpu/attention_plan.h"
 #include "runtime/cpu/conv_transposed_plan.h"
 #include "runtime/cpu/gemm_i8_plan.h"
@@ -93,6 +96,37 @@ std::string graph_of(const std::string &schedule, size_t which = 0) {
   return "";
 }
 
+// The same for a GPU's.
+const std::vector<std::pair<std::string, std::string>> kGpuGraphs = {
+    {"gemm.tensor_core", R"(graph "g" (x: f32[N,64]) -> (y) { const w: f32[64,48] = hash "a"
+      y = MatMul(x, w) })"},
+    {"gemm.tensor_core", R"(graph "g" (x: f16[5,2000]) -> (y) { const w: f16[2000,32] = hash "a"
+      a = MatMul(x, w)
+      y = Relu(a) })"},
+    {"gemm.tensor_core", conv("f32[2,8,H,W]", "f32[16,8,3,3]", 1, 3, 2, 1, 1, 0)},
+    {"pointwise", R"(graph "g" (x: f32[N,8]) -> (y) { y = Exp(x) })"},
+    {"loops", R"(graph "g" (x: f64[N,8], w: f64[8,8]) -> (y) { y = MatMul(x, w) })"},
+    {"library", R"(graph "g" (x: f32[N,8]) -> (y) { y = NonZero(x) })"},
+};
+
+LoweringOptions gpu_options() {
+  LoweringOptions options;
+  options.target = LoweringOptions::Target::kGpu;
+  return options;
+}
+
+// All graphs, with what they are lowered for.
+struct Case {
+  std::string schedule, text;
+  LoweringOptions options;
+};
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const auto &[schedule, text] : kGraphs) cases.push_back({schedule, text, {}});
+  for (const auto &[schedule, text] : kGpuGraphs) cases.push_back({schedule, text, gpu_options()});
+  return cases;
+}
+
 const Kernel *find(const Program &program, const std::string &schedule) {
   for (KernelId k : program.order)
     if (name(program.kernel(k).schedule) == schedule) return &program.kernel(k);
@@ -100,9 +134,9 @@ const Kernel *find(const Program &program, const std::string &schedule) {
 }
 
 TEST(Schedule, IsChosenSaidAndReadBack) {
-  for (const auto &[schedule, text] : kGraphs) {
+  for (const auto &[schedule, text, options] : all_cases()) {
     SCOPED_TRACE(text);
-    const Lowered lowered = lower_text(text, {});
+    const Lowered lowered = lower_text(text, options);
     ASSERT_TRUE(find(lowered.program, schedule)) << lowered.text;
     for (KernelId k : lowered.program.order) {
       const Schedule &chosen = lowered.program.kernel(k).schedule;
@@ -148,10 +182,10 @@ TEST(Schedule, WrongTextIsAnError) {
 // Each of these makes a schedule that says something else than its nest.
 TEST(Schedule, TheVerifierSeesAWrongOne) {
   const auto plant = [](const std::string &schedule, const std::string &number, const auto &fault, size_t which = 0) {
-    for (const auto &[wanted, text] : kGraphs) {
+    for (const auto &[wanted, text, options] : all_cases()) {
       if (wanted != schedule || which-- > 0) continue;
       SCOPED_TRACE(text);
-      Lowered lowered = lower_text(text, {});
+      Lowered lowered = lower_text(text, options);
       const Kernel *kernel = find(lowered.program, schedule);
       ASSERT_TRUE(kernel);
       fault(lowered.program, const_cast<Kernel *>(kernel)->schedule);
@@ -207,6 +241,21 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
   plant("attention", "S2", [&](Program &, Schedule &s) { attention(s).mask.buffer = BufferId(); });
   plant("attention", "S2", [&](Program &, Schedule &s) { attention(s).output.batch = 1; });
   plant("attention", "S2", [&](Program &, Schedule &s) { attention(s).keys = attention(s).queries; });
+  const auto product = [](Schedule &s) -> GemmTensorCoreSchedule & { return std::get<GemmTensorCoreSchedule>(s); };
+  plant("pointwise", "S1", [](Program &, Schedule &s) { s = GemmTensorCoreSchedule{}; });
+  plant("gemm.tensor_core", "S2", [&](Program &, Schedule &s) { product(s).type = TensorCoreType::kF16; });
+  plant("gemm.tensor_core", "S3", [&](Program &, Schedule &s) { product(s).a.outer.clear(); });
+  plant("gemm.tensor_core", "S3", [&](Program &, Schedule &s) { std::swap(product(s).a, product(s).b); });
+  plant("gemm.tensor_core", "S3", [&](Program &, Schedule &s) { product(s).exchanged = true; });
+  plant("gemm.tensor_core", "S4", [&](Program &, Schedule &s) { product(s).a.constant = true; });
+  plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).tiles.clear(); });
+  plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).tiles[0].tile.m = 24; });
+  plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).tiles[3].tile.warps_k = 3; });
+  plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).tiles[0].splits = 0; });
+  plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).a.k_contiguous = false; });
+  plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).b.chunk_bytes = 32; });
+  plant(
+      "gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).a.group = 8; }, 1);
   plant("rnn", "S4", [](Program &p, Schedule &s) { std::get<RecurrentSchedule>(s).sums.buffer = p.outputs[0]; });
 }
 
@@ -220,6 +269,47 @@ TEST(Schedule, EmitRefusesANestOfAnotherForm) {
   ASSERT_FALSE(text.ok());
   EXPECT_EQ(text.failure().kind, ErrorKind::kInternal);
   EXPECT_NE(said(diagnostics).find("kernel " + kernel.name), std::string::npos) << said(diagnostics);
+}
+
+// What was weighed is reported, the chosen way first, and does not cost more than its runners-up; what fewer
+// multiprocessors make of it is another choice; no tile needs more shared memory than the smallest of the cards has.
+TEST(Schedule, TilesAreChosenByTheMachine) {
+  LoweringOptions options = gpu_options();
+  std::set<std::string> first;
+  for (const GpuMachine &machine : gpu_machines()) {
+    options.machine = &machine;
+    const Lowered lowered = lower_text(R"(graph "g" (x: f16[512,768]) -> (y) { const w: f16[768,3072] = hash "a"
+      y = MatMul(x, w) })",
+                                       options);
+    ASSERT_EQ(lowered.report.choices.size(), 1u);
+    const ScheduleChoice &choice = lowered.report.choices[0];
+    EXPECT_EQ(choice.kernel, find(lowered.program, "gemm.tensor_core")->name);
+    ASSERT_EQ(choice.ranked.size(), 4u);
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_GE(choice.ranked[i].microseconds, choice.ranked[0].microseconds);
+      EXPECT_GT(choice.ranked[i].microseconds, 1) << machine.target;
+    }
+    first.insert(choice.ranked[0].what);
+    const auto &chosen = std::get<GemmTensorCoreSchedule>(find(lowered.program, "gemm.tensor_core")->schedule);
+    ASSERT_EQ(chosen.tiles.size(), static_cast<size_t>(kMostJoinedKernels));
+    for (size_t i = 0; i < chosen.tiles.size(); ++i) {
+      EXPECT_LE(tensor_core_shared_bytes(chosen.type, chosen.tiles[i].tile), 99u << 10);
+      EXPECT_TRUE(i == 0 || chosen.tiles[i].splits == 1);
+    }
+  }
+  EXPECT_GT(first.size(), 1u);
+}
+
+// A kernel that runs on the host is not given a schedule of the card.
+TEST(Schedule, WhatHasNoGpuFormStaysPlain) {
+  LoweringOptions options = gpu_options();
+  const Lowered lowered = lower_text(R"(graph "g" (x: f32[4096,8,131072]) -> (y) { const w: f32[8,4] = hash "a"
+    t = Transpose(x) {perm = ints [0, 2, 1]}
+    y = MatMul(t, w) })",
+                                     options);
+  EXPECT_FALSE(find(lowered.program, "gemm.tensor_core")) << lowered.text;
+  options.disabled = {"schedule.gemm.tensor_core"};
+  EXPECT_FALSE(find(lower_text(kGpuGraphs[0].second, options).program, "gemm.tensor_core"));
 }
 
 // A fusion that would leave a product to plain loops is not made.

@@ -82,11 +82,14 @@ int main(int argc, char **argv) {
     } else if (arg == "--target" && more) {
       ptx_options.targets.push_back(argv[++i]);
     } else if (arg == "--f32" && more) {
-      ptx_options.f32 = argv[++i];
+      const std::string f32 = argv[++i];
+      lowering.f32 = f32 == "ieee"   ? optc::F32Products::kIEEE
+                     : f32 == "tf32" ? optc::F32Products::kTF32
+                                     : optc::F32Products::kThreeTF32;
     } else if (arg == "--tile" && more) {  // for all products that can have it: bench/gpu/tiles.py
-      ptx_options.tile = std::atoi(argv[++i]);
+      lowering.tile = std::atoi(argv[++i]);
     } else if (arg == "--splits" && more) {
-      ptx_options.splits = std::atoi(argv[++i]);
+      lowering.splits = std::atoi(argv[++i]);
     } else if (arg == "--precision" && more) {
       const std::string precision = argv[++i];
       if (precision == "f16") lowering.precision = optc::ElementType::kFloat16;
@@ -120,6 +123,7 @@ int main(int argc, char **argv) {
   if (optc::Status s = optc::optimize(*graph, {}, optimized, diagnostics); !s.ok())
     return finish(optc::exit_code(s.failure().kind));
   lowering.target = optc::LoweringOptions::Target::kGpu;
+  lowering.machine = &optc::machine_of(ptx_options.targets);
   optc::LoweringReport lowered;
   auto program = optc::lower(*graph, lowering, lowered, diagnostics);
   if (!program.ok()) return finish(optc::exit_code(program.failure().kind));

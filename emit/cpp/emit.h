@@ -11,6 +11,7 @@
 #include "ir/program/device_schedule.h"
 #include "ir/program/placement.h"
 #include "ir/program/program.h"
+#include "ir/program/schedule_choice.h"
 #include "ir/program/uses.h"
 #include "support/diagnostics.h"
 #include "support/result.h"
@@ -33,6 +34,7 @@ struct BundleCuda {
   std::vector<BufferId> buffers;
   std::vector<std::string>
       forms;  // parallel to the Program's order: "pointwise", "gemm.3xtf32 64x64x32"; "" on the CPU
+  std::vector<ScheduleChoice> choices;  // what lowering weighed, by kernel
 };
 
 struct BundleOptions {

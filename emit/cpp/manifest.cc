@@ -1,7 +1,10 @@
 #include "emit/cpp/manifest.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <unordered_map>
 
 namespace optc {
 namespace {
@@ -100,6 +103,8 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
     const BundleCuda &cuda = *options.cuda;
     const DeviceSchedule &schedule = cuda.schedule;
     Json gpu = {{"segments", schedule.segments}};
+    std::unordered_map<std::string_view, const ScheduleChoice *> choices;
+    for (const ScheduleChoice &choice : cuda.choices) choices.emplace(choice.kernel, &choice);
     gpu["kernels"] = Json::array();
     gpu["copies"] = Json::array();
     for (size_t i = 0; i <= cuda.program->order.size(); ++i) {
@@ -117,6 +122,10 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
       if (schedule.segment[i] >= 0) {
         item["segment"] = schedule.segment[i];
         item["form"] = cuda.forms[i];
+        // By the cost model, alone in its launch.
+        if (const auto weighed = choices.find(name); weighed != choices.end())
+          for (const ScheduleChoice::Way &way : weighed->second->ranked)
+            item["modelled"].push_back({{"way", way.what}, {"microseconds", std::round(way.microseconds * 100) / 100}});
       } else {
         item["reason"] = schedule.reason[i];
       }

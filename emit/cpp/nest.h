@@ -122,7 +122,8 @@ class NestPrinter : private DimText, private NestPlan {
   bool print_as(const ConvolutionWinogradSchedule &schedule);
   bool print_as(const ConvolutionTransposedSchedule &schedule);
   bool print_as(const AttentionSchedule &schedule);
-  bool print_as(const RecurrentSchedule &) { return false; }  // of library calls
+  bool print_as(const RecurrentSchedule &) { return false; }       // of library calls
+  bool print_as(const GemmTensorCoreSchedule &) { return false; }  // of a GPU
   bool print_as(const LibrarySchedule &) { return false; }
   bool print_integer_gemm(const GemmSchedule &schedule);
   bool print_convolution(const ConvolutionOperands &operands, const char *header, const std::string &function,

@@ -21,12 +21,12 @@ constexpr int kWarps = 4;
 void emit_attention(KernelContext &k, const AttentionPlan &plan) {
   Builder &b = k.b;
   const bool half = element_bytes(plan.type) == 2;
-  const MmaType mma = plan.type == GemmType::kF16    ? MmaType::kF16
-                      : plan.type == GemmType::kBF16 ? MmaType::kBF16
-                                                     : MmaType::kTF32;
+  const MmaType mma = plan.type == TensorCoreType::kF16    ? MmaType::kF16
+                      : plan.type == TensorCoreType::kBF16 ? MmaType::kBF16
+                                                           : MmaType::kTF32;
   Scope base(k);
   delinearize(base, plan.batch, b.block(2));
-  Value rows = base.index(product(plan.rows)), keys = base.index(plan.keys.extent);
+  Value rows = base.index(total_extent(plan.rows)), keys = base.index(plan.keys.extent);
   Value inner = base.index(plan.inner.extent), width = base.index(plan.width.extent);
   Value row0 = b.mul(b.block(0), plan.block_rows());
   // This warp's rows, and its part of each tile of keys.
@@ -36,9 +36,9 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
 
   Gemm by_inner, by_keys;
   by_inner.type = by_keys.type = plan.type;
-  by_inner.tile = by_keys.tile = GemmTile{plan.block_rows(), 16, plan.padded_inner, kWarps, 1, 1, 2};
+  by_inner.tile = by_keys.tile = TensorCoreTile{plan.block_rows(), 16, plan.padded_inner, kWarps, 1, 1, 2};
   by_keys.tile.k = plan.tile;
-  auto operand = [&](const Operand &o, unsigned bytes, bool k_contiguous, const DimSymbol *along,
+  auto operand = [&](const ProductOperand &o, unsigned bytes, bool k_contiguous, const DimSymbol *along,
                      const std::function<void(Scope &, Value, Value)> &place) {
     GemmOperand out;
     out.k_contiguous = k_contiguous;
@@ -191,7 +191,7 @@ void emit_attention(KernelContext &k, const AttentionPlan &plan) {
       for (size_t i = 0; i < 4; ++i) o[n].push_back(b.ir.CreateFMul(in[4 * n + i], scale[i / 2]));
     // O += P V. The accumulators of S are the operand as they lie: for 16-bit types in pairs, for TF32 with k paired.
     auto pack = [&](Value low, Value high) -> Value {
-      llvm::Type *type = plan.type == GemmType::kF16 ? b.ir.getHalfTy() : b.ir.getBFloatTy();
+      llvm::Type *type = plan.type == TensorCoreType::kF16 ? b.ir.getHalfTy() : b.ir.getBFloatTy();
       Value pair = llvm::PoisonValue::get(llvm::FixedVectorType::get(type, 2));
       auto narrow = [&](Value v) -> Value { return b.ir.CreateFPTrunc(v, type); };
       pair = b.ir.CreateInsertElement(pair, narrow(low), uint64_t{0});
@@ -404,14 +404,12 @@ std::vector<Draft> draft_attention(const Program &program, const Kernel &kernel)
   auto plan = attention_plan(program, *kernel.nest());
   if (!plan) return {};
   Draft draft;
-  static constexpr const char *kNames[] = {"f16", "bf16", "tf32", "3xtf32"};
-  draft.form = "attention." + std::string(kNames[static_cast<int>(plan->type)]) + " " +
-               std::to_string(plan->block_rows()) + "x" + std::to_string(plan->tile) +
-               (plan->key_warps > 1 ? " k/" + std::to_string(plan->key_warps) : "") + " d" +
-               std::to_string(plan->padded_inner);
+  draft.form = "attention." + std::string(to_string(plan->type)) + " " + std::to_string(plan->block_rows()) + "x" +
+               std::to_string(plan->tile) + (plan->key_warps > 1 ? " k/" + std::to_string(plan->key_warps) : "") +
+               " d" + std::to_string(plan->padded_inner);
   draft.threads = 32 * kWarps;
-  draft.grid[0] = ceil_div(product(plan->rows), plan->block_rows());
-  draft.grid[2] = product(plan->batch);
+  draft.grid[0] = ceil_div(total_extent(plan->rows), plan->block_rows());
+  draft.grid[2] = total_extent(plan->batch);
   draft.body = [plan = *plan](KernelContext &k) { emit_attention(k, plan); };
   return {draft};
 }

@@ -161,25 +161,25 @@ std::optional<AttentionPlan> attention_plan(const Program &program, const LoopNe
   plan.query = peel(program, q);
   plan.key = peel(program, key);
   plan.value = peel(program, value);
-  for (const Operand *o : {&plan.query, &plan.key, &plan.value})
+  for (const ProductOperand *o : {&plan.query, &plan.key, &plan.value})
     if ((!o->load.valid() && !o->wide.valid()) || !o->conditions.empty() || o->stored != plan.query.stored)
       return std::nullopt;
   switch (plan.query.stored) {
     case ElementType::kFloat32:
-      plan.type = GemmType::kThreeTF32;
+      plan.type = TensorCoreType::kThreeTF32;
       break;
     case ElementType::kFloat16:
-      plan.type = GemmType::kF16;
+      plan.type = TensorCoreType::kF16;
       break;
     case ElementType::kBFloat16:
-      plan.type = GemmType::kBF16;
+      plan.type = TensorCoreType::kBF16;
       break;
     default:
       return std::nullopt;
   }
   const unsigned size = element_bytes(plan.type);
   // 0: f32 that is rounded as it is read, eight at a time; nullopt: neither way.
-  auto bytes = [&](const Operand &o, const Loop &along) -> std::optional<unsigned> {
+  auto bytes = [&](const ProductOperand &o, const Loop &along) -> std::optional<unsigned> {
     if (!o.load.valid()) return wide_together(program, o, along) ? std::optional<unsigned>(0) : std::nullopt;
     const unsigned n = static_cast<unsigned>(together(program, o, along, size)) * size;
     if (n >= 4) return n;
@@ -194,7 +194,7 @@ std::optional<AttentionPlan> attention_plan(const Program &program, const LoopNe
   plan.padded_inner = padded(plan.inner.extent.value());
   plan.padded_width = padded(plan.width.extent.value());
   plan.tile = size == 4 ? 32 : 64;
-  const Dim all_rows = product(plan.rows), heads = product(plan.batch);
+  const Dim all_rows = total_extent(plan.rows), heads = total_extent(plan.batch);
   if (all_rows.is_constant() && heads.is_constant()) {
     auto blocks = [&](int rows) { return (all_rows.value() + rows - 1) / rows * heads.value(); };
     const bool fits = size == 2 || plan.padded_inner + plan.padded_width <= 128;

@@ -9,10 +9,10 @@
 namespace optc::ptx {
 
 struct AttentionPlan {
-  GemmType type = GemmType::kThreeTF32;
+  TensorCoreType type = TensorCoreType::kThreeTF32;
   std::vector<Loop> batch, rows;
   Loop keys, inner, width;  // j of the products, d, e of the values
-  Operand query, key, value;
+  ProductOperand query, key, value;
   unsigned query_bytes = 0, key_bytes = 0, value_bytes = 0;  // fetched at once
   int padded_inner = 0, padded_width = 0, tile = 0;
   int row_warps = 4, key_warps = 1;  // 16 rows each; warps that share rows

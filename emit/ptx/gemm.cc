@@ -9,15 +9,7 @@
 
 namespace optc::ptx {
 
-unsigned element_bytes(GemmType type) { return type == GemmType::kF16 || type == GemmType::kBF16 ? 2 : 4; }
-
-unsigned gemm_shared_bytes(GemmType type, const GemmTile &tile) {
-  const unsigned ring = static_cast<unsigned>(tile.stages * (tile.m + tile.n) * tile.k) * element_bytes(type);
-  const unsigned exchange = tile.warps_k > 1 ? static_cast<unsigned>(tile.warps_k * tile.m * tile.n) * 4 : 0;
-  return std::max(ring, exchange);
-}
-
-int64_t split_bytes(const GemmTile &tile, int splits) {
+int64_t split_bytes(const TensorCoreTile &tile, int splits) {
   const int64_t fragments = int64_t{tile.m / tile.warps_m / 16} * (tile.n / tile.warps_n / 8);
   const int64_t pieces = (fragments + tile.warps_k - 1) / tile.warps_k;
   return pieces * tile.threads() * 16 * splits;
@@ -86,17 +78,17 @@ void join_splits(Builder &b, const Gemm &g, unsigned flag, std::vector<Piece> *p
 }  // namespace
 
 void emit_gemm(Builder &b, const Gemm &g) {
-  const GemmTile &t = g.tile;
+  const TensorCoreTile &t = g.tile;
   const bool half = element_bytes(g.type) == 2;
-  const bool three = g.type == GemmType::kThreeTF32;
-  const MmaType mma = g.type == GemmType::kF16    ? MmaType::kF16
-                      : g.type == GemmType::kBF16 ? MmaType::kBF16
-                                                  : MmaType::kTF32;
+  const bool three = g.type == TensorCoreType::kThreeTF32;
+  const MmaType mma = g.type == TensorCoreType::kF16    ? MmaType::kF16
+                      : g.type == TensorCoreType::kBF16 ? MmaType::kBF16
+                                                        : MmaType::kTF32;
   const int step_k = half ? 16 : 8;  // k of one instruction: 32 bytes
   const int steps = t.k / step_k;
   const int wm = t.m / t.warps_m, wn = t.n / t.warps_n;  // a warp's part
   const int blocks_m = wm / 16, blocks_n = wn / 16;      // in fragments of 16
-  const unsigned start = b.reserve_shared(gemm_shared_bytes(g.type, t), 128);
+  const unsigned start = b.reserve_shared(tensor_core_shared_bytes(g.type, t), 128);
 
   TileStore a_probe(b, g, g.a, t.m, start);
   TileStore a(b, g, g.a, t.m, start);

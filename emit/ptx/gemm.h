@@ -16,6 +16,7 @@
 #include <functional>
 
 #include "emit/ptx/builder.h"
+#include "ir/program/tensor_core.h"
 
 namespace optc::ptx {
 
@@ -38,21 +39,9 @@ struct GemmOperand {
   bool constant = false;
 };
 
-struct GemmTile {
-  int m = 128, n = 128, k = 32;               // of the block
-  int warps_m = 2, warps_n = 2, warps_k = 1;  // warps_k > 1: warps share a tile and split k
-  int stages = 4;
-  int warps() const { return warps_m * warps_n * warps_k; }
-  int threads() const { return 32 * warps(); }
-};
-
-enum class GemmType : uint8_t { kF16, kBF16, kTF32, kThreeTF32 };
-unsigned element_bytes(GemmType type);
-unsigned gemm_shared_bytes(GemmType type, const GemmTile &tile);
-
 struct Gemm {
-  GemmType type = GemmType::kF16;
-  GemmTile tile;
+  TensorCoreType type = TensorCoreType::kF16;
+  TensorCoreTile tile;
   Value m = nullptr, n = nullptr, k = nullptr;   // sizes, i32
   Value row0 = nullptr, column0 = nullptr;       // corner of this block's tile
   Value k_begin = nullptr, k_end = nullptr;      // the part of k that this block sums, k_begin a multiple of tile.k
@@ -72,7 +61,7 @@ struct Gemm {
 };
 
 // The bytes of `parts` for one tile.
-int64_t split_bytes(const GemmTile &tile, int splits);
+int64_t split_bytes(const TensorCoreTile &tile, int splits);
 
 // Emits the whole block: main loop and epilogue, and the wait for the kernels before. Uses the builder's shared memory
 // from its current end.

@@ -53,7 +53,7 @@ int batch_for(const Program &program, const std::vector<StageOutput> &outputs, i
 Draft pointwise_draft(const Program &program, std::vector<Loop> loops, const std::vector<StageOutput> &outputs) {
   LoopOrder order = order_loops(program, std::move(loops), outputs, true);
   const int lanes = lanes_for(program, outputs, order.loops);
-  Dim groups = floor_div(product(order.loops), lanes);
+  Dim groups = floor_div(total_extent(order.loops), lanes);
   Draft draft;
   draft.form = "pointwise";
   draft.threads = upper_bound(groups) > 132 * 256 * 4 ? 256 : 128;
@@ -106,12 +106,6 @@ Draft pointwise_draft(const Program &program, std::vector<Loop> loops, const std
 }
 
 }  // namespace
-
-Dim product(const std::vector<Loop> &loops) {
-  Dim total = 1;
-  for (const Loop &loop : loops) total *= loop.extent;
-  return total;
-}
 
 Value delinearize(Scope &scope, const std::vector<Loop> &loops, Value flat, const DimSymbol *wanted) {
   Builder &b = scope.context().b;
@@ -180,13 +174,13 @@ std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std
 
   // Rows or serial? Rows when the innermost stage loop walks memory with unit stride, or when there are few outer
   // iterations.
-  Dim outer = product(nest.loops);
+  Dim outer = total_extent(nest.loops);
   int64_t width = 1;
   bool unit = false, stores_rows = false, arrays = false;
   for (const Local &local : nest.locals) arrays = arrays || !local.shape.empty();
   for (const Stage &stage : nest.stages) {
     if (stage.loops.empty()) continue;
-    width = std::max(width, std::min<int64_t>(upper_bound(product(stage.loops)), int64_t{1} << 30));
+    width = std::max(width, std::min<int64_t>(upper_bound(total_extent(stage.loops)), int64_t{1} << 30));
     std::vector<ScalarId> loads;
     for (const StageOutput &output : stage.outputs) {
       collect_loads(program, output.value, loads);

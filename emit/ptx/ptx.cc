@@ -10,6 +10,8 @@
 #include "emit/ptx/draft.h"
 #include "emit/ptx/target.h"
 #include "ir/program/device_schedule.h"
+#include "ir/program/gpu_launch.h"
+#include "ir/program/gpu_machine.h"
 
 namespace optc {
 
@@ -32,63 +34,11 @@ bool may_share(const Program &program, BufferId a, BufferId b) {
   return !(proved_at_least(pa->offset, pb->offset + pb->bytes) || proved_at_least(pb->offset, pa->offset + pa->bytes));
 }
 
-constexpr size_t kMostParameterBytes = 4096;  // of one launch, in every driver and on every card
-
-// The symbols that a kernel's launches get, as write_function hands them over.
-std::vector<const DimSymbol *> launch_symbols(const Program &program, const Kernel &kernel) {
-  std::vector<const DimSymbol *> symbols;
-  for (const SymbolSource &source : program.sources) symbols.push_back(source.symbol);
-  for (const DimSymbol *found : data_symbols(program, kernel)) symbols.push_back(found);
-  return symbols;
-}
-
-// The roots of what a kernel touches: its launches get a pointer to each.
-std::vector<BufferId> launch_roots(const Program &program, const Kernel &kernel) {
-  std::vector<BufferId> roots;
-  for (const auto &list : {reads(program, kernel), writes(program, kernel)})
-    for (BufferId id : list) {
-      const BufferId root = ptx::root_of(program, id).buffer;
-      if (std::find(roots.begin(), roots.end(), root) == roots.end()) roots.push_back(root);
-    }
-  return roots;
-}
-
-// The parameters of a launch that does the work of `kernels` kernels like this one: pointers, symbols, workspace.
-size_t parameter_bytes(const Program &program, const Kernel &kernel, size_t kernels = 1) {
-  const size_t symbols = (4 * launch_symbols(program, kernel).size() + 7) / 8 * 8;
-  return 8 * launch_roots(program, kernel).size() * kernels + symbols + 8;
-}
-
-// The first reason why a loop nest cannot be a GPU kernel, or "".
-std::string reason_against(const Program &program, const Kernel &kernel) {
-  if (const LibraryCall *call = kernel.library()) return "library function '" + call->function + "' has no GPU form";
-  if (kernel.control()) return "control flow runs on the CPU";
-  const LoopNest &nest = *kernel.nest();
-  for (const Stage &stage : nest.stages)
-    for (const StageOutput &output : stage.outputs)
-      for (ScalarId id : {output.value, output.condition, output.initial})
-        if (id.valid())
-          if (std::string why = ptx::unsupported(program, id); !why.empty()) return why;
-  auto all = reads(program, kernel);
-  auto written = writes(program, kernel);
-  all.insert(all.end(), written.begin(), written.end());
-  for (BufferId id : all) {
-    const Buffer &buffer = program.buffer(ptx::root_of(program, id).buffer);
-    if (!buffer.type.is_tensor()) return "a value that is no tensor";
-    Dim count = storage_count(buffer);
-    if (count.is_constant() && count.value() >= (int64_t{1} << 31)) return "a tensor of 2^31 elements or more";
-  }
-  if (const size_t bytes = parameter_bytes(program, kernel); bytes > kMostParameterBytes)
-    return "its tensors and dims take " + std::to_string(bytes) + " bytes of kernel parameters, a launch holds " +
-           std::to_string(kMostParameterBytes);
-  return {};
-}
-
 // Whether two kernels may run at the same time: neither writes what the other touches.
 bool independent(const Program &program, const Kernel &a, const Kernel &b) {
   auto roots = [&](const std::vector<BufferId> &ids) {
     std::vector<BufferId> out;
-    for (BufferId id : ids) out.push_back(ptx::root_of(program, id).buffer);
+    for (BufferId id : ids) out.push_back(root_of(program, id).buffer);
     return out;
   };
   auto meet = [&](const std::vector<BufferId> &x, const std::vector<BufferId> &y) {
@@ -102,7 +52,7 @@ bool independent(const Program &program, const Kernel &a, const Kernel &b) {
          !meet(b_writes, roots(reads(program, a)));
 }
 
-constexpr size_t kWindow = 6, kMostJoined = 4;
+constexpr size_t kWindow = 6, kMostJoined = kMostJoinedKernels;
 
 struct Mark {
   llvm::Function *function = nullptr;
@@ -118,12 +68,9 @@ class Emitter : public PtxEmitter {
       auto target = ptx::parse_target(name);
       if (!target)
         return diagnostics.error(ErrorKind::kUsage, "unknown GPU target '" + name + "'", {},
-                                 "known: sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a");
+                                 "known: " + gpu_target_names());
       targets.push_back(*target);
     }
-    const ptx::F32Products f32 = options.f32 == "ieee"   ? ptx::F32Products::kIEEE
-                                 : options.f32 == "tf32" ? ptx::F32Products::kTF32
-                                                         : ptx::F32Products::kThreeTF32;
     PtxOutput output;
     output.llvm_version = ptx::llvm_version();
     output.kernels.resize(program.order.size());
@@ -132,16 +79,24 @@ class Emitter : public PtxEmitter {
       const Kernel &kernel = program.kernel(program.order[i]);
       PtxKernel &out = output.kernels[i];
       out.kernel = program.order[i];
-      out.reason = reason_against(program, kernel);
+      out.reason = reason_against_gpu(program, kernel);
       if (!out.reason.empty()) continue;
-      drafts[i] = ptx::draft_attention(program, kernel);
-      if (drafts[i].empty()) drafts[i] = ptx::draft_contraction(program, kernel, f32, options);
-      if (drafts[i].empty()) drafts[i] = ptx::draft_loops(program, kernel, &out.reason);
+      if (const auto *product = std::get_if<GemmTensorCoreSchedule>(&kernel.schedule)) {
+        auto draft = ptx::draft_tensor_core(program, kernel, *product);
+        if (!draft)
+          return diagnostics.error(ErrorKind::kInternal,
+                                   "kernel '" + kernel.name + "' has not the form of its schedule '" +
+                                       print(program, kernel.schedule) + "':\n" + print(program, kernel));
+        drafts[i] = {std::move(*draft)};
+      } else {
+        drafts[i] = ptx::draft_attention(program, kernel);
+        if (drafts[i].empty()) drafts[i] = ptx::draft_loops(program, kernel, &out.reason);
+      }
       out.on_gpu = out.reason.empty();
       out.launches.resize(drafts[i].size());
       for (const Draft &draft : drafts[i]) out.form += (out.form.empty() ? "" : ", ") + draft.form;
     }
-    const std::vector<std::vector<size_t>> joined = join(program, f32, options, drafts, output.kernels);
+    const std::vector<std::vector<size_t>> joined = join(program, drafts, output.kernels);
     for (const ptx::Target &target : targets) {
       std::string error;
       auto text = module_text(program, target, drafts, joined, output.kernels, &error);
@@ -154,9 +109,8 @@ class Emitter : public PtxEmitter {
  private:
   // Kernels of equal code that are independent of one another and of what stands between them run in one launch, as
   // more blocks (the products for query, key and value, say): by position, the positions whose work that one does, too.
-  // What is drafted changes for products, whose tile is chosen anew for all of them together.
-  static std::vector<std::vector<size_t>> join(const Program &program, ptx::F32Products f32, const PtxOptions &options,
-                                               std::vector<std::vector<Draft>> &drafts,
+  // What is drafted changes for products, whose tile is that of all of them together.
+  static std::vector<std::vector<size_t>> join(const Program &program, std::vector<std::vector<Draft>> &drafts,
                                                std::vector<PtxKernel> &kernels) {
     std::vector<std::vector<size_t>> joined(kernels.size());
     for (const PtxKernel &k : kernels)
@@ -184,10 +138,10 @@ class Emitter : public PtxEmitter {
       while (!group.empty() && parameter_bytes(program, kernel_at(i), group.size() + 1) > kMostParameterBytes)
         group.pop_back();
       if (group.empty()) continue;
-      if (kernel_at(i).nest()->contraction) {
-        auto again = ptx::draft_contraction(program, kernel_at(i), f32, options, static_cast<int>(group.size()) + 1);
-        if (!again.empty()) drafts[i] = std::move(again);
-      }
+      // Which tile that many products have together, lowering has said.
+      if (const auto *product = std::get_if<GemmTensorCoreSchedule>(&kernel_at(i).schedule))
+        if (auto again = ptx::draft_tensor_core(program, kernel_at(i), *product, static_cast<int>(group.size()) + 1))
+          drafts[i] = {std::move(*again)};
       if (drafts[i][0].workspace_bytes > 0) continue;
       joined[i] = group;
       kernels[i].form = drafts[i][0].form + " x" + std::to_string(group.size() + 1);
@@ -252,10 +206,9 @@ class Emitter : public PtxEmitter {
       const auto written_buffers = writes(program, *member);
       for (BufferId root : here) {
         bool written = false;
-        for (BufferId id : written_buffers)
-          written = written || may_share(program, root, ptx::root_of(program, id).buffer);
+        for (BufferId id : written_buffers) written = written || may_share(program, root, root_of(program, id).buffer);
         for (BufferId id : reads(program, *member))
-          if (written && ptx::root_of(program, id).buffer == root) invariant = false;
+          if (written && root_of(program, id).buffer == root) invariant = false;
         const BufferKind kind = program.buffer(root).kind;
         params.push_back(written ? ptx::ParamType::kWritePointer
                          : kind == BufferKind::kConstant || kind == BufferKind::kInput || !chained

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/program/program.h"
+#include "ir/program/tensor_core.h"
 #include "support/diagnostics.h"
 #include "support/result.h"
 
@@ -20,8 +21,6 @@ struct PtxArgument {
   BufferId buffer;
   const DimSymbol *symbol = nullptr;
 };
-
-inline constexpr int64_t kWorkspaceCounters = 1024;
 
 struct PtxLaunch {
   std::string function;  // entry in the PTX; launches with equal code share one
@@ -54,12 +53,6 @@ struct PtxOutput {
 
 struct PtxOptions {
   std::vector<std::string> targets;  // "sm_80", "sm_90a", ...
-  // How f32 products are computed: "3xtf32" (default; three tensor-core products, near f32 accuracy), "tf32" (one, 10
-  // bits), "ieee".
-  std::string f32 = "3xtf32";
-  // To measure: products by this tile of the list for their type (emit/ptx/contraction.cc) and this many blocks a tile,
-  // where they can have it; -1 and 0: as modelled.
-  int tile = -1, splits = 0;
 };
 
 class PtxEmitter {

@@ -13,7 +13,7 @@ namespace {
 int lanes_of(const Program &program, const std::vector<StageOutput> &outputs, const std::vector<Loop> &loops,
              unsigned group) {
   if (loops.empty()) return 1;
-  Dim total = product(loops);
+  Dim total = total_extent(loops);
   unsigned size = 4;
   for (const StageOutput &output : outputs)
     if (output.buffer.valid()) size = std::min(size, storage_size(program.buffer(output.buffer).element()));
@@ -153,7 +153,7 @@ class RowNest {
     if (spread.empty()) return;
 
     LoopOrder order = order_loops(k_.program, stage.loops, spread, false);
-    Dim total = product(order.loops);
+    Dim total = total_extent(order.loops);
     const int lanes = row_lanes(k_.program, nest_, stage, group_);
     const int step = static_cast<int>(group_) * lanes;
     const bool straight = straight_line(total, group_, lanes);
@@ -254,10 +254,10 @@ class RowNest {
       (used ? kept : summed).push_back(loop);
     }
     Scope start = scope;
-    b.loop(member_, start.index(product(kept)), b.i32(group_), [&](Value flat) {
+    b.loop(member_, start.index(total_extent(kept)), b.i32(group_), [&](Value flat) {
       Scope at = scope;
       delinearize(at, kept, flat);
-      Values sum = b.loop(b.i32(0), at.index(product(summed)), b.i32(1), {identity(b, output.combine, type)},
+      Values sum = b.loop(b.i32(0), at.index(total_extent(summed)), b.i32(1), {identity(b, output.combine, type)},
                           [&](Value inner, const Values &in) {
                             Scope deep = at;
                             delinearize(deep, summed, inner);

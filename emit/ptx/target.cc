@@ -18,18 +18,14 @@
 
 #include <mutex>
 
+#include "ir/program/gpu_machine.h"
+
 namespace optc::ptx {
 
 std::optional<Target> parse_target(std::string_view text) {
-  struct Entry {
-    std::string_view name;
-    Target target;
-  };
-  static constexpr Entry kTargets[] = {{"sm_80", {80, false}}, {"sm_86", {86, false}}, {"sm_87", {87, false}},
-                                       {"sm_89", {89, false}}, {"sm_90", {90, false}}, {"sm_90a", {90, true}}};
-  for (const Entry &entry : kTargets)
-    if (entry.name == text) return entry.target;
-  return std::nullopt;
+  const GpuMachine *machine = find_gpu_machine(text);
+  if (!machine) return std::nullopt;
+  return Target{machine->capability, machine->specific};
 }
 
 namespace {

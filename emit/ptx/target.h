@@ -24,7 +24,7 @@ struct Target {
   bool specific = false;
   std::string name() const { return "sm_" + std::to_string(sm) + (specific ? "a" : ""); }
 };
-// nullopt for anything but sm_80, sm_86, sm_87, sm_89, sm_90 and sm_90a.
+// nullopt for anything but the targets of ir/program/gpu_machine.h.
 std::optional<Target> parse_target(std::string_view text);
 
 // Owns LLVM's target machine of one architecture. PTX ISA 8.0, short pointers for shared memory, no contraction of

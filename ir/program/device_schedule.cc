@@ -4,19 +4,16 @@
 #include <map>
 #include <unordered_set>
 
+#include "ir/program/access.h"
+
 namespace optc {
 namespace {
-
-BufferId root_of(const Program &program, BufferId id) {
-  while (program.buffer(id).alias.valid()) id = program.buffer(id).alias;
-  return id;
-}
 
 // Every buffer that a kernel touches, bodies of control flow and what its results are copied from included.
 void touched(const Program &program, const Kernel &kernel, std::vector<BufferId> &read,
              std::vector<BufferId> &written) {
-  for (BufferId b : reads(program, kernel)) read.push_back(root_of(program, b));
-  for (BufferId b : writes(program, kernel)) written.push_back(root_of(program, b));
+  for (BufferId b : reads(program, kernel)) read.push_back(root_of(program, b).buffer);
+  for (BufferId b : writes(program, kernel)) written.push_back(root_of(program, b).buffer);
 }
 
 struct SymbolWalk {
@@ -104,7 +101,7 @@ DeviceSchedule plan_devices(const Program &program, const std::vector<bool> &on_
     bool host = false, device = false;
   };
   std::map<uint32_t, Valid> valid;
-  for (BufferId id : program.inputs) valid[root_of(program, id).index].host = true;
+  for (BufferId id : program.inputs) valid[root_of(program, id).buffer.index].host = true;
   std::map<uint32_t, size_t> last;  // the position of the last kernel that touches a root; n: an output
   if (watched) {
     schedule.shown.resize(n);
@@ -113,7 +110,7 @@ DeviceSchedule plan_devices(const Program &program, const std::vector<bool> &on_
       touched(program, program.kernel(program.order[i]), all, all);
       for (const BufferId b : all) last[b.index] = i;
     }
-    for (const BufferId b : program.outputs) last[root_of(program, b).index] = n;
+    for (const BufferId b : program.outputs) last[root_of(program, b).buffer.index] = n;
   }
   auto ready = [&](BufferId id, bool device, size_t position) {
     const Buffer &b = program.buffer(id);
@@ -155,7 +152,7 @@ DeviceSchedule plan_devices(const Program &program, const std::vector<bool> &on_
       }
     i = end;
   }
-  for (BufferId id : program.outputs) ready(root_of(program, id), false, n);
+  for (BufferId id : program.outputs) ready(root_of(program, id).buffer, false, n);
   return schedule;
 }
 

@@ -1,11 +1,12 @@
 #pragma once
-// Schedule: how a kernel runs, chosen by lowering and obeyed by the emitters. One struct a template of runtime/cpu (or
-// a plain form of loops), with all that the template is given: views of the operands, sizes, packed constants, memory
-// of a running task. The body of the kernel stays its meaning; a schedule says nothing that changes it.
+// Schedule: how a kernel runs, chosen by lowering and obeyed by the emitters. One struct a template of runtime/cpu or
+// emit/ptx (or a plain form of loops), with all that the template is given: views of the operands, sizes, packed
+// constants, memory of a running task. The body of the kernel stays its meaning; a schedule says nothing that changes
+// it.
 //
 // A new template: a struct here with its name, a member of Schedule, its fields in schedule_fields.h (printing and
 // parsing follow from those), what must hold of it in schedule_verifier.cc, its choice in lowering/schedule, its
-// printer in emit/cpp.
+// printer in emit/cpp or emit/ptx.
 
 #include <array>
 #include <cstdint>
@@ -87,6 +88,27 @@ struct AttentionMask {
   BufferId buffer;       // invalid: none
   bool allowed = false;  // bool, true where a key may be seen; else f32, added to the scores
   Dim offset, batch, head, query, key;
+};
+
+// What a tensor core multiplies; sums are f32. kThreeTF32: f32 as the sum of two TF32 each, by three products, near
+// f32's accuracy.
+enum class TensorCoreType : uint8_t { kF16, kBF16, kTF32, kThreeTF32 };
+
+// The part of a product that a block of threads computes at a time: m x n sums, in blocks of k that lie `stages` deep
+// in shared memory. warps_k > 1: warps share sums, each has its part of every block of k.
+struct TensorCoreTile {
+  int m = 128, n = 128, k = 32;
+  int warps_m = 2, warps_n = 2, warps_k = 1;
+  int stages = 4;
+  int warps() const { return warps_m * warps_n * warps_k; }
+  int threads() const { return 32 * warps(); }
+  friend bool operator==(const TensorCoreTile &, const TensorCoreTile &) = default;
+};
+// A tile, and how many blocks split its k (split-K); they join their sums in the workspace.
+struct TensorCoreChoice {
+  TensorCoreTile tile;
+  int splits = 1;
+  friend bool operator==(const TensorCoreChoice &, const TensorCoreChoice &) = default;
 };
 
 // --- schedules
@@ -174,6 +196,25 @@ struct RecurrentSchedule {
   Dim scratch_bytes;  // of a running task
 };
 
+// A GPU's: a product or a convolution on tensor cores (emit/ptx/gemm.h: mma.sync, tiles through a ring in shared memory
+// filled by cp.async), with any stages of stores as its epilogue.
+struct GemmTensorCoreSchedule {
+  static constexpr std::string_view kName = "gemm.tensor_core";
+  struct Operand {
+    std::vector<Loop> outer;   // the loops of A's rows, of B's columns
+    bool k_contiguous = true;  // which index walks memory: k, or the last of `outer`
+    int64_t chunk_bytes = 16;  // fetched at once: 16, 8 or 4 by cp.async; 0: elements are computed
+    int64_t group = 1;         // elements computed at once: 1 or 8
+    bool constant = false;     // a weight: may be fetched before kernels in front are done
+  };
+  TensorCoreType type = TensorCoreType::kThreeTF32;
+  std::vector<Loop> batch, k;  // of both operands; the last loop of k is the one along which chunks lie
+  bool exchanged = false;      // A is the sum's second factor: the output lies along the rows of its first
+  Operand a, b;
+  // [i]: where i + 1 such kernels of equal code share one launch (emit/ptx joins independent ones).
+  std::vector<TensorCoreChoice> tiles;
+};
+
 // A library call by its function of runtime/cpu/lib_*.h.
 struct LibrarySchedule {
   static constexpr std::string_view kName = "library";
@@ -181,10 +222,10 @@ struct LibrarySchedule {
 
 // monostate: none was chosen (a Program that was not lowered, control flow): a nest runs as loops, a call by its
 // function.
-using Schedule =
-    std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule, ConvolutionGemmSchedule,
-                 ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule, ConvolutionWinogradSchedule,
-                 ConvolutionTransposedSchedule, AttentionSchedule, RecurrentSchedule, LibrarySchedule>;
+using Schedule = std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule,
+                              ConvolutionGemmSchedule, ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule,
+                              ConvolutionWinogradSchedule, ConvolutionTransposedSchedule, AttentionSchedule,
+                              RecurrentSchedule, GemmTensorCoreSchedule, LibrarySchedule>;
 
 // "gemm", "conv.winograd4"; "" when none was chosen. What steps, manifest and reports call it.
 std::string name(const Schedule &schedule);
@@ -203,7 +244,7 @@ void collect_buffers(const Schedule &schedule, std::vector<BufferId> &packed, st
 std::string print(const Program &program, const Schedule &schedule);
 // Reads what print gives, for the same Program; unknown names, fields and values are errors.
 Result<Schedule> parse_schedule(std::string_view text, const Program &program, Diagnostics &diagnostics);
-// Invariants S1 to S4 of a kernel's schedule (schedule_verifier.cc): calls `fail` with the number and what is wrong.
+// Invariants S1 to S5 of a kernel's schedule (schedule_verifier.cc): calls `fail` with the number and what is wrong.
 void check_schedule(const Program &program, const Kernel &kernel,
                     const std::function<void(const char *number, const std::string &what)> &fail);
 

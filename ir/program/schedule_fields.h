@@ -92,10 +92,21 @@ void fields(S &s, V &&v) {
   v("reverse", s.reverse), v("layers", s.layers), v("sums", s.sums), v("scratch_bytes", s.scratch_bytes);
 }
 
+template <SameAs<GemmTensorCoreSchedule::Operand> S, typename V>
+void fields(S &s, V &&v) {
+  v("outer", s.outer), v("k_contiguous", s.k_contiguous), v("chunk_bytes", s.chunk_bytes), v("group", s.group);
+  v("constant", s.constant);
+}
+template <SameAs<GemmTensorCoreSchedule> S, typename V>
+void fields(S &s, V &&v) {
+  v("type", s.type), v("batch", s.batch), v("k", s.k), v("exchanged", s.exchanged);
+  v("a", s.a), v("b", s.b), v("tiles", s.tiles);
+}
+
 // A part of a schedule that has fields of its own.
 template <typename T>
-concept HasFields =
-    SameAs<T, OperandView> || SameAs<T, GemmView> || SameAs<T, ConvolutionGeometry> || SameAs<T, ConvolutionOperands> ||
-    SameAs<T, AttentionRows> || SameAs<T, AttentionMask> || SameAs<T, RecurrentSchedule::Layer>;
+concept HasFields = SameAs<T, OperandView> || SameAs<T, GemmView> || SameAs<T, ConvolutionGeometry> ||
+    SameAs<T, ConvolutionOperands> || SameAs<T, AttentionRows> || SameAs<T, AttentionMask> ||
+    SameAs<T, RecurrentSchedule::Layer> || SameAs<T, GemmTensorCoreSchedule::Operand>;
 
 }  // namespace optc

@@ -1,13 +1,15 @@
 // Schedules as one line of text, and back.
 //   NAME FIELD=VALUE; FIELD=VALUE; ...
 // A field of a part is PART.FIELD. Lists stand in brackets, a loop is SYMBOL<EXTENT, a buffer its name (quoted where it
-// has other characters than letters, digits and _./:-, with \ before a quote or backslash), "_" is no buffer.
+// has other characters than letters, digits and _./:-, with \ before a quote or backslash), "_" is no buffer. A tile of
+// a tensor core is "128x64x32 warps 4x2x1 stages 3 splits 1".
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include "ir/program/program.h"
 #include "ir/program/schedule_fields.h"
+#include "ir/program/tensor_core.h"
 
 namespace optc {
 namespace {
@@ -65,6 +67,13 @@ struct Printer {
   std::string text(ElementType type) { return std::string(to_string(type)); }
   std::string text(GemmSchedule::Partial partial) { return std::string(kPartial[static_cast<size_t>(partial)]); }
   std::string text(MaskedRows rows) { return std::string(kMaskedRows[static_cast<size_t>(rows)]); }
+  std::string text(TensorCoreType type) { return std::string(to_string(type)); }
+  std::string text(const TensorCoreChoice &c) {
+    char line[160];
+    snprintf(line, sizeof line, "%dx%dx%d warps %dx%dx%d stages %d splits %d", c.tile.m, c.tile.n, c.tile.k,
+             c.tile.warps_m, c.tile.warps_n, c.tile.warps_k, c.tile.stages, c.splits);
+    return line;
+  }
   std::string text(BufferId id) { return id.valid() ? quoted(program.buffer(id).name) : "_"; }
   std::string text(const Packed &p) { return text(p.buffer); }
   std::string text(const Scratch &s) { return text(s.buffer); }
@@ -182,6 +191,20 @@ struct Parser {
     return read_one_of(kPartial, text, partial);
   }
   static bool read(const std::string &text, MaskedRows &rows) { return read_one_of(kMaskedRows, text, rows); }
+  static bool read(const std::string &text, TensorCoreType &type) {
+    for (int i = 0; i <= static_cast<int>(TensorCoreType::kThreeTF32); ++i)
+      if (to_string(static_cast<TensorCoreType>(i)) == text) {
+        type = static_cast<TensorCoreType>(i);
+        return true;
+      }
+    return false;
+  }
+  static bool read(const std::string &text, TensorCoreChoice &c) {
+    int end = 0;
+    return sscanf(text.c_str(), "%5dx%5dx%5d warps %3dx%3dx%3d stages %3d splits %5d%n", &c.tile.m, &c.tile.n,
+                  &c.tile.k, &c.tile.warps_m, &c.tile.warps_n, &c.tile.warps_k, &c.tile.stages, &c.splits, &end) == 8 &&
+           static_cast<size_t>(end) == text.size();
+  }
   bool read(const std::string &text, BufferId &id) {
     id = BufferId();
     if (text == "_") return true;

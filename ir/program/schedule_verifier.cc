@@ -4,9 +4,12 @@
 //      the loop counters are; the sizes beside it are the extents of those loops.
 //  S3  each loop of the nest has one role in a template that runs it: nothing is left over, nothing runs twice.
 //  S4  packed buffers are constants, scratch buffers are scratch.
+//  S5  tiles are ones that their template can run, and chunks lie together in memory, aligned to their size.
 #include <algorithm>
 
+#include "ir/program/access.h"
 #include "ir/program/contraction_view.h"
+#include "ir/program/tensor_core.h"
 
 namespace optc {
 namespace {
@@ -217,6 +220,44 @@ class ScheduleVerifier {
     same_size("the number of keys", s.keys, extent(c->k[0]));
     same_size("the width of keys", s.width, extent(c->k[1]));
     same_size("the width of values", s.value_width, extent(c->n[1]));
+  }
+
+  void check(const GemmTensorCoreSchedule &s) {
+    const LoopNest *nest = kernel_.nest();
+    ProductSum sum;
+    of_nest(nest && product_sum(p_, *nest, sum));
+    if (!nest || !product_sum(p_, *nest, sum)) return;
+    std::vector<Loop> roles = s.batch, meant = nest->loops;
+    for (const auto *list : {&s.a.outer, &s.b.outer, &s.k}) roles.insert(roles.end(), list->begin(), list->end());
+    meant.insert(meant.end(), nest->stages[0].loops.begin(), nest->stages[0].loops.end());
+    covers(std::move(roles), meant);
+    covers(s.k, nest->stages[0].loops);
+    if (s.k.empty() || s.tiles.empty()) return fail_("S5", "it has no sum or no tile");
+    for (const TensorCoreChoice &c : s.tiles)
+      if (!is_tile(s.type, c.tile) || c.splits < 1) fail_("S5", "a tile that the template does not have");
+    check_side("A", s, s.a, s.exchanged ? sum.rhs : sum.lhs, s.b.outer);
+    check_side("B", s, s.b, s.exchanged ? sum.lhs : sum.rhs, s.a.outer);
+  }
+  void check_side(const char *side, const GemmTensorCoreSchedule &s, const GemmTensorCoreSchedule::Operand &o,
+                  ScalarId factor, const std::vector<Loop> &others) {
+    ProductOperand operand = peel(p_, factor);
+    for (const Loop &l : others)
+      if (uses_loop(p_, factor, l.index))
+        fail_("S3", std::string(side) + " depends on the other side's loop " + l.index->name);
+    const unsigned size = element_bytes(s.type);
+    const ElementType half = s.type == TensorCoreType::kF16 ? ElementType::kFloat16 : ElementType::kBFloat16;
+    if (!fit(s.type, operand) || (size == 2 && precision(p_, operand) != half))
+      return fail_("S2", std::string(side) + " has another type");
+    if (!o.k_contiguous && o.outer.empty()) return fail_("S5", std::string(side) + " has no loop to walk memory by");
+    const Loop &along = o.k_contiguous ? s.k.back() : o.outer.back();
+    const int64_t elements = o.chunk_bytes / size;
+    bool good = o.group == 1 || (o.group == 8 && size == 2 && wide_together(p_, operand, along));
+    if (o.chunk_bytes > 0)
+      good = o.group == 1 && operand.load.valid() && o.chunk_bytes <= 16 && elements * size == o.chunk_bytes &&
+             (elements == 1 || (elements & (elements - 1)) == 0) &&
+             (elements == 1 ? size == 4 : together(p_, operand, along, size) >= elements);
+    if (!good || o.chunk_bytes < 0) fail_("S5", std::string("a chunk of ") + side + " does not lie together");
+    if (o.constant && !is_constant(p_, operand)) fail_("S4", std::string(side) + " is no constant");
   }
 
   void check(const RecurrentSchedule &s) {

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "ir/program/gpu_launch.h"
 #include "lowering/fusion/fusion.h"
 #include "lowering/schedule/schedule.h"
 
@@ -23,9 +24,13 @@ Schedule plain_form(const Kernel &kernel) {
 
 class Chooser {
  public:
-  Chooser(Program &program, const LoweringOptions &options, Steps &steps)
-      : p_(program), options_(options), steps_(steps) {
+  Chooser(Program &program, const LoweringOptions &options, Steps &steps, std::vector<ScheduleChoice> &choices)
+      : p_(program), options_(options), steps_(steps), choices_(choices) {
     for (const Buffer &b : p_.buffers) taken_.insert(b.name);
+    if (options_.target != LoweringOptions::Target::kGpu) return;
+    // On the host of a GPU run the bodies of control flow, and what has no GPU form.
+    for (KernelId k : p_.order)
+      if (reason_against_gpu(p_, p_.kernel(k)).empty()) on_gpu_.insert(k.index);
   }
 
   void run() {
@@ -36,7 +41,8 @@ class Chooser {
  private:
   // Every schedule but the plain ones is a step.
   void choose(KernelId id) {
-    for (Schedule &schedule : candidates(p_, p_.kernel(id), options_)) {
+    const bool plain = options_.target == LoweringOptions::Target::kGpu && !on_gpu_.count(id.index);
+    for (Schedule &schedule : plain ? std::vector<Schedule>() : candidates(p_, p_.kernel(id), options_)) {
       const std::string step = "schedule." + name(schedule);
       if (!steps_.allowed(step)) continue;
       steps_.record(step, p_.kernel(id).name);
@@ -53,6 +59,8 @@ class Chooser {
     const Kernel &kernel = p_.kernel(id);
     if (auto *gemm = std::get_if<GemmSchedule>(&schedule)) prepare(p_, kernel, add, *gemm);
     if (auto *recurrent = std::get_if<RecurrentSchedule>(&schedule)) prepare(p_, kernel, add, *recurrent);
+    if (auto *product = std::get_if<GemmTensorCoreSchedule>(&schedule))
+      choices_.push_back(choose_tiles(p_, kernel, options_, *product));
     if (convolution(schedule)) prepare_convolution(p_, kernel, add, schedule);
   }
 
@@ -82,6 +90,8 @@ class Chooser {
   Program &p_;
   const LoweringOptions &options_;
   Steps &steps_;
+  std::vector<ScheduleChoice> &choices_;
+  std::unordered_set<uint32_t> on_gpu_;
   std::unordered_set<std::string> taken_;  // names of buffers
   std::unordered_map<std::string, int> suffix_;
   std::map<std::pair<size_t, std::string>, std::vector<BufferId>> packed_;
@@ -91,10 +101,13 @@ class Chooser {
 
 std::vector<Schedule> candidates(const Program &program, const Kernel &kernel, const LoweringOptions &options) {
   std::vector<Schedule> list;
-  if (options.target != LoweringOptions::Target::kCpu) return list;
   const auto add = [&](auto &&schedule) {
     if (schedule) list.push_back(std::move(*schedule));
   };
+  if (options.target == LoweringOptions::Target::kGpu) {
+    if (kernel.nest() && kernel.nest()->contraction) add(tensor_core_schedule(program, kernel, options.f32));
+    return list;
+  }
   if (kernel.library()) add(recurrent_schedule(program, kernel));
   const LoopNest *nest = kernel.nest();
   if (!nest || !nest->contraction) return list;
@@ -116,8 +129,9 @@ bool forfeits_template(const Program &program, const Kernel &before, const Kerne
   return !candidates(program, before, options).empty() && candidates(program, after, options).empty();
 }
 
-void choose_schedules(Program &program, const LoweringOptions &options, Steps &steps) {
-  Chooser(program, options, steps).run();
+void choose_schedules(Program &program, const LoweringOptions &options, Steps &steps,
+                      std::vector<ScheduleChoice> &choices) {
+  Chooser(program, options, steps, choices).run();
 }
 
 }  // namespace optc

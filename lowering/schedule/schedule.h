@@ -1,6 +1,6 @@
 #pragma once
-// How each kernel runs: a Schedule (ir/program/schedule.h). One file a template of runtime/cpu says when a kernel has
-// its form and what the template is given; choose.cc takes the first that is allowed.
+// How each kernel runs: a Schedule (ir/program/schedule.h). One file a template of runtime/cpu or emit/ptx says when a
+// kernel has its form and what the template is given; choose.cc takes the first that is allowed.
 
 #include <functional>
 #include <optional>
@@ -13,17 +13,18 @@
 
 namespace optc {
 
-// The templates that can run a kernel, best first, with all but their packed constants and scratch buffers. Empty: the
-// kernel runs as its plain nest or library call. Asks the kernel alone: fusion too asks, of kernels that are not made
-// yet.
+// The templates that can run a kernel, best first, with all but their tiles, packed constants and scratch buffers.
+// Empty: the kernel runs as its plain nest or library call. Asks the kernel alone: fusion too asks, of kernels that are
+// not made yet.
 std::vector<Schedule> candidates(const Program &program, const Kernel &kernel, const LoweringOptions &options);
 // Whether a template that can run `before` would be lost if the kernel were `after`: of a product or a convolution that
 // runs as plain loops, nothing is saved by a fusion.
 bool forfeits_template(const Program &program, const Kernel &before, const Kernel &after,
                        const LoweringOptions &options);
 
-// Kernel::schedule of every kernel; lays out its constants and makes its scratch buffers.
-void choose_schedules(Program &program, const LoweringOptions &options, Steps &steps);
+// Kernel::schedule of every kernel; lays out its constants and makes its scratch buffers. Appends what was weighed.
+void choose_schedules(Program &program, const LoweringOptions &options, Steps &steps,
+                      std::vector<ScheduleChoice> &choices);
 // Kernel::cost for every kernel, as expressions of the dims: the bytes of the buffers that it reads and writes, each
 // once, and its arithmetic operations (a product and its sum are two, exp and its like 20).
 void estimate_costs(Program &program);
@@ -48,6 +49,12 @@ std::optional<AttentionSchedule> attention_schedule(const Program &program, cons
 
 std::optional<RecurrentSchedule> recurrent_schedule(const Program &program, const Kernel &kernel);
 void prepare(Program &program, const Kernel &kernel, const AddConstant &add, RecurrentSchedule &schedule);
+
+std::optional<GemmTensorCoreSchedule> tensor_core_schedule(const Program &program, const Kernel &kernel,
+                                                           F32Products f32);
+// The schedule's tiles, by a model of the time on options.machine.
+ScheduleChoice choose_tiles(const Program &program, const Kernel &kernel, const LoweringOptions &options,
+                            GemmTensorCoreSchedule &schedule);
 
 inline bool is_f32(const Program &program, BufferId b) { return program.buffer(b).element() == ElementType::kFloat32; }
 

@@ -1,0 +1,59 @@
+#pragma once
+// Sums of products as tensor cores take them: the factors as loads under conditions, how wide they can be fetched, and
+// what a tile needs. Lowering chooses a GemmTensorCoreSchedule by it, the verifier asks it again, emit/ptx makes code
+// of the same answers.
+
+#include <string_view>
+#include <vector>
+
+#include "ir/program/program.h"
+
+namespace optc {
+
+// Blocks that share a tile count themselves in so many counters of the workspace, which are zero between launches.
+inline constexpr int64_t kWorkspaceCounters = 1024;
+// So many independent kernels of equal code share a launch at most.
+inline constexpr int kMostJoinedKernels = 4;
+
+std::string_view to_string(TensorCoreType type);  // "f16", "bf16", "tf32", "3xtf32"
+unsigned element_bytes(TensorCoreType type);      // of an operand in shared memory
+// Shared memory of a block.
+unsigned tensor_core_shared_bytes(TensorCoreType type, const TensorCoreTile &tile);
+// The parts of k for `splits` blocks, none of them empty: how many blocks of tile.k the others than the last have.
+int64_t steps_of_part(int64_t k, const TensorCoreTile &tile, int64_t splits);
+// Whether the template can run the tile: its warps share it evenly, in fragments of 16 x 16 and k of 32 bytes.
+bool is_tile(TensorCoreType type, const TensorCoreTile &tile);
+
+// A factor of a product as a load under conditions: c1 && c2 ? load : 0, with a cast from a 16-bit type taken off.
+struct ProductOperand {
+  ScalarId whole;                    // the expression, in f32
+  ScalarId load;                     // invalid: not of this form
+  std::vector<ScalarId> conditions;  // all must hold
+  ElementType stored = ElementType::kUndefined;
+  // A load of f32 that is rounded to `stored`, a 16-bit type, as it is read; `load` is invalid then.
+  ScalarId wide;
+};
+ProductOperand peel(const Program &program, ScalarId id);
+// The type whose products are exact for the operand: what it is stored or rounded as.
+ElementType precision(const Program &program, const ProductOperand &operand);
+// The same for the products' type, whose operands must be stored as it is: otherwise they are computed (f32) and `load`
+// is taken off, or (16 bits) cannot be: false.
+bool fit(TensorCoreType type, ProductOperand &operand);
+// How many elements from `loop`'s counter on lie together, aligned to their size: 16, 8 or 4 bytes' worth, 1 when only
+// the stride is 1, 0 when it is not.
+int together(const Program &program, const ProductOperand &operand, const Loop &loop, unsigned size);
+// Whether the f32 elements of `operand.wide` from `loop`'s counter on can be read eight at a time.
+bool wide_together(const Program &program, const ProductOperand &operand, const Loop &loop);
+// Whether no kernel writes what the operand reads, at addresses that depend on no data.
+bool is_constant(const Program &program, const ProductOperand &operand);
+
+// The sum of products that a contraction is, when it is one sum with stages of stores after it: its factors as the sum
+// has them, conditions included. False otherwise.
+struct ProductSum {
+  ScalarId lhs, rhs;
+};
+bool product_sum(const Program &program, const LoopNest &nest, ProductSum &sum);
+
+const Loop *find_loop(const std::vector<Loop> &loops, const DimSymbol *symbol);  // null: not among them
+
+}  // namespace optc
