@@ -246,7 +246,7 @@ void NestPrinter::print_store(const StageOutput &o) {
   const Dim offset = offset_of(buffer, o.index);
   const Text v = value(o.value);
   const std::string base = buffer_name(o.buffer);
-  if (!lane_count_.empty() && lanes_ && dim_varies(offset)) {
+  if (!lane_count_.empty() && lanes_ && (one_column_ || dim_varies(offset))) {
     const auto part = affine_in(offset, lanes_);
     const std::string row = row_pointer(base, part->rest, cpp_type(element).storage, false);
     std::string text = v.s;
@@ -257,7 +257,7 @@ void NestPrinter::print_store(const StageOutput &o) {
                                          : "splat_i(" + v.s + ")";
     }
     const std::string lane = symbol(*lanes_);
-    if (part->coefficient.is(1))
+    if (part->coefficient.is(1) || one_column_)
       line(fmt::format("{}({} + {}, {}, {});", lane_access("store", element), row, lane, text, lane_count_));
     else
       line(fmt::format("store_strided({} + {} * {}, {}, {}, {});", row, lane, dim(part->coefficient, kUnaryPrecedence),

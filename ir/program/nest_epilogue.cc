@@ -4,6 +4,22 @@
 
 namespace optc {
 
+namespace {
+
+// The column of a convolution of one filter, whose nest has no loop for it.
+const DimSymbol &only_column() {
+  static const DimSymbol column = [] {
+    DimSymbol s;
+    s.kind = SymbolKind::kLoop;
+    s.name = "column";
+    s.extent = 1;
+    return s;
+  }();
+  return column;
+}
+
+}  // namespace
+
 bool NestPlan::plan_epilogue(const std::vector<Loop> &batch, const std::vector<Loop> &rows,
                              const std::vector<Loop> &columns) {
   const size_t sum = nest_.contraction->stage;
@@ -26,6 +42,8 @@ bool NestPlan::plan_epilogue(const std::vector<Loop> &batch, const std::vector<L
     roles += list.size();
   }
   if (roles != outer_.size()) return false;
+  one_column_ = all[2].empty() && nest_.contraction->kind == ContractionKind::kConvolution;
+  if (one_column_) all[2].push_back({&only_column(), 1});
   // What the sum reads is the template's matter: it does not hinder that loops are joined.
   plans_[sum] = StagePlan();
   outer_.clear();

@@ -407,8 +407,8 @@ bool NestPlan::lanes_possible(const Stage &stage, const StagePlan &plan, int64_t
       const Buffer &buffer = program_.buffer(o.buffer);
       if (lane_class(buffer.element()) == LaneClass::kNone || buffer.element() == ElementType::kInt64) return false;
       const auto part = affine_in(offset_of(buffer, o.index), lanes_);
-      if (!part || dim_varies(part->rest) || part->coefficient.is(0)) return false;
-      if (!part->coefficient.is(1)) {
+      if (!part || dim_varies(part->rest) || (part->coefficient.is(0) && !one_column_)) return false;
+      if (!part->coefficient.is(1) && !one_column_) {
         if (buffer.element() != ElementType::kFloat32) return false;
         cost += 16;
       }

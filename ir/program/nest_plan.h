@@ -88,6 +88,7 @@ class NestPlan {
   std::set<uint32_t> written_buffers_;
   std::unordered_map<uint32_t, bool> varies_;
   bool columns_ = false;              // the last outer loop runs in lanes
+  bool one_column_ = false;           // that loop has one iteration, and no index names it
   const DimSymbol *lanes_ = nullptr;  // lanes loop that is open
   bool serial_ = false;               // no parallel loop
 };

@@ -193,6 +193,8 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
   }
   const ConvolutionOperands operands = operands_of(*view, strides, false);
   const ConvolutionAlgorithm best = algorithm_for(shape_of(operands), options.winograd);
+  // One filter of one pixel: the nest itself sums along the channels in lanes, where a panel would have one column.
+  if (best == ConvolutionAlgorithm::kGemm && operands.geometry.filters == 1) return {};
   if (best != ConvolutionAlgorithm::kDirect) {
     if (!channels_innermost(program.buffer(view->input))) return {};
     list.push_back(schedule_of(best, operands));

@@ -27,6 +27,7 @@ SLACK = 4  # a result may lie this many times as far away as the furthest sample
 # Sums of terms of magnitude 1, and the logarithm of one.
 UNITS = {"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix", "LogSoftmax"}
 WINOGRAD = 8  # roundings of the largest element, by which its sums are off, for one of a plain sum
+INTERPOLATING = {"Resize", "Upsample", "GridSample", "RoiAlign", "DeformConv"}  # at places that are rounded to f32 themselves
 WAVES = {"DFT", "STFT"}  # factors of magnitude 1 that are rounded: an error of the size of the largest element, and its sums, in each
 # Operators that add up or normalize: what they compute is exact for operands that are a few roundings away.
 SUMS = {
@@ -98,6 +99,9 @@ class Judge:
                 return WINOGRAD * float(np.abs(array[np.isfinite(array)]).max(initial=0))
         if node.op_type in WAVES and array.size:
             return 4 * float(np.abs(as_f64(array)).max())
+        if node.op_type in INTERPOLATING and array.size and is_float(array.dtype):
+            a = np.abs(as_f64(array))
+            return 4 * float(a[np.isfinite(a)].max(initial=0))
         return 1 if node.op_type in UNITS else 0
 
     def disturb(self, array, single=False, unit=0):
