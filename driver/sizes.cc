@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "ir/dim/range.h"
+#include "ir/graph/constraint.h"
 #include "ops/build.h"
 
 namespace optc {
@@ -88,7 +89,7 @@ bool SizeChooser::holds(const Condition &condition, const Assignment &sizes) con
   const auto left = evaluate(condition.left, values), right = evaluate(condition.right, values);
   if (!left || !right) return false;  // a divisor that is not positive
   if (condition.at_least) return *left >= *right;
-  return *left == *right || (condition.or_one && (*left == 1 || *right == 1));
+  return constraint_holds(*left, *right, condition.or_one);
 }
 
 // Descent over the number of conditions that do not hold: one symbol at a time, or several to the same value.

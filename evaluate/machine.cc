@@ -6,6 +6,7 @@
 
 #include "evaluate/lanes.h"
 #include "ir/dim/range.h"
+#include "ir/graph/constraint.h"
 
 namespace optc::evaluate_detail {
 
@@ -275,7 +276,7 @@ Status Machine::check_constraints() {
       later.push_back(i);
       continue;
     }
-    if (*left == *right || (c.or_one && *right == 1)) continue;
+    if (constraint_holds(*left, *right, c.or_one)) continue;
     return diagnostics_.error(ErrorKind::kFault,
                               "dims do not match: " + c.left.str() + " is " + std::to_string(*left) + ", " +
                                   c.right.str() + " is " + std::to_string(*right),

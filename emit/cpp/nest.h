@@ -134,6 +134,8 @@ class NestPrinter : private DimText, private NestPlan {
   void name_stores();
   void use_task_scratch(Dim bytes);
   void print_epilogue(size_t batch_loops, size_t row_loops);
+  std::string open_tiles(const std::string &tasks, const std::vector<Loop> &batch, size_t row_loops,
+                         const std::string &scratch);
   void decode(const std::string &counter, size_t first, size_t count);
   std::string header_comment();
 

@@ -74,6 +74,26 @@ std::string NestPrinter::batch_base(const std::string &name, const OperandView &
   return offset.is(0) ? name : name + " + " + dim(offset, kAddPrecedence);
 }
 
+// A parallel loop over the tiles of a `plan` (`tasks`(plan) of them) in every iteration of `batch`, with the epilogue;
+// the number of the tile in the plan. To be closed twice, the second time with "});".
+std::string NestPrinter::open_tiles(const std::string &tasks, const std::vector<Loop> &batch, size_t row_loops,
+                                    const std::string &scratch) {
+  Dim batches = 1;
+  for (const Loop &l : batch) batches = batches * fix(l.extent);
+  const std::string total =
+      batches.is(1) ? tasks + "(plan)" : fmt::format("{}(plan) * {}", tasks, dim(batches, kUnaryPrecedence));
+  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", total, scratch));
+  if (batch.empty()) print_epilogue(0, row_loops);
+  const std::string task = names_.unique("task_", 16);
+  open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
+  if (batch.empty()) return task;
+  const std::string which = names_.unique("batch", 16);
+  line(fmt::format("const int64_t {} = {} / {}(plan);", which, task, tasks));
+  decode(which, 0, batch.size());
+  print_epilogue(batch.size(), row_loops);
+  return fmt::format("{} % {}(plan)", task, tasks);
+}
+
 namespace {
 
 const char *stored_type(ElementType type) {
@@ -101,8 +121,6 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   const std::string m = dim(view.rows), n = dim(view.columns), k = dim(view.inner);
   const bool constant_plan = view.rows.is_constant() && fixed_b;
   text_.panels = view.columns.is_constant() ? panel_bit(optc_gemm_nr(view.columns.value())) : kAllPanels;
-  Dim batches = 1;
-  for (const Loop &l : batch) batches = batches * fix(l.extent);
   const bool in_output = schedule.partial == GemmSchedule::Partial::kOutput;
   use_task_scratch(schedule.scratch_bytes);
   const Dim partial_at = packed ? Dim(0) : Dim(1024 * 64 * 4);  // behind the packed block
@@ -117,21 +135,7 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
     return true;
   }
   line(fmt::format("{} OptcGemm plan = optc_gemm_plan({}, {}, {});", constant_plan ? "constexpr" : "const", m, n, k));
-  const std::string total = batches.is(1) ? "optc_gemm_tasks(plan)"
-                                          : fmt::format("optc_gemm_tasks(plan) * {}", dim(batches, kUnaryPrecedence));
-  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", total,
-                   uses_scratch_ ? "scratch" : ""));
-  if (batch.empty()) print_epilogue(0, row_loops);
-  const std::string task = names_.unique("task_", 16);
-  open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
-  std::string tile = task;
-  if (!batch.empty()) {
-    const std::string which = names_.unique("batch", 16);
-    line(fmt::format("const int64_t {} = {} / optc_gemm_tasks(plan);", which, task));
-    decode(which, 0, batch.size());
-    print_epilogue(batch.size(), row_loops);
-    tile = task + " % optc_gemm_tasks(plan)";
-  }
+  const std::string tile = open_tiles("optc_gemm_tasks", batch, row_loops, uses_scratch_ ? "scratch" : "");
   std::string partial = "nullptr, 0";
   if (in_output) {
     partial = fmt::format("{}, {}", output, n);

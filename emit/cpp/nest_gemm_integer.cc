@@ -31,23 +31,7 @@ bool NestPrinter::print_integer_gemm(const GemmSchedule &schedule) {
   };
   line(fmt::format("const OptcGemmI8 plan = optc_gemm_i8_plan({}, {}, {});", dim(view.rows), dim(view.columns),
                    dim(view.inner)));
-  Dim batches = 1;
-  for (const Loop &l : batch) batches = batches * fix(l.extent);
-  const std::string total = batches.is(1)
-                                ? "optc_gemm_i8_tasks(plan)"
-                                : fmt::format("optc_gemm_i8_tasks(plan) * {}", dim(batches, kUnaryPrecedence));
-  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *scratch) OPTC_TASK", total));
-  if (batch.empty()) print_epilogue(0, row_loops);
-  const std::string task = names_.unique("task_", 16);
-  open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
-  std::string tile = task;
-  if (!batch.empty()) {
-    const std::string which = names_.unique("batch", 16);
-    line(fmt::format("const int64_t {} = {} / optc_gemm_i8_tasks(plan);", which, task));
-    decode(which, 0, batch.size());
-    print_epilogue(batch.size(), row_loops);
-    tile = task + " % optc_gemm_i8_tasks(plan)";
-  }
+  const std::string tile = open_tiles("optc_gemm_i8_tasks", batch, row_loops, "scratch");
   const std::string columns =
       packed ? fmt::format("gemm_i8_packed({}, {}, {})", b, view.b.element == ElementType::kInt8, zero_text(zeros->b))
              : fmt::format("gemm_i8_columns({}, {}, {}, {})", batch_base(b, view.b, view.batch), dim(view.b_inner),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "ir/graph/constraint.h"
+
 namespace optc {
 namespace {
 
@@ -52,7 +54,7 @@ bool independent(const std::vector<Digit> &digits) {
 
 bool holds(const DimConstraint &c, const std::function<std::optional<int64_t>(const DimSymbol &)> &value) {
   const auto left = evaluate(c.left, value), right = evaluate(c.right, value);
-  return left && right && (*left == *right || (c.or_one && *right == 1));
+  return left && right && constraint_holds(*left, *right, c.or_one);
 }
 
 // Of lengths that are not negative for any sizes: whether there are sizes for which all are positive and which the

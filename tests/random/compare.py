@@ -13,7 +13,7 @@ the right value is finite is a fault of storage (lowering/precision/poles.h) unl
 
 import numpy as np
 
-from oracle import Reject, run_reference
+from oracle import SUMS, Reject, run_reference
 from values import BF16, EPSILON, F16, F32, F64, FLOAT8, as_f64, is_float
 
 # Relative to the element and to the largest finite one: what a different order of a sum does to values that are well-conditioned.
@@ -29,13 +29,6 @@ UNITS = {"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix", "Lo
 WINOGRAD = 8  # roundings of the largest element, by which its sums are off, for one of a plain sum
 INTERPOLATING = {"Resize", "Upsample", "GridSample", "RoiAlign", "DeformConv"}  # at places that are rounded to f32 themselves
 WAVES = {"DFT", "STFT"}  # factors of magnitude 1 that are rounded: an error of the size of the largest element, and its sums, in each
-# Operators that add up or normalize: what they compute is exact for operands that are a few roundings away.
-SUMS = {
-    "MatMul", "Gemm", "Conv", "ConvTranspose", "ReduceSum", "ReduceMean", "Mean", "Sum", "Add", "Sub", "CumSum", "Einsum", "AveragePool",
-    "GlobalAveragePool", "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "MeanVarianceNormalization",
-    "LRN", "LpNormalization", "Softmax", "LogSoftmax", "Det", "ReduceSumSquare", "LSTM", "GRU", "RNN", "Resize", "DFT", "STFT", "Attention", "AffineGrid", "GridSample", "RoiAlign", "ReduceLogSumExp", "ReduceL1", "ReduceL2", "LpPool", "GlobalLpPool", "DeformConv", "Col2Im", "CumProd", "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "SimplifiedLayerNormalization", "ReduceLogSum", "RMSNormalization",
-    "If", "Loop", "Scan", "SequenceMap",  # with sums inside
-}  # fmt: skip
 PLACED = {"Resize", "RoiAlign", "GridSample", "AffineGrid", "DeformConv", "Col2Im", "CumSum", "CumProd", "ReduceSum"}
 REDUCTIONS = SUMS - {"Add", "Sub", "Sum", "Mean"}  # operands in 16 bits are what storage in 16 bits means
 # Operators that only move elements: they add no rounding of their own.
