@@ -3,9 +3,11 @@
 // with g++ for the instruction set that this machine (or the environment variable OPTC_ISA) takes, with another
 // compiler for all of them.
 //
-//   optc_conformance_bundles [--timeout S] [--compiler g++] [--target SM] [--keep]
+//   optc_conformance_bundles [--timeout S] [--compiler g++] [--target SM] [--sanitize] [--keep]
 //                                         jobs and answers as optc_conformance has them
 //
+// With --sanitize the unit is compiled with AddressSanitizer and UndefinedBehaviorSanitizer, whose libraries must be
+// preloaded (LD_PRELOAD); what they say is the text of a "crash".
 // With --target the bundles have kernels for that GPU and run on it: on a card, or on the driver that OPTC_LIBCUDA
 // names (the emulator). Kernels without a GPU form run on the host.
 // The words of the answers are optc_conformance's, and "build" where the compiler refuses what was emitted.
@@ -63,14 +65,32 @@ Answer answer_of(const Status &status, const Diagnostics &diagnostics) {
   return {to_string(status.failure().kind), one_line(diagnostics)};
 }
 
-// Runs `work` in a process of its own, so that a crash or an endless loop is an answer like any other.
-Answer apart(unsigned timeout, const std::function<Answer()> &work) {
+// What a sanitizer wrote: its first line with the fault, and where it is.
+std::string sanitizer_words(const std::string &path) {
+  Diagnostics ignored;
+  const auto text = read_file(path, ignored);
+  if (!text) return {};
+  size_t at = text->find("runtime error: ");
+  if (at != std::string::npos)
+    at = text->rfind('\n', at) + 1;  // from the file's name on; 0 in the first line
+  else if ((at = text->find("ERROR: AddressSanitizer: ")) == std::string::npos)
+    return {};
+  std::string words = text->substr(at, 600);
+  for (char &c : words)
+    if (c == '\n' || c == '\t') c = ' ';
+  return words;
+}
+
+// Runs `work` in a process of its own, so that a crash or an endless loop is an answer like any other. Its standard
+// error goes to the file `errors`.
+Answer apart(unsigned timeout, const std::string &errors, const std::function<Answer()> &work) {
   int channel[2];
   if (::pipe(channel) != 0) return {"crash", "no pipe"};
   const pid_t child = ::fork();
   if (child < 0) return {"crash", "no process"};
   if (child == 0) {
     ::close(channel[0]);
+    if (!std::freopen(errors.c_str(), "w", stderr)) ::_exit(101);
     ::alarm(timeout);
     const Answer answer = work();
     const std::string bytes = answer.word + "\t" + answer.text;
@@ -89,6 +109,7 @@ Answer apart(unsigned timeout, const std::function<Answer()> &work) {
   ::close(channel[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
+  if (const std::string words = sanitizer_words(errors); !words.empty()) return {"crash", words};
   if (WIFSIGNALED(status)) {
     if (WTERMSIG(status) == SIGALRM) return {"timeout", "no end in time"};
     return {"crash", ::strsignal(WTERMSIG(status))};
@@ -209,29 +230,46 @@ Status write_unit(const std::vector<const Model *> &models, bool all_isas, const
 }
 
 // Compiles the unit; empty when all went well, else the compiler's words.
-std::string compile_unit(const std::string &compiler, const std::string &work) {
+std::string compile_unit(const std::string &compiler, bool sanitize, const std::string &work) {
   Diagnostics diagnostics;
   const std::string share = resource_path("");
-  const auto done =
-      run_process({compiler, "-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden",
-                   "-fPIC", "-shared", "-w", "-I" + work, "-I" + share, "-I" + share + "runtime", work + "/unit.cpp",
-                   "-o", work + "/libunit.so", "-ldl", "-lpthread"},
-                  diagnostics);
+  std::vector<std::string> command = {compiler,
+                                      "-std=c++17",
+                                      "-O1",
+                                      "-ffp-contract=off",
+                                      "-fno-math-errno",
+                                      "-fvisibility=hidden",
+                                      "-fPIC",
+                                      "-shared",
+                                      "-w",
+                                      "-I" + work,
+                                      "-I" + share,
+                                      "-I" + share + "runtime",
+                                      work + "/unit.cpp",
+                                      "-o",
+                                      work + "/libunit.so",
+                                      "-ldl",
+                                      "-lpthread"};
+  if (sanitize)
+    command.insert(command.end(),
+                   {"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"});
+  const auto done = run_process(command, diagnostics);
   if (!done) return one_line(diagnostics);
   return done->status == 0 ? "" : done->output;
 }
 
 // Builds one library of all that compiles. A model whose sources the compiler names in an error leaves, and the rest is
 // built again.
-void build(std::vector<Model> &models, const std::string &compiler, const std::string &work) {
+void build(std::vector<Model> &models, const std::string &compiler, bool sanitize, const std::string &work) {
   for (;;) {
     std::vector<const Model *> good;
     for (const Model &m : models)
       if (m.compiled.word == "ok") good.push_back(&m);
     if (good.empty()) return;
     Diagnostics diagnostics;
-    std::string errors = write_unit(good, compiler != "g++", work, diagnostics).ok() ? compile_unit(compiler, work)
-                                                                                     : one_line(diagnostics);
+    std::string errors = write_unit(good, compiler != "g++", work, diagnostics).ok()
+                             ? compile_unit(compiler, sanitize, work)
+                             : one_line(diagnostics);
     if (errors.empty()) return;
     bool found = false;
     for (Model &m : models) {
@@ -307,7 +345,7 @@ std::vector<Job> read_jobs() {
 int main_with(int argc, char **argv) {
   unsigned timeout = 60;
   std::string compiler = "g++", target;
-  bool keep = false;
+  bool keep = false, sanitize = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--timeout" && i + 1 < argc) {
@@ -316,14 +354,18 @@ int main_with(int argc, char **argv) {
       compiler = argv[++i];
     } else if (argument == "--target" && i + 1 < argc) {
       target = argv[++i];
+    } else if (argument == "--sanitize") {
+      sanitize = true;
     } else if (argument == "--keep") {
       keep = true;
     } else {
       std::fprintf(stderr,
-                   "usage: optc_conformance_bundles [--timeout S] [--compiler CXX] [--target SM] [--keep] < jobs\n");
+                   "usage: optc_conformance_bundles [--timeout S] [--compiler CXX] [--target SM] [--sanitize] [--keep] "
+                   "< jobs\n");
       return 2;
     }
   }
+  if (sanitize) ::unsetenv("LD_PRELOAD");  // the compiler is to run without
   char pattern[] = "/tmp/optc_conformance_XXXXXX";
   if (!::mkdtemp(pattern)) return 101;
   const std::string work = pattern;
@@ -335,17 +377,18 @@ int main_with(int argc, char **argv) {
     const std::string name = "t" + std::to_string(models.size());
     models.push_back({job.model, name, work + "/" + name, {}});
   }
+  const std::string errors = work + "/stderr";
   for (Model &m : models) {
-    m.compiled = apart(timeout, [&] { return compile(m, target); });
+    m.compiled = apart(timeout, errors, [&] { return compile(m, target); });
     std::error_code ignored;
     fs::remove_all(m.folder + "/src/runtime", ignored);  // the unit takes them from the source
   }
-  build(models, compiler, work);
+  build(models, compiler, sanitize, work);
   for (const Job &job : jobs) {
     const Model &m = models[by_path[job.model]];
     Answer answer = m.compiled;
     if (answer.word == "ok")
-      answer = apart(timeout, [&] {
+      answer = apart(timeout, errors, [&] {
         Diagnostics diagnostics(m.path);
         const Status status = run_data_set(m, job, work + "/libunit.so", diagnostics);
         return answer_of(status, diagnostics);

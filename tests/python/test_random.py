@@ -69,7 +69,7 @@ def test_two_minutes_of_random_graphs(optc, harness, tmp_path):
 
 
 @pytest.mark.tier2
-@pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])
+@pytest.mark.parametrize("isa", ["base", "avx2", "avx512", "asan"])
 def test_random_graphs_as_bundles(optc, harness, tmp_path, isa):
     """Of 120 graphs those that reach a strategy, form of an operand or edge that none before them did."""
     run(optc, tmp_path, "--count", "120", "--seconds", "1e9", "--ways", f"bundle-{isa}", "--chunk", "32", "--spread", "1")

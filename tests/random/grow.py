@@ -21,13 +21,17 @@ from oracle import Reject
 from registry import ADDERS
 
 
-def grow(seed, oracle):
-    """The graph of a seed, of 1 to some 25 nodes."""
+OFTEN = 30  # how many times as often as usual a wanted function is drawn
+
+
+def grow(seed, oracle, often=frozenset()):
+    """The graph of a seed, of 1 to some 25 nodes. The functions named in `often` are drawn more often. Its `adders` are the functions that gave a node."""
     g = RandomGraph(seed, oracle)
+    g.adders = set()
     wanted = random.Random(seed).choice([2, 3, 4, 6, 9, 14, 20])
     for _ in range(g.r.choice([1, 2, 3])):
         g.leaf(g.r.choice(g.types), g.shape())
-    names, weights = list(ADDERS), [weight for _, weight in ADDERS.values()]
+    names, weights = list(ADDERS), [weight * (OFTEN if name in often else 1) for name, (_, weight) in ADDERS.items()]
     tries = 0
     while len(g.nodes) < wanted and tries < wanted * 6:
         tries += 1
@@ -39,4 +43,6 @@ def grow(seed, oracle):
                 g.broken[f"{name}: {error!r}"[:160]] += 1
             if len(g.nodes) == len(before[2]):
                 g.restore(before)
+        if len(g.nodes) > len(before[2]):
+            g.adders.add(name)
     return g

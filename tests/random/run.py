@@ -2,11 +2,12 @@
 """Differential testing with random graphs (README.md beside this file).
 
   run.py [--seed N] [--count N] [--seconds S] [--jobs N] [--ways unfused,eval,opt] [--out DIR] [--binaries DIR]
-         [--spread K] [--save DIR] [--stop]
+         [--spread K] [--with ADDER,...] [--save DIR] [--stop]
 
 Ways: unfused, eval, gpu, f16, bf16 (on the evaluator), opt (the optimized model, run by ONNX Runtime), bundle (as this machine takes
-it), bundle-base, bundle-avx2, bundle-avx512, bundle-vnni, bundle-amx, ptx (a GPU bundle on the emulator), card (on an NVIDIA card).
-Without --seed a fresh one is drawn and printed. Ends after --count graphs or --seconds, whichever comes first; where a cell of --cells was not reached, it goes on up to
+it), bundle-base, bundle-avx2, bundle-avx512, bundle-vnni, bundle-amx, bundle-asan (with sanitizers for
+addresses and undefined behaviour), ptx (a GPU bundle on the emulator), card (on an NVIDIA card). Without --seed a fresh one is drawn
+and printed. Ends after --count graphs or --seconds, whichever comes first; where a cell of --cells was not reached, it goes on up to
 5000 graphs. Failing graphs are cut down and written to OUT/NAME in the layout of the ONNX backend tests, with why.txt; OUT/summary.json
 has the counts. Exit code 1 when something is wrong or a cell was never reached.
 """
@@ -86,8 +87,8 @@ def work(pipe, arguments):
             faults, classes, cases = [], [], []
             for seed in seeds:
                 pipe.send(("growing", seed))
-                graph = grow(seed, oracle)
-                if not graph.nodes:
+                graph = grow(seed, oracle, arguments.adders)
+                if not graph.nodes or arguments.adders and not arguments.adders & graph.adders:
                     continue
                 outputs = graph.outputs()
                 if not outputs:  # sequences alone
@@ -313,6 +314,7 @@ def main():
     parser.add_argument("--binaries", type=pathlib.Path, default=default_binaries())
     parser.add_argument("--chunk", type=int, default=0, help="graphs a worker gets at a time; with bundles, of one translation unit")
     parser.add_argument("--spread", type=int, help="run only graphs that reach a cell of strategies which fewer than this many did before")
+    parser.add_argument("--with", dest="adders", default="", help="draw these functions often (nested, loop, conv ...), and run only graphs to which one of them gave a node")
     parser.add_argument("--save", type=pathlib.Path, help="a folder for the graphs that are run, as cases")
     parser.add_argument("--stop", action="store_true", help="end with the first graph that fails")
     parser.add_argument("--minimize", type=float, default=20, help="seconds for cutting down one failing graph")
@@ -322,11 +324,17 @@ def main():
     if arguments.seed is None:
         arguments.seed = int.from_bytes(os.urandom(4), "little")
     arguments.ways = arguments.ways.split(",")
+    arguments.adders = set(filter(None, arguments.adders.split(",")))
+    from registry import ADDERS
     from runner import EVALUATED, GPU_TARGETS
 
-    known = {*EVALUATED, *GPU_TARGETS, "bundle", *(f"bundle-{isa}" for isa in ("base", "avx2", "avx512", "vnni", "amx"))}
+    known = {*EVALUATED, *GPU_TARGETS, "bundle", *(f"bundle-{isa}" for isa in ("base", "avx2", "avx512", "vnni", "amx", "asan"))}
     if unknown := set(arguments.ways) - known:
         parser.error(f"no such way: {', '.join(sorted(unknown))}")
+    import grow  # noqa: F401  fills ADDERS
+
+    if unknown := arguments.adders - set(ADDERS):
+        parser.error(f"no such function: {', '.join(sorted(unknown))}; there are {', '.join(sorted(ADDERS))}")
     bundles = set(arguments.ways) - set(EVALUATED)
     arguments.chunk = arguments.chunk or (32 if bundles else 10)
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,12 @@ JOB_SECONDS = 60  # for one model, compiling of many bundles aside
 UNIT_SECONDS = 1800
 
 
+def sanitizer_libraries():
+    """The sanitizers' libraries of the compiler that compiles the bundles, for LD_PRELOAD."""
+    for name in ("libasan.so", "libubsan.so"):
+        yield subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 @dataclasses.dataclass
 class Case:
     """A model with its inputs and right outputs; `graph` judges what is not close."""
@@ -136,9 +142,13 @@ class Runner:
 
     # --- as bundles
     def bundles(self, cases, way):
-        """`way` is bundle, or bundle-base, bundle-avx2, bundle-avx512, bundle-vnni, bundle-amx; ptx or card."""
+        """`way` is bundle, or bundle-base, bundle-avx2, bundle-avx512, bundle-vnni, bundle-amx, bundle-asan; ptx or card."""
         environment, command = dict(os.environ), [str(self.binaries / "optc_conformance_bundles"), "--timeout", str(JOB_SECONDS)]
-        if way.startswith("bundle-"):
+        if way == "bundle-asan":
+            command.append("--sanitize")
+            environment["LD_PRELOAD"] = " ".join(sanitizer_libraries())
+            environment["ASAN_OPTIONS"] = "detect_leaks=0:abort_on_error=1"
+        elif way.startswith("bundle-"):
             environment["OPTC_ISA"] = way.removeprefix("bundle-")
         if way in GPU_TARGETS:
             command += ["--target", GPU_TARGETS[way]]
