@@ -74,6 +74,7 @@
   X(stft)                         \
   X(mel_weights)                  \
   X(det)                          \
+  X(inverse)                      \
   X(grid_sample)                  \
   X(roi_align)                    \
   X(max_roi_pool)                 \

@@ -24,6 +24,38 @@ std::string function_label(const onnx::FunctionProto &function) {
   return (function.domain().empty() ? "" : function.domain() + ".") + function.name();
 }
 
+// A node that optc wrote of an operator that ONNX defines by a function: what ONNX asks of it to build the function.
+// Inputs have names only to be there.
+onnx::NodeProto as_proto(const Node &node) {
+  onnx::NodeProto proto;
+  proto.set_op_type(node.op);
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    proto.add_input(node.inputs[i].valid() ? "input" + std::to_string(i) : std::string());
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    proto.add_output(node.outputs[i].valid() ? "output" + std::to_string(i) : std::string());
+  for (const auto &[name, value] : node.attributes) {
+    onnx::AttributeProto &attribute = *proto.add_attribute();
+    attribute.set_name(name);
+    if (const auto *i = std::get_if<int64_t>(&value)) {
+      attribute.set_type(onnx::AttributeProto::INT);
+      attribute.set_i(*i);
+    } else if (const auto *f = std::get_if<float>(&value)) {
+      attribute.set_type(onnx::AttributeProto::FLOAT);
+      attribute.set_f(*f);
+    } else if (const auto *s = std::get_if<std::string>(&value)) {
+      attribute.set_type(onnx::AttributeProto::STRING);
+      attribute.set_s(*s);
+    } else if (const auto *list = std::get_if<std::vector<int64_t>>(&value)) {
+      attribute.set_type(onnx::AttributeProto::INTS);
+      for (int64_t i : *list) attribute.add_ints(i);
+    }
+  }
+  return proto;
+}
+
+// The newest opset whose operators optc's bodies may write.
+constexpr int kNewestOpset = 28;
+
 }  // namespace
 
 Result<PassedAttribute> Converter::passed(const onnx::AttributeProto &attribute, const Frame &frame,
@@ -194,8 +226,14 @@ Status Converter::write_body(NodeId id, const NodeSource &node_source) {
     const OpDef *def = find_op(graph_.node(n).op);
     NodeSource source;
     source.frame = node_source.frame;
-    source.version = def ? def->version : 1;
-    source.schema = def ? current_schema(def->name, def->version) : nullptr;
+    if (def) {
+      source.version = def->version;
+      source.schema = current_schema(def->name, def->version);
+    } else {
+      source.schema = current_schema(graph_.node(n).op, kNewestOpset);
+      source.version = source.schema ? source.schema->since_version() : 1;
+      source.proto = &resolved_.emplace_back(as_proto(graph_.node(n)));
+    }
     sources_.emplace(n.index, source);
   }
   replace_node(id, results, arguments);

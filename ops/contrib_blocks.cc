@@ -1,29 +1,12 @@
 // com.microsoft: weights that are quantized in blocks along one axis, to 2, 4 or 8 bits, the low bits of a byte first.
 
-#include "ops/body.h"
+#include "ops/contrib_blocks.h"
 
 namespace optc {
 namespace {
 
 ElementType integer_of(int64_t bits) {
   return bits == 2 ? ElementType::kUInt2 : bits == 4 ? ElementType::kUInt4 : ElementType::kUInt8;
-}
-
-// Bytes that hold 8 / bits numbers each, as uint8 numbers along the last axis.
-ValueId unpacked(Body &b, ValueId bytes, int64_t bits) {
-  if (bits == 8) return bytes;
-  std::vector<ValueId> parts;
-  const ValueId low = b.like(bytes, static_cast<double>((1 << bits) - 1));
-  for (int64_t shift = 0; shift < 8; shift += bits) {
-    ValueId part = bytes;
-    if (shift > 0)
-      part = b.op("BitShift", {part, b.like(bytes, static_cast<double>(shift))}, {{"direction", std::string("RIGHT")}});
-    parts.push_back(b.unsqueeze(b.op("BitwiseAnd", {part, low}), {-1}));
-  }
-  const ValueId apart = b.concat(std::move(parts), -1);  // [..., bytes, numbers of a byte]
-  std::vector<int64_t> sizes(static_cast<size_t>(b.rank(bytes) - 1), 0);
-  sizes.push_back(-1);
-  return b.reshape(apart, std::move(sizes));
 }
 
 struct Blocks {
@@ -156,10 +139,69 @@ Status gather_block_quantized(Body &b) {
   return {};
 }
 
+// The 16 values of a code of 4 bits, as the bitsandbytes formats define them: a float of 1 sign, 2 exponent and 1
+// fraction bit, scaled to 1 (FP4), and the quantiles of a normal distribution (NF4).
+constexpr float kFp4[16] = {0,     0.005208333333f,  2.0f / 3,  1,  1.0f / 3,  0.5f,  1.0f / 6,  0.25f,
+                            -0.0f, -0.005208333333f, -2.0f / 3, -1, -1.0f / 3, -0.5f, -1.0f / 6, -0.25f};
+constexpr float kNf4[16] = {-1.0f,
+                            -0.6961928009986877f,
+                            -0.5250730514526367f,
+                            -0.39491748809814453f,
+                            -0.28444138169288635f,
+                            -0.18477343022823334f,
+                            -0.09105003625154495f,
+                            0.0f,
+                            0.07958029955625534f,
+                            0.16093020141124725f,
+                            0.24611230194568634f,
+                            0.33791524171829224f,
+                            0.44070982933044434f,
+                            0.5626170039176941f,
+                            0.7229568362236023f,
+                            1.0f};
+
+// A product with weights [N, K] whose codes lie row after row, the high half of a byte first, with a scale a block of
+// codes; blocks do not end with a row.
+Status matmul_bnb4(Body &b) {
+  OPTC_TRY(b.need_rank(0));
+  OPTC_TRY(b.need_rank(1, {1}));
+  OPTC_TRY(b.need_rank(2, {1}));
+  const int64_t rows = b.i("N", 0), inner = b.i("K", 0), block = b.i("block_size", 0), kind = b.i("quant_type", 0);
+  if (rows < 1 || inner < 1 || rows > kMaxExtent || inner > kMaxExtent)
+    return b.invalid("attributes 'N' and 'K' must be positive");
+  if (block < 16 || block > kMaxExtent || (block & (block - 1)) != 0)
+    return b.invalid("block_size must be a power of two and at least 16, it is " + std::to_string(block));
+  if (kind != 0 && kind != 1) return b.invalid("quant_type must be 0 (FP4) or 1 (NF4), it is " + std::to_string(kind));
+  const int64_t count = rows * inner, bytes = (count + 1) / 2, blocks = (count + block - 1) / block;
+  for (const auto &[input, wanted] : {std::pair<size_t, int64_t>{1, bytes}, {2, blocks}})
+    if (const auto given = b.fixed(b.in(input), 0); given && *given != wanted)
+      return b.invalid(b.input_name(input) + " must have " + std::to_string(wanted) + " elements, it is " +
+                       to_string(b.type(b.in(input))));
+  const ValueId packed = b.in(1), scales = b.in(2);
+  const ValueId high = b.op("BitShift", {packed, b.like(packed, 4)}, {{"direction", std::string("RIGHT")}});
+  const ValueId low = b.op("BitwiseAnd", {packed, b.like(packed, 15)});
+  ValueId codes = b.reshape(b.concat({b.unsqueeze(high, {1}), b.unsqueeze(low, {1})}, 1), {-1});
+  if (count % 2 != 0) codes = b.slice(codes, 0, 0, count);
+  std::vector<ValueId> values;
+  for (float v : kind == 0 ? kFp4 : kNf4) values.push_back(b.unsqueeze(b.like(scales, static_cast<double>(v)), {0}));
+  ValueId x = b.op("Gather", {b.concat(std::move(values), 0), b.cast(codes, ElementType::kInt32)});
+  if (count % block == 0) {
+    x = b.mul(b.reshape(x, {blocks, block}), b.unsqueeze(scales, {1}));
+  } else {
+    const ValueId each = b.op("Expand", {b.unsqueeze(scales, {1}), b.ints({blocks, block})});
+    x = b.mul(x, b.slice(b.reshape(each, {-1}), 0, 0, count));
+  }
+  const ValueId weights = b.reshape(x, {rows, inner});
+  b.give(0, b.matmul(b.in(0), b.i("transB", 1) != 0 ? b.transpose(weights, {1, 0}) : weights));
+  return {};
+}
+
 constexpr OpDef kOps[] = {
     body_row("com.microsoft.GatherBlockQuantized",
              {"data indices scales zero_points?", "output", "bits:i block_size:i gather_axis:i quantize_axis:i"},
              gather_block_quantized),
+    body_row("com.microsoft.MatMulBnb4",
+             {"A B absmax", "Y", "K:i! N:i! block_size:i! quant_type:i! training_mode:i transB:i"}, matmul_bnb4),
     body_row("com.microsoft.MatMulNBits",
              {"A B scales zero_points? g_idx? bias?", "Y",
               "K:i! N:i! accuracy_level:i bits:i block_size:i! weight_prepacked:i"},
@@ -167,6 +209,32 @@ constexpr OpDef kOps[] = {
 };
 
 }  // namespace
+
+ValueId unpacked(Body &b, ValueId bytes, int64_t bits) {
+  if (bits == 8) return bytes;
+  std::vector<ValueId> parts;
+  const ValueId low = b.like(bytes, static_cast<double>((1 << bits) - 1));
+  for (int64_t shift = 0; shift < 8; shift += bits) {
+    ValueId part = bytes;
+    if (shift > 0)
+      part = b.op("BitShift", {part, b.like(bytes, static_cast<double>(shift))}, {{"direction", std::string("RIGHT")}});
+    parts.push_back(b.unsqueeze(b.op("BitwiseAnd", {part, low}), {-1}));
+  }
+  const ValueId apart = b.concat(std::move(parts), -1);  // [..., bytes, numbers of a byte]
+  std::vector<int64_t> sizes(static_cast<size_t>(b.rank(bytes) - 1), 0);
+  sizes.push_back(-1);
+  return b.reshape(apart, std::move(sizes));
+}
+
+ValueId packed_integers(Body &b, ValueId bytes, int64_t bits) {
+  const Constant *c = b.constant(bytes);
+  if (!c) return unpacked(b, bytes, bits);
+  std::vector<int64_t> sizes;
+  for (Dim d : c->shape()) sizes.push_back(d.value());
+  sizes.back() *= 8 / bits;
+  const auto owner = std::make_shared<Constant>(*c);
+  return b.value(Constant::view(integer_of(bits), sizes, c->data(), c->size(), owner));
+}
 
 std::span<const OpDef> contrib_blocks_ops() { return kOps; }
 

@@ -207,10 +207,36 @@ Status crop_and_resize(Body &b) {
   return {};
 }
 
+// The result without pads, of which they are cut off.
+Status conv_transpose_with_dynamic_pads(Body &b) {
+  OPTC_TRY(b.need_rank(0));
+  const int64_t spatial = b.rank(b.in(0)) - 2;
+  if (spatial < 1) return b.invalid(b.input_name(0) + " must have rank 3 or more");
+  if (b.s("auto_pad", "NOTSET") != "NOTSET")
+    return b.unsupported("attribute 'auto_pad' of ConvTransposeWithDynamicPads");
+  std::vector<ValueId> inputs{b.in(0), b.in(1)};
+  if (b.has(3)) inputs.push_back(b.in(3));
+  ValueId y = b.op("ConvTranspose", std::move(inputs),
+                   b.pass({"dilations", "group", "kernel_shape", "output_padding", "strides"}));
+  if (b.has(2)) {
+    std::vector<int64_t> axes;
+    for (int64_t k = 0; k < spatial; ++k) axes.push_back(2 + k);
+    const ValueId size = b.op("Shape", {y}, {{"start", int64_t{2}}});
+    const ValueId pads = b.reshape(b.in(2), {2, spatial});
+    const auto side = [&](int64_t k) { return b.squeeze(b.slice(pads, 0, k, k + 1), {0}); };
+    y = b.op("Slice", {y, side(0), b.sub(size, side(1)), b.ints(std::move(axes))});
+  }
+  b.give(0, y);
+  return {};
+}
+
 constexpr OpDef kOps[] = {
     body_row("com.microsoft.CDist", {"A B", "C", "metric:s"}, cdist),
     body_row("com.microsoft.ComplexMul", {"A B", "C", ""}, complex_mul<false>),
     body_row("com.microsoft.ComplexMulConj", {"A B", "C", ""}, complex_mul<true>),
+    body_row("com.microsoft.ConvTransposeWithDynamicPads",
+             {"X W Pads? B?", "Y", "auto_pad:s dilations:is group:i kernel_shape:is output_padding:is strides:is"},
+             conv_transpose_with_dynamic_pads),
     body_row("com.microsoft.CropAndResize", {"X rois batch_indices crop_size", "Y", "extrapolation_value:f mode:s"},
              crop_and_resize),
     body_row("com.microsoft.ExpandDims", {"X axis", "Y", ""}, expand_dims),

@@ -9,6 +9,9 @@
   X(causal_conv)         \
   X(contrib_attention)   \
   X(contrib_blocks)      \
+  X(contrib_decoder)     \
+  X(contrib_encoder)     \
+  X(contrib_experts)     \
   X(contrib_fused)       \
   X(contrib_grouped)     \
   X(contrib_misc)        \

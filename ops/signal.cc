@@ -1,5 +1,5 @@
-// DFT, STFT, MelWeightMatrix, Det and the window functions: library functions (runtime/cpu/lib_signal.h), windows as
-// loops.
+// DFT, STFT, MelWeightMatrix, Det, Inverse and the window functions: library functions (runtime/cpu/lib_signal.h),
+// windows as loops.
 
 #include "ops/build.h"
 #include "ops/registry.h"
@@ -86,17 +86,35 @@ Status infer_mel(InferContext &c) {
 }
 Status build_mel(BuildContext &c) { return build_call(c, "mel_weights"); }
 
-Status infer_det(InferContext &c) {
+Status require_square(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
+  const Shape &in = c.shape(0);
+  if (in.size() < 2) return c.invalid("the input must have rank 2 or more");
+  OPTC_TRY(c.same(in[in.size() - 1], in[in.size() - 2], "the rows and columns"));
+  return {};
+}
+Status infer_det(InferContext &c) {
+  OPTC_TRY(require_square(c));
   Shape out = c.shape(0);
-  if (out.size() < 2) return c.invalid("the input must have rank 2 or more");
-  OPTC_TRY(c.same(out[out.size() - 1], out[out.size() - 2], "the rows and columns"));
   out.resize(out.size() - 2);
   c.set_tensor(0, c.element(0), std::move(out));
   return {};
 }
 Status build_det(BuildContext &c) {
   c.library("det", {c.input(0)}, {c.output(0)});
+  return {};
+}
+
+// com.microsoft.Inverse, which ONNX has no schema of.
+Status infer_inverse(InferContext &c) {
+  if (c.input_count() != 1 || c.output_count() != 1) return c.invalid("one input and one output are wanted");
+  OPTC_TRY(require_square(c));
+  if (!is_float(c.element(0))) return c.invalid("the input must be a tensor of floats");
+  c.set_tensor(0, c.element(0), c.shape(0));
+  return {};
+}
+Status build_inverse(BuildContext &c) {
+  c.library("inverse", {c.input(0)}, {c.output(0)});
   return {};
 }
 
@@ -130,6 +148,7 @@ const OpDef kOps[] = {
     {"STFT", OpForm::kLibrary, 17, infer_stft, build_stft},
     {"MelWeightMatrix", OpForm::kLibrary, 17, infer_mel, build_mel},
     {"Det", OpForm::kLibrary, 22, infer_det, build_det},
+    {"com.microsoft.Inverse", OpForm::kLibrary, 1, infer_inverse, build_inverse},
 };
 
 }  // namespace

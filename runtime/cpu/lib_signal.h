@@ -1,4 +1,4 @@
-// lib_signal.h: DFT, STFT, MelWeightMatrix, Det.
+// lib_signal.h: DFT, STFT, MelWeightMatrix, Det, Inverse.
 #pragma once
 #include <math.h>
 
@@ -187,6 +187,35 @@ static inline int optc_lib_det(OptcLibCall *call) {
       }
     }
     optc_lib_set(&call->outputs[0], m, det);
+  }
+  free(a);
+  return 0;
+}
+
+// inputs: X [..., n, n]. Output: the inverses, by elimination of all other rows with row pivots in f64. What a singular
+// matrix gives is not finite.
+static inline int optc_lib_inverse(OptcLibCall *call) {
+  const OptcLibTensor *x = &call->inputs[0];
+  const int64_t n = x->dims[x->rank - 1], width = 2 * n, matrices = n ? optc_lib_count(x) / (n * n) : 0;
+  double *a = (double *)malloc((size_t)(n * width + 1) * sizeof(double));  // [X, identity], row by row
+  if (!a) return optc_lib_out_of_memory(call);
+  for (int64_t m = 0; m < matrices; ++m) {
+    for (int64_t r = 0; r < n; ++r)
+      for (int64_t k = 0; k < width; ++k)
+        a[r * width + k] = k < n ? optc_lib_double(x, (m * n + r) * n + k) : k - n == r;
+    for (int64_t c = 0; c < n; ++c) {
+      int64_t pivot = c;
+      for (int64_t r = c + 1; r < n; ++r)
+        if (fabs(a[r * width + c]) > fabs(a[pivot * width + c])) pivot = r;
+      for (int64_t k = 0; k < width && pivot != c; ++k) optc_lib_swap(&a[c * width + k], &a[pivot * width + k]);
+      const double scale = a[c * width + c];
+      for (int64_t k = 0; k < width; ++k) a[c * width + k] /= scale;
+      for (int64_t r = 0; r < n; ++r) {
+        const double f = a[r * width + c];
+        for (int64_t k = 0; k < width && r != c; ++k) a[r * width + k] -= f * a[c * width + k];
+      }
+    }
+    for (int64_t i = 0; i < n * n; ++i) optc_lib_set(&call->outputs[0], m * n * n + i, a[i / n * width + n + i % n]);
   }
   free(a);
   return 0;

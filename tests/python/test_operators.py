@@ -156,6 +156,16 @@ def tokenizer(rng):
     return model, {"X": x}, cases.ort_answers(model, {"X": x})
 
 
+def inverse(rng):
+    """com.microsoft.Inverse of matrices that are not close to singular."""
+    n = int(rng.integers(1, 8))
+    x = floats(rng, *[int(d) for d in rng.integers(1, 4, size=rng.integers(0, 3))], n, n)
+    x += (np.linalg.norm(x, axis=(-2, -1), keepdims=True) * np.eye(n)[rng.permutation(n)]).astype(np.float32)
+    x = x.astype([np.float32, np.float64][rng.integers(2)])
+    model = cases.node_model(helper.make_node("Inverse", ["X"], ["Y"], domain="com.microsoft"), {"X": x}, {"": 17, "com.microsoft": 1}, symbolic=bool(rng.integers(2)))
+    return model, {"X": x}, cases.ort_answers(model, {"X": x})
+
+
 def expression(rng, depth=2):
     """A random regular expression of RE2's syntax."""
     def atom():
@@ -202,7 +212,7 @@ def string_normalizer(rng):
     return cases.node_model(node, {"X": x}, {"": 17}), {"X": x}, [answer]
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, regex_full_match, string_normalizer)}
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer)}
 
 
 def random_cases(family, count, seed):

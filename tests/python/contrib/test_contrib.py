@@ -11,6 +11,9 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import Batch  # noqa: E402
 import attention_nodes  # noqa: E402, F401
+import decoder_nodes  # noqa: E402, F401
+import encoder_nodes  # noqa: E402, F401
+import expert_nodes  # noqa: E402, F401
 import misc_nodes  # noqa: E402, F401
 import quantized_nodes  # noqa: E402, F401
 from nodes import GENERATORS  # noqa: E402
