@@ -24,7 +24,41 @@ std::string stamp(const std::string &path) {
   return fmt::format("{} {} {}.{}", path, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
 }
 
-// What the result depends on: the bytes of the model, the state of its external data, the options, and optc itself.
+// The state of the files in `folder` and, when `deep`, below it.
+std::string stamps(const std::string &folder, bool deep) {
+  std::error_code error;
+  std::vector<std::string> all;
+  for (std::filesystem::recursive_directory_iterator at(folder, error), end; at != end; at.increment(error)) {
+    if (error) break;
+    if (!deep) at.disable_recursion_pending();
+    all.push_back(stamp(at->path().string()));
+  }
+  std::sort(all.begin(), all.end());
+  std::string text;
+  for (const std::string &s : all) text += "\n" + s;
+  return text;
+}
+
+// Every option, with the state of the files that it names. The fields are named one by one, so that one which is added
+// does not compile until it stands here.
+std::string text_of(const CompileOptions &options) {
+  [[maybe_unused]] const auto &[import, level, disabled, targets, name, f32, precision, samples, force, embed_weights,
+                                probe, stop_after_rewrites, opset] = options;
+  const auto &[dims, shapes, custom_ops, max_nodes] = import;
+  std::string text =
+      fmt::format("level={} f32={} precision={} embed={} probe={} stop={} opset={} nodes={} name={}", level, f32,
+                  to_string(precision), embed_weights, probe, stop_after_rewrites, opset, max_nodes, name);
+  for (const std::string &target : targets) text += "\ntarget " + target;
+  for (const std::string &rule : disabled) text += "\nwithout " + rule;
+  for (const std::string &file : custom_ops) text += "\ncustom " + stamp(file);
+  for (const DimPin &pin : dims) text += fmt::format("\n{}={}..{}", pin.name, pin.min, pin.max);
+  for (const auto &[input, sizes] : shapes) text += fmt::format("\n{}={}", input, fmt::join(sizes, "x"));
+  if (!samples.empty()) text += "\nsamples" + stamps(samples, false);
+  return text;
+}
+
+// What the result depends on: the bytes of the model, the state of its external data, the options, and optc itself with
+// the runtime that it copies.
 Result<std::string> cache_key(const std::string &path, const CompileOptions &options, Diagnostics &diagnostics) {
   OPTC_ASSIGN(const auto file, MappedFile::open(path, diagnostics));
   std::string key = xxh3_128(file->data(), file->size());
@@ -32,32 +66,10 @@ Result<std::string> cache_key(const std::string &path, const CompileOptions &opt
   static constexpr char kLocation[] = "\x0a\x08location";
   if (file->size() > 0 && memmem(file->data(), file->size(), kLocation, sizeof(kLocation) - 1)) {
     std::error_code error;
-    const std::filesystem::path folder = std::filesystem::absolute(path, error).parent_path();
-    std::vector<std::string> stamps;
-    for (const auto &entry : std::filesystem::directory_iterator(folder, error))
-      stamps.push_back(stamp(entry.path().string()));
-    std::sort(stamps.begin(), stamps.end());
-    for (const std::string &s : stamps) key += "\n" + s;
+    key += stamps(std::filesystem::absolute(path, error).parent_path().string(), false);
   }
-  key += "\n" + stamp(install_prefix() + "/bin/optc");
-  for (const std::string &target : options.targets) key += " target=" + target;
-  if (!options.samples.empty()) {
-    std::error_code error;
-    std::vector<std::string> stamps;
-    for (const auto &entry : std::filesystem::directory_iterator(options.samples, error))
-      stamps.push_back(stamp(entry.path().string()));
-    std::sort(stamps.begin(), stamps.end());
-    for (const std::string &s : stamps) key += "\nsample " + s;
-  }
-  for (const std::string &rule : options.disabled) key += " without=" + rule;
-  for (const DimPin &pin : options.import.dims) key += fmt::format(" {}={}..{}", pin.name, pin.min, pin.max);
-  for (const auto &[name, dims] : options.import.shapes) {
-    key += " " + name + "=";
-    for (const std::string &dim : dims) key += dim + "x";
-  }
-  key += fmt::format(" level={} f32={} precision={} embed={} probe={} stop={} name={}", options.level, options.f32,
-                     to_string(options.precision), options.embed_weights, options.probe, options.stop_after_rewrites,
-                     options.name);
+  key +=
+      "\n" + stamp(install_prefix() + "/bin/optc") + stamps(resource_path("runtime"), true) + "\n" + text_of(options);
   return xxh3_128(key.data(), key.size()).substr(0, 16);
 }
 

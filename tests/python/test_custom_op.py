@@ -39,12 +39,12 @@ def model(tmp_path):
     return tmp_path / "model.onnx"
 
 
-def run(optc, model, *options):
+def run(optc, model, *options, engine="evaluate"):
     folder = model.parent
     x = np.random.default_rng(1).standard_normal((2, 3)).astype(np.float32)
     (folder / "in").mkdir(exist_ok=True)
     (folder / "in/input_0.pb").write_bytes(numpy_helper.from_array(x).SerializeToString())
-    command = [optc, "run", model, "--engine=evaluate", "--inputs", folder / "in", "--outputs", folder / "out", *options]
+    command = [optc, "run", model, f"--engine={engine}", "--inputs", folder / "in", "--outputs", folder / "out", *options]
     return x, subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
@@ -89,3 +89,15 @@ def test_what_is_wrong_is_said_once(optc, model, text, code, said):
 def test_a_file_that_is_not_there(optc, model):
     _, done = run(optc, model, "--custom-op", model.parent / "none.onnxtxt")
     assert done.returncode == 2 and "none.onnxtxt" in done.stderr, done.stderr
+
+
+def test_a_bundle_that_was_kept_is_not_of_other_functions(optc, model, tmp_path, monkeypatch):
+    """What lies in the cache depends on the content of the functions' file."""
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path / "cache"))
+    ops, results = model.parent / "ops.onnxtxt", []
+    for text in (SNAKE + TWICE, (SNAKE + TWICE).replace("1.0, 2.0, 3.0", "1.0, 2.0, 4.0")):
+        ops.write_text(text)
+        _, done = run(optc, model, "--custom-op", ops, engine="bundle")
+        assert done.returncode == 0, done.stderr
+        results.append(numpy_helper.to_array(onnx.TensorProto.FromString((model.parent / "out/output_0.pb").read_bytes())))
+    np.testing.assert_allclose(results[1], results[0] * np.asarray([1, 1, 4 / 3], dtype=np.float32), rtol=1e-6)
