@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -103,10 +104,19 @@ void check(int index, OptcConvAlgorithm algorithm) {
   for (const auto &f : OPTC_ISA_FUNCTIONS(run_conv)) {
     const size_t room = scratch_floats(s, algorithm);
     std::vector<float> scratch(room + guard, std::nanf("")), out(outputs + guard, std::nanf(""));
-    f.function(algorithm, c.nchw, s, x.data(), packed.data(), bias.data(), scratch.data(), out.data());
+    f.function(algorithm, c.nchw, s, 1, x.data(), packed.data(), bias.data(), scratch.data(), out.data());
     for (size_t i = 0; i < guard; ++i) {
       ASSERT_TRUE(std::isnan(scratch[room + i])) << "scratch overrun, shape " << index;
       ASSERT_TRUE(std::isnan(out[outputs + i])) << "output overrun, shape " << index;
+    }
+    // For other numbers of threads: the same bits, in no more scratch.
+    for (const int64_t threads : {2, 3, 7, 16, 61}) {
+      std::vector<float> again(outputs + guard, std::nanf(""));
+      f.function(algorithm, c.nchw, s, threads, x.data(), packed.data(), bias.data(), scratch.data(), again.data());
+      for (size_t i = 0; i < guard; ++i)
+        ASSERT_TRUE(std::isnan(scratch[room + i])) << "scratch overrun, shape " << index << ", " << threads;
+      ASSERT_EQ(std::memcmp(out.data(), again.data(), (outputs + guard) * sizeof(float)), 0)
+          << "shape " << index << " algorithm " << algorithm << " on " << f.isa << " for " << threads << " threads";
     }
     // Winograd's transforms lose up to two digits of float, F(4,3) more than F(2,3).
     const double tolerance = algorithm == OPTC_CONV_WINOGRAD4 ? 4e-6 : algorithm == OPTC_CONV_WINOGRAD2 ? 1e-6 : 3e-7;
@@ -150,7 +160,7 @@ TEST(RuntimeConv, WinogradKeepsWhatIsNotFiniteInItsWindow) {
         const int64_t oh = optc_conv_oh(s), ow = optc_conv_ow(s);
         for (const auto &f : OPTC_ISA_FUNCTIONS(run_conv)) {
           std::vector<float> scratch(scratch_floats(s, algorithm)), out(s.n * oh * ow * s.oc);
-          f.function(algorithm, false, s, x.data(), packed.data(), bias.data(), scratch.data(), out.data());
+          f.function(algorithm, false, s, 1, x.data(), packed.data(), bias.data(), scratch.data(), out.data());
           for (size_t at = 0; at < out.size(); ++at) {
             const int64_t o = at % s.oc, px = at / s.oc % ow, y = at / s.oc / ow % oh, n = at / s.oc / ow / oh;
             double sum = bias[o];
@@ -184,9 +194,9 @@ TEST(RuntimeConv, GroupsSeeTheirOwnChannelsOnly) {
     for (const auto &f : OPTC_ISA_FUNCTIONS(run_conv)) {
       std::vector<float> scratch(scratch_floats(s, OPTC_CONV_DIRECT)), clean(s.h * s.w * s.oc), got = clean;
       x[(2 * s.w + 3) * s.c + 5] = 0.5f;
-      f.function(OPTC_CONV_DIRECT, false, s, x.data(), packed.data(), bias.data(), scratch.data(), clean.data());
+      f.function(OPTC_CONV_DIRECT, false, s, 1, x.data(), packed.data(), bias.data(), scratch.data(), clean.data());
       x[(2 * s.w + 3) * s.c + 5] = odd;
-      f.function(OPTC_CONV_DIRECT, false, s, x.data(), packed.data(), bias.data(), scratch.data(), got.data());
+      f.function(OPTC_CONV_DIRECT, false, s, 1, x.data(), packed.data(), bias.data(), scratch.data(), got.data());
       for (int64_t y = 0; y < s.h; ++y)
         for (int64_t px = 0; px < s.w; ++px)
           for (int64_t o = 0; o < s.oc; ++o) {

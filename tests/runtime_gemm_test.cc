@@ -61,8 +61,15 @@ TEST(RuntimeGemm, PackedWithEpilogue) {
     optc_pack_b(packed.data(), b.data(), k, n, n, 1);
     for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm)) {
       Guarded c(m * n);
-      f.function(m, n, k, a.data(), k, packed.data(), bias.data(), c.data());
+      f.function(m, n, k, 1, a.data(), k, packed.data(), bias.data(), c.data());
       c.expect_guards_untouched();
+      for (const int64_t threads : {2, 3, 7, 16, 61}) {  // other grids, the same bits
+        Guarded again(m * n);
+        f.function(m, n, k, threads, a.data(), k, packed.data(), bias.data(), again.data());
+        again.expect_guards_untouched();
+        ASSERT_EQ(std::memcmp(c.data(), again.data(), static_cast<size_t>(m * n) * sizeof(float)), 0)
+            << m << "x" << n << "x" << k << " for " << threads << " threads on " << f.isa;
+      }
       for (int64_t i = 0; i < m; ++i) {
         for (int64_t j = 0; j < n; ++j) {
           double sum = bias.data()[j], magnitude = std::abs(sum);
@@ -153,7 +160,7 @@ TEST(RuntimeGemm, EveryOtherRow) {
     Guarded a(2 * m * k, 1);
     for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm)) {
       Guarded c(m * n);
-      f.function(m, n, k, a.data(), 2 * k, packed.data(), bias.data(), c.data());
+      f.function(m, n, k, 1, a.data(), 2 * k, packed.data(), bias.data(), c.data());
       c.expect_guards_untouched();
       for (int64_t i = 0; i < m; ++i) {
         for (int64_t j = 0; j < n; ++j) {

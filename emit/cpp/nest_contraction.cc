@@ -106,7 +106,6 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   if (is_byte(schedule.view.a.element)) return print_integer_gemm(schedule);
   const GemmView &view = schedule.view;
   const bool packed = schedule.packed.buffer.valid(), stored = widens(view);
-  const bool fixed_b = view.columns.is_constant() && view.inner.is_constant();
   if (!plan_epilogue(view.batch, view.m, view.n)) return false;
   std::vector<Loop> batch = view.batch;
   drop_unit_loops(batch);
@@ -119,7 +118,6 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   name_stores();
 
   const std::string m = dim(view.rows), n = dim(view.columns), k = dim(view.inner);
-  const bool constant_plan = view.rows.is_constant() && fixed_b;
   text_.panels = view.columns.is_constant() ? panel_bit(optc_gemm_nr(view.columns.value())) : kAllPanels;
   const bool in_output = schedule.partial == GemmSchedule::Partial::kOutput;
   use_task_scratch(schedule.scratch_bytes);
@@ -130,11 +128,15 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   const std::string output = buffer_name(nest_.stages.back().outputs[0].buffer);
   if (batch.empty() && packed && !stored) {
     print_epilogue(0, row_loops);
-    line(fmt::format("multiply(env, optc_gemm_plan({}, {}, {}), GemmRows{{{}, {}}}, {}, {}, tile_sink(epilogue));", m,
-                     n, k, base(a, view.a), dim(view.a_row), b, in_output ? output + ", " + n : "nullptr, 0"));
+    line(fmt::format(
+        "multiply(env, optc_gemm_plan({}, {}, {}, env.threads), GemmRows{{{}, {}}}, {}, {}, tile_sink(epilogue));", m,
+        n, k, base(a, view.a), dim(view.a_row), b, in_output ? output + ", " + n : "nullptr, 0"));
     return true;
   }
-  line(fmt::format("{} OptcGemm plan = optc_gemm_plan({}, {}, {});", constant_plan ? "constexpr" : "const", m, n, k));
+  Dim copies = 1;
+  for (const Loop &l : batch) copies = copies * fix(l.extent);
+  line(fmt::format("const OptcGemm plan = optc_gemm_plan({}, {}, {}, env.threads{});", m, n, k,
+                   copies.is(1) ? "" : ", " + dim(copies)));
   const std::string tile = open_tiles("optc_gemm_tasks", batch, row_loops, uses_scratch_ ? "scratch" : "");
   std::string partial = "nullptr, 0";
   if (in_output) {

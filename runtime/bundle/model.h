@@ -477,7 +477,9 @@ struct Bundle {
       if (const optc_status status = prepare(c)) return status;
       c.planned = true;
     }
+    if (c.threads) c.threads->begin_run();
     optc_status status = M::execute(run);
+    if (c.threads) c.threads->end_run();
     run.step(-1);
     if (status == OPTC_OK) status = run.status;
     run.cancelled = 0;

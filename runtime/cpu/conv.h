@@ -22,8 +22,8 @@ OPTC_INLINE ConvSource nchw(const float *p, const OptcConvShape &s) {
 
 // The product that a 1x1 convolution without padding is: rows of A are pixels, weights packed by optc_pack_b from
 // [c][oc].
-OPTC_INLINE OptcGemm conv_1x1_plan(const OptcConvShape &s) {
-  return optc_gemm_plan(s.n * optc_conv_od(s) * optc_conv_oh(s) * optc_conv_ow(s), s.oc, s.c);
+OPTC_INLINE OptcGemm conv_1x1_plan(const OptcConvShape &s, int64_t threads = 1) {
+  return optc_gemm_plan(s.n * optc_conv_od(s) * optc_conv_oh(s) * optc_conv_ow(s), s.oc, s.c, threads);
 }
 OPTC_INLINE GemmRows conv_1x1_rows(const OptcConvShape &s, const ConvSource &x) {
   if (s.sh == 1 && s.sw == 1) return {x.p, x.pixel};  // images and rows follow one another
@@ -34,7 +34,7 @@ OPTC_INLINE GemmRows conv_1x1_rows(const OptcConvShape &s, const ConvSource &x) 
 template <class Env>
 OPTC_INLINE void convolve_1x1(const Env &env, const OptcConvShape &s, const ConvSource &x, const float *packed,
                               const TileSink &sink) {
-  multiply(env, conv_1x1_plan(s), conv_1x1_rows(s, x), packed, nullptr, 0, sink);
+  multiply(env, conv_1x1_plan(s, env.threads), conv_1x1_rows(s, x), packed, nullptr, 0, sink);
 }
 
 // Tiles lie in one output row where rows divide evenly enough, else they run over the band's pixels.
@@ -186,6 +186,7 @@ static OPTC_KERNEL void conv_direct_inside(const OptcConvShape &s, const OptcDir
       GemmTile tile = {
           nullptr, nr,      c, iy.last - iy.first, s.dh * x.row, taps, s.dw * x.pixel, nullptr, 0, true, true, 0, 0,
           0,       nullptr, 0};
+      tile.few = d.oh * d.ow <= kGemmFewRows;
       if (whole_rows) tile.k = taps * c, tile.segments = 1;
       tile.planes = iz.last - iz.first, tile.plane_step = s.dd * x.plane;
       tile.row_skip = (s.kw - taps) * c * nr, tile.plane_skip = (s.kh - tile.kernel_rows) * s.kw * c * nr;
@@ -260,7 +261,7 @@ static OPTC_KERNEL void conv_direct(const OptcConvShape &s, const OptcDirect &d,
   const GemmTileFunction lower = gemm_tile_function(nr, low, !in_rows_only),
                          higher = low * tiles < run ? gemm_tile_function(nr, low + 1, !in_rows_only) : lower;
   GemmTile tile = {nullptr, nr, s.kw * c, s.kh, s.dh * band.in_row, 1, 0, nullptr, 0, true, true, 0, 0, 0, nullptr, 0};
-  tile.planes = s.kd, tile.plane_step = band.in_plane;
+  tile.planes = s.kd, tile.plane_step = band.in_plane, tile.few = d.oh * d.ow <= kGemmFewRows;
   if (s.dw != 1) tile.k = c, tile.segments = s.kw, tile.segment_step = s.dw * c;
   tile.step = d.prefetch ? optc_clamp(optc_ceil_div(nr * 4, tiles * runs), 1, 64) : 0;
   for (int64_t p = p0; p < p1; ++p) {
@@ -291,7 +292,7 @@ static OPTC_KERNEL void conv_direct(const OptcConvShape &s, const OptcDirect &d,
 template <class Env>
 static OPTC_KERNEL void convolve_direct(const Env &env, const OptcConvShape &s, const ConvSource &x,
                                         const float *packed, const TileSink &sink) {
-  const OptcDirect d = optc_direct_plan(s);
+  const OptcDirect d = optc_direct_plan(s, env.threads);
   parallel(env, optc_direct_tasks(s, d), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) {
     for (int64_t t = begin; t < end; ++t) conv_direct(s, d, t, x, packed, reinterpret_cast<float *>(scratch), sink);
   });

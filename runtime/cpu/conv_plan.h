@@ -103,7 +103,8 @@ struct OptcDirect {
   int64_t scratch_floats;       // a task's padded copy of its band, which one that skips has not
   bool prefetch;
 };
-constexpr OptcDirect optc_direct_plan(const OptcConvShape &s) {
+// threads as in optc_gemm_plan: scratch_floats is the most for one, the layouts are the same for all.
+constexpr OptcDirect optc_direct_plan(const OptcConvShape &s, int64_t threads = 1) {
   OptcDirect d{};
   const int64_t joined = optc_conv_joined(s);
   d.groups = s.groups / joined;
@@ -113,11 +114,17 @@ constexpr OptcDirect optc_direct_plan(const OptcConvShape &s) {
   const int64_t k = s.kd * s.kh * s.kw * d.c, panels = optc_ceil_div(d.oc, d.nr);
   const int64_t rows = optc_clamp(optc_ceil_div(256, d.ow > 0 ? d.ow : 1), 1, d.oh > 0 ? d.oh : 1);
   d.row_tasks = d.oh > 0 ? optc_ceil_div(d.oh, rows) : 1;
+  const int64_t copies = s.n * d.od * d.groups;
+  if (threads > 1 && copies > 0 && d.oh > 0 && d.ow > 0 && d.oc > 0) {
+    // A band is copied for each of its parts of the columns.
+    const OptcGrid grid =
+        optc_divide({copies, d.oh, d.ow, panels, d.nr, k, s.kd * s.sh * s.w * d.c * 4}, threads, d.row_tasks);
+    d.row_tasks = grid.m_tasks, d.oc_tasks = grid.n_tasks;
+  }
   d.band_rows = optc_ceil_div(d.oh, d.row_tasks);
   d.in_rows = (d.band_rows - 1) * s.sh + (s.kh - 1) * s.dh + 1;
   d.in_cols = (d.ow - 1) * s.sw + (s.kw - 1) * s.dw + 1;
-  const int64_t work = 2 * d.band_rows * d.ow * d.oc * k / 8000000;
-  d.oc_tasks = optc_clamp(work, 1, panels);
+  if (d.oc_tasks == 0) d.oc_tasks = optc_clamp(2 * d.band_rows * d.ow * d.oc * k / 8000000, 1, panels);
   d.scratch_floats = optc_clamp(d.in_rows * d.in_cols, 0, INT64_MAX) * s.kd * d.c + 16;
   d.prefetch = k * d.oc * 4 > 1500000;
   return d;
@@ -161,11 +168,13 @@ static inline void optc_depthwise_pack(const OptcConvShape &s, const float *weig
   for (int64_t t = 0; t < s.kh * s.kw; ++t)
     for (int64_t c = 0; c < s.c; ++c) *out++ = weights[c * s.kh * s.kw + t];
 }
-constexpr int64_t optc_depthwise_row_tasks(const OptcConvShape &s) {
-  const int64_t oh = optc_conv_oh(s), work = oh * optc_conv_ow(s) * s.c * s.kh * s.kw / 200000;
-  return optc_clamp(work, 1, oh > 0 ? oh : 1);
+constexpr int64_t optc_depthwise_row_tasks(const OptcConvShape &s, int64_t threads = 1) {
+  const int64_t oh = optc_conv_oh(s), work = oh * optc_conv_ow(s) * s.c * s.kh * s.kw;
+  int64_t tasks = work / (threads > 1 ? 20000 : 200000);
+  // As many rows for each thread, where there are few.
+  if (threads > 1 && s.n > 0 && tasks * s.n > threads && oh < 4 * threads) tasks = optc_ceil_div(threads, s.n);
+  return optc_clamp(tasks, 1, oh > 0 ? oh : 1);
 }
-constexpr int64_t optc_depthwise_tasks(const OptcConvShape &s) { return s.n * optc_depthwise_row_tasks(s); }
 
 // --- Winograd F(m, 3), m = 2 or 4 (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015): tiles
 // of a x a inputs, a = m + 2.
@@ -177,7 +186,8 @@ struct OptcWinograd {
   int64_t scratch_floats;
   bool prefetch;
 };
-constexpr OptcWinograd optc_winograd_plan(const OptcConvShape &s, int64_t m) {
+// threads as in optc_gemm_plan.
+constexpr OptcWinograd optc_winograd_plan(const OptcConvShape &s, int64_t m, int64_t threads = 1) {
   OptcWinograd p{};
   p.m = m, p.a = m + 2;
   p.oh = optc_conv_oh(s), p.ow = optc_conv_ow(s);
@@ -187,9 +197,14 @@ constexpr OptcWinograd optc_winograd_plan(const OptcConvShape &s, int64_t m) {
   // The transformed inputs and products of a block stay in a 2 MB L2 cache, beside one panel of weights.
   const int64_t most = optc_clamp(1048576 / (p.a * p.a * (s.c + s.oc) * 4), 12, 48);
   p.block_tasks = optc_clamp(optc_ceil_div(p.tiles, most), 1, INT64_MAX);
+  p.oc_tasks = 1;
+  if (threads > 1 && p.tiles > 0) {
+    // Columns are divided too, though each part transforms the inputs again.
+    const OptcGrid grid = optc_divide(
+        {1, p.tiles, 1, optc_ceil_div(s.oc, p.nr), p.nr, p.a * p.a * s.c, p.a * p.a * s.c * 8}, threads, p.block_tasks);
+    p.block_tasks = grid.m_tasks, p.oc_tasks = grid.n_tasks;
+  }
   p.block = optc_ceil_div(p.tiles, p.block_tasks);
-  // Few blocks: columns are divided too, though each part transforms the inputs again.
-  p.oc_tasks = p.block_tasks >= 4 ? 1 : optc_clamp(s.oc / 128, 1, 4 / p.block_tasks);
   p.scratch_floats = p.a * p.a * p.block * (optc_round_up(s.c, 16) + optc_round_up(s.oc, 16)) + 64;
   p.prefetch = p.a * p.a * s.c * s.oc * 4 > 1000000;
   return p;

@@ -43,13 +43,14 @@ OPTC_INLINE void depthwise_pixel(const OptcConvShape &s, const float *in, int64_
   store(out, acc);
 }
 
-// Task t of optc_depthwise_tasks(s). x must be NHWC (channel stride 1); weights by optc_depthwise_pack. KW, SW: kernel
-// width and stride where they are given as constants (of a kernel without dilation), else 0.
+// Task t of s.n * row_tasks, optc_depthwise_row_tasks(s, ...). x must be NHWC (channel stride 1); weights by
+// optc_depthwise_pack. KW, SW: kernel width and stride where they are given as constants (of a kernel without
+// dilation), else 0.
 template <int KW, int SW>
-static OPTC_KERNEL void conv_depthwise(const OptcConvShape &s, int64_t t, const ConvSource &x, const float *packed,
-                                       const TileSink &sink) {
+static OPTC_KERNEL void conv_depthwise(const OptcConvShape &s, int64_t row_tasks, int64_t t, const ConvSource &x,
+                                       const float *packed, const TileSink &sink) {
   constexpr int T = kDepthwisePixels;
-  const int64_t row_tasks = optc_depthwise_row_tasks(s), oh = optc_conv_oh(s), ow = optc_conv_ow(s);
+  const int64_t oh = optc_conv_oh(s), ow = optc_conv_ow(s);
   const int64_t image = t / row_tasks, band = t % row_tasks;
   // Pixels whose kernel columns all lie inside: [x0, x1).
   const int64_t last = s.w - (s.kw - 1) * s.dw - 1 + s.pad_left;  // the greatest ox * sw
@@ -94,8 +95,9 @@ static OPTC_KERNEL void conv_depthwise(const OptcConvShape &s, int64_t t, const 
 template <int KW, int SW, class Env>
 static OPTC_KERNEL void convolve_depthwise(const Env &env, const OptcConvShape &s, const ConvSource &x,
                                            const float *packed, const TileSink &sink) {
-  parallel(env, optc_depthwise_tasks(s), 1, [&](int64_t begin, int64_t end, uint8_t *) {
-    for (int64_t t = begin; t < end; ++t) conv_depthwise<KW, SW>(s, t, x, packed, sink);
+  const int64_t row_tasks = optc_depthwise_row_tasks(s, env.threads);
+  parallel(env, s.n * row_tasks, 1, [&](int64_t begin, int64_t end, uint8_t *) {
+    for (int64_t t = begin; t < end; ++t) conv_depthwise<KW, SW>(s, row_tasks, t, x, packed, sink);
   });
 }
 #endif  // OPTC_CPU_DEPTHWISE_H

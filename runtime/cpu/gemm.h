@@ -74,37 +74,43 @@ struct GemmTile {
   int64_t step;
   int64_t planes = 1, plane_step = 0;
   int64_t row_skip = 0, plane_skip = 0;  // floats of b behind the runs of a kernel row (plane): taps that are left out
+  bool few = false;                      // of a result of at most kGemmFewRows rows
 };
+// A result of so few rows is summed in another order, which covers the latency of fma. Never a tile of so few rows of a
+// larger one: an element must not depend on how the rows were divided.
+constexpr int64_t kGemmFewRows = 2;
 
 // MR rows of A times NV vectors of a panel: k products onto acc. Rows by their pointers (List), or lda floats apart:
 // that takes fewer registers. b and next move on.
 template <int MR, int NV, bool List>
 OPTC_INLINE void gemm_products(vf (&acc)[MR][NV], const float *const (&rows)[MR], const float *a, int64_t lda,
-                               const float *&b, int64_t nr, int64_t k, const char *&next, int64_t step) {
-  constexpr int KU = MR == 1 ? 4 : MR == 2 ? 2 : 1;  // interleaved sums, to cover the latency of fma
+                               const float *&b, int64_t nr, int64_t k, const char *&next, int64_t step,
+                               [[maybe_unused]] bool few) {
+  constexpr int KU = MR > kGemmFewRows ? 1 : MR == 1 ? 4 : 2;  // interleaved sums
   int64_t at = 0;
-  if constexpr (KU > 1) {
-    vf part[KU][MR][NV];
-    OPTC_UNROLL for (int u = 0; u < KU; ++u) OPTC_UNROLL for (int i = 0; i < MR; ++i)
-        OPTC_UNROLL for (int j = 0; j < NV; ++j) part[u][i][j] = vf{};
-    for (; k >= KU; k -= KU) {
-      OPTC_UNROLL for (int u = 0; u < KU; ++u) {
-        OPTC_UNROLL for (int j = 0; j < NV * OPTC_VW; j += 16) __builtin_prefetch((const char *)(b + j) + 1024, 0, 3);
-        OPTC_UNROLL for (int i = 0; i < MR; ++i) {
-          const vf s = splat(List ? rows[i][at + u] : a[i * lda + u]);
-          OPTC_UNROLL for (int j = 0; j < NV; ++j) part[u][i][j] = fma(s, load(b + j * OPTC_VW), part[u][i][j]);
+  if constexpr (KU > 1)
+    if (few) {
+      vf part[KU][MR][NV];
+      OPTC_UNROLL for (int u = 0; u < KU; ++u) OPTC_UNROLL for (int i = 0; i < MR; ++i)
+          OPTC_UNROLL for (int j = 0; j < NV; ++j) part[u][i][j] = vf{};
+      for (; k >= KU; k -= KU) {
+        OPTC_UNROLL for (int u = 0; u < KU; ++u) {
+          OPTC_UNROLL for (int j = 0; j < NV * OPTC_VW; j += 16) __builtin_prefetch((const char *)(b + j) + 1024, 0, 3);
+          OPTC_UNROLL for (int i = 0; i < MR; ++i) {
+            const vf s = splat(List ? rows[i][at + u] : a[i * lda + u]);
+            OPTC_UNROLL for (int j = 0; j < NV; ++j) part[u][i][j] = fma(s, load(b + j * OPTC_VW), part[u][i][j]);
+          }
+          b += nr;
         }
-        b += nr;
+        at += KU;
+        a += KU;
       }
-      at += KU;
-      a += KU;
+      OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j) {
+        vf s = part[0][i][j] + part[1][i][j];
+        if (KU == 4) s = s + (part[KU - 2][i][j] + part[KU - 1][i][j]);
+        acc[i][j] += s;
+      }
     }
-    OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j) {
-      vf s = part[0][i][j] + part[1][i][j];
-      if (KU == 4) s = s + (part[KU - 2][i][j] + part[KU - 1][i][j]);
-      acc[i][j] += s;
-    }
-  }
   for (; k > 0; --k) {
     vf v[NV];
     OPTC_UNROLL for (int j = 0; j < NV; ++j) v[j] = load(b + j * OPTC_VW);
@@ -145,7 +151,7 @@ static OPTC_KERNEL void gemm_tile(const float *const *a, int64_t lda, const Gemm
         if (List) {
           OPTC_UNROLL for (int i = 0; i < MR; ++i) rows[i] = a[i] + offset;
         }
-        gemm_products<MR, NV, List>(acc, rows, *a + offset, lda, b, nr, t.k, next, t.step);
+        gemm_products<MR, NV, List>(acc, rows, *a + offset, lda, b, nr, t.k, next, t.step, t.few);
       }
       b += t.row_skip;
     }
@@ -200,6 +206,7 @@ struct GemmPanel {
   float *partial;    // [row * ldp + column]
   int64_t ldp;
   bool prefetch;  // the panel behind this one
+  bool few;       // GemmTile
 };
 
 // The panel times rows [m0, m1), in tiles of equal height.
@@ -213,6 +220,7 @@ static OPTC_KERNEL void gemm_panel(const GemmRows &a, const GemmPanel &p, int64_
                          higher = low * tiles < rows ? gemm_tile_function(p.nr, low + 1, list_rows) : lower;
   const char *next = (const char *)(p.b + (p.prefetch ? p.k * p.nr : 0));
   GemmTile tile = {p.b, p.nr, p.k, 1, 0, 1, 0, nullptr, p.ldp, p.first, p.last, 0, 0, 0, next, 0};
+  tile.few = p.few;
   tile.step = p.prefetch ? optc_clamp(optc_ceil_div(p.nr * 4, tiles), 1, 64) : 0;
   for (int64_t s = 0; s < p.nr && p.n + s < p.n1; s += columns) {
     tile.b = p.b + s;
@@ -259,7 +267,8 @@ static OPTC_KERNEL void gemm(const OptcGemm &g, int64_t t, const GemmRows &a, co
                                k0 + kc == g.k,
                                k0 == 0 && kc == g.k ? nullptr : partial,
                                ldp,
-                               g.prefetch};
+                               g.prefetch,
+                               g.m <= kGemmFewRows};
       gemm_panel(a, panel, task.m0, task.m1, sink);
     }
   }
@@ -291,7 +300,8 @@ static OPTC_KERNEL void gemm_store(const OptcGemm &g, const GemmRows &a, const f
   for (int64_t k0 = 0; k0 < g.k; k0 += g.kc) {
     const int64_t kc = g.k - k0 < g.kc ? g.k - k0 : g.kc;
     for (int64_t n = 0; n < g.n; n += g.nr) {
-      const GemmPanel panel = {packed + k0 * padded + n * kc, g.nr, k0, kc, n, g.n, k0 == 0, false, c, ldc, g.prefetch};
+      const GemmPanel panel = {
+          packed + k0 * padded + n * kc, g.nr, k0, kc, n, g.n, k0 == 0, false, c, ldc, g.prefetch, g.m <= kGemmFewRows};
       gemm_panel(a, panel, 0, g.m, TileSink{nullptr, nullptr});
     }
   }
@@ -334,9 +344,18 @@ static OPTC_KERNEL void gemm_unpacked(const OptcGemm &g, int64_t t, const GemmRo
     for (int64_t n = task.n0; n < task.n1; n += g.nr) {
       gemm_pack_panel(scratch, g.nr, b + k0 * row_stride + n * column_stride, kc, task.n1 - n, row_stride,
                       column_stride);
-      const GemmPanel panel = {
-          scratch, g.nr, k0, kc, n, task.n1, k0 == 0, k0 + kc == g.k, k0 == 0 && kc == g.k ? nullptr : partial,
-          ldp,     false};
+      const GemmPanel panel = {scratch,
+                               g.nr,
+                               k0,
+                               kc,
+                               n,
+                               task.n1,
+                               k0 == 0,
+                               k0 + kc == g.k,
+                               k0 == 0 && kc == g.k ? nullptr : partial,
+                               ldp,
+                               false,
+                               g.m <= kGemmFewRows};
       gemm_panel(a, panel, task.m0, task.m1, sink);
     }
   }

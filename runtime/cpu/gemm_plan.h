@@ -11,11 +11,10 @@
 
 struct OptcGemm {
   int64_t m, n, k;
-  int nr;      // panel width of the packing
-  int64_t kc;  // rows of B in a block
-  int64_t m_tasks,
-      n_tasks;    // the grid of independent tasks; it depends on m, n and k alone, so results do not depend on threads
-  bool prefetch;  // the packed weights exceed the L2 cache: fetch the next panel while this one is in use
+  int nr;                    // panel width of the packing
+  int64_t kc;                // rows of B in a block
+  int64_t m_tasks, n_tasks;  // the grid of independent tasks; each element is summed in the same order in any grid
+  bool prefetch;             // the packed weights exceed the L2 cache: fetch the next panel while this one is in use
 };
 
 constexpr int64_t optc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -33,7 +32,48 @@ constexpr int64_t optc_gemm_packed_floats(int64_t n, int64_t k) { return k * opt
 
 constexpr int64_t optc_clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
-constexpr OptcGemm optc_gemm_plan(int64_t m, int64_t n, int64_t k) {
+// What is divided among threads: `copies` independent products of `units` (of `unit_rows` rows each) by `panels` (of
+// `nr` columns each), sums of k terms. unit_work: what a unit costs a task whatever its columns, in multiply-adds.
+struct OptcWork {
+  int64_t copies, units, unit_rows, panels, nr, k, unit_work;
+};
+struct OptcGrid {
+  int64_t m_tasks, n_tasks;  // parts of the units and of the panels
+};
+// The grid that `threads` threads finish first, by a model of their time: `least` parts of the units and one of the
+// panels, or more of both. Tasks are divided among threads as parallel of runtime/bundle/env.h does. All in
+// multiply-adds, of which a core makes some 70 in a nanosecond; tiles of few rows wait for the columns' loads.
+constexpr OptcGrid optc_divide(const OptcWork &w, int64_t threads, int64_t least) {
+  constexpr int64_t kPart = 100000, kTask = 20000, kWake = 5000, kFloat = 10, kTile = 12, kFewRows = 8;
+  OptcGrid best = {least, 1};
+  const int64_t column_work = w.nr * w.k, rows_of_all = w.units * w.unit_rows;
+  const int64_t total = w.copies * (rows_of_all < kFewRows ? kFewRows : rows_of_all) * w.panels * column_work;
+  const int64_t parts = total / kPart < threads ? total / kPart : threads;
+  if (parts <= 1 || w.copies < 1) return best;
+  int64_t best_time = INT64_MAX, last = 0;
+  for (int64_t n = 1; n <= w.panels && (n == 1 || n * w.copies <= 2 * parts); ++n) {
+    const int64_t own = optc_ceil_div(w.panels, n);  // panels of a task at most
+    if (own == last) continue;
+    last = own;
+    for (int64_t half = 2; half <= 5; ++half) {
+      // So many parts of the units that each thread gets about one task, or two.
+      int64_t m = (half / 2 * parts + (half % 2 ? n * w.copies - 1 : 0)) / (n * w.copies);
+      if (m < least) m = optc_ceil_div(optc_ceil_div(least * n * w.copies, parts) * parts, n * w.copies);
+      m = optc_clamp(m, least, w.units > least ? w.units : least);
+      const int64_t units = optc_ceil_div(w.units, m), rows = units * w.unit_rows, tiles = optc_ceil_div(rows, kTile);
+      const int64_t high = optc_ceil_div(rows, tiles < 1 ? 1 : tiles), tasks = w.copies * m * n;
+      const int64_t task = tiles * (high < kFewRows ? kFewRows : high) * own * column_work +
+                           kFloat * (rows * w.k + own * column_work) + units * w.unit_work + kTask;
+      const int64_t time = optc_ceil_div(tasks, threads) * task + kWake * (tasks < threads ? tasks : threads);
+      if (time < best_time) best_time = time, best = {m, n};
+    }
+  }
+  return best;
+}
+
+// threads: that share the work with `copies` such products at a time; layouts do not depend on them, and what a task
+// needs of memory is the most for one.
+constexpr OptcGemm optc_gemm_plan(int64_t m, int64_t n, int64_t k, int64_t threads = 1, int64_t copies = 1) {
   OptcGemm g{};
   g.m = m, g.n = n, g.k = k;
   g.nr = optc_gemm_nr(n);
@@ -45,6 +85,10 @@ constexpr OptcGemm optc_gemm_plan(int64_t m, int64_t n, int64_t k) {
   // About 8 MFLOP, or 256 KB of weights where few rows share them.
   const int64_t by_work = 2 * m * n * k / 8000000, by_bytes = n * k * 4 / 262144;
   g.n_tasks = optc_clamp((m <= 16 ? by_bytes : by_work) / g.m_tasks, 1, panels < 1 ? 1 : panels);
+  if (threads > 1 && m > 0 && panels > 0) {
+    const OptcGrid grid = optc_divide({copies, m, 1, panels, g.nr, k, 0}, threads, g.m_tasks);
+    g.m_tasks = grid.m_tasks, g.n_tasks = grid.n_tasks;
+  }
   g.prefetch = n * k * 4 > 786432;
   return g;
 }

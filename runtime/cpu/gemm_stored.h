@@ -98,9 +98,18 @@ static OPTC_KERNEL void gemm_stored(const OptcGemm &g, int64_t t, const StoredRo
       else
         widen_block<B>(scratch, g.nr, b.p + k0 * b.inner + n * b.column, kc, optc_clamp(task.n1 - n, 0, g.nr), g.nr,
                        b.inner, b.column);
-      const GemmPanel panel = {
-          scratch, g.nr, k0, kc, n, task.n1, k0 == 0, k0 + kc == g.k, k0 == 0 && kc == g.k ? nullptr : partial,
-          ldp,     false};
+      const GemmPanel panel = {scratch,
+                               g.nr,
+                               k0,
+                               kc,
+                               n,
+                               task.n1,
+                               k0 == 0,
+                               k0 + kc == g.k,
+                               k0 == 0 && kc == g.k ? nullptr : partial,
+                               ldp,
+                               false,
+                               g.m <= kGemmFewRows};
       gemm_panel(widened, panel, task.m0, task.m1, sink);
     }
   }

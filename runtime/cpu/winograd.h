@@ -91,9 +91,10 @@ static OPTC_KERNEL void winograd_inputs(const OptcConvShape &s, const OptcWinogr
 
 constexpr int kWinogradColumns = 64;  // output channels that go to the sink together
 
-// OPTC_VW channels of the outputs of one tile, from q[i * step] to results[i][j][0, OPTC_VW). Whether all are finite.
+// OPTC_VW channels of the outputs of one tile, from q[i * step] to results[i][j][0, OPTC_VW). Whether the first n are
+// finite; what lies behind them in q was not computed.
 template <int M>
-static OPTC_KERNEL bool winograd_output(const float *q, int64_t step, float *results) {
+static OPTC_KERNEL bool winograd_output(const float *q, int64_t step, int64_t n, float *results) {
   constexpr int A = M + 2;
   vf t[M][A];
   OPTC_UNROLL for (int j = 0; j < A; ++j) {
@@ -113,7 +114,7 @@ static OPTC_KERNEL bool winograd_output(const float *q, int64_t step, float *res
   }
   float lanes[OPTC_VW], any = 0;
   store(lanes, odd);
-  for (int i = 0; i < OPTC_VW; ++i) any += lanes[i];
+  for (int64_t i = 0; i < optc_clamp(n, 0, OPTC_VW); ++i) any += lanes[i];
   return any == 0;
 }
 
@@ -186,7 +187,8 @@ static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, const OptcWinograd
                                false,
                                q + i * p.block * ldq,
                                ldq,
-                               p.prefetch};
+                               p.prefetch,
+                               p.tiles <= kGemmFewRows};
       gemm_panel(rows, panel, 0, t1 - t0, sink);
     }
   }
@@ -200,7 +202,7 @@ static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, const OptcWinograd
       float results[M * M * kWinogradColumns];
       const int64_t n = optc_clamp(n1 - c, 0, kWinogradColumns);
       for (int64_t j = 0; j < n; j += OPTC_VW)
-        if (!winograd_output<M>(from + c + j, p.block * ldq, results + j))
+        if (!winograd_output<M>(from + c + j, p.block * ldq, n - j, results + j))
           winograd_sums<M>(s, src, src.p + tile / map * src.image, y - s.pad_top, x - s.pad_left,
                            packed + (c + j) / p.nr * p.nr * s.c + (c + j) % p.nr, panels * p.nr * s.c, p.nr,
                            results + j);
@@ -214,7 +216,7 @@ static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, const OptcWinograd
 template <int M, class Env>
 static OPTC_KERNEL void convolve_winograd(const Env &env, const OptcConvShape &s, const ConvSource &x,
                                           const float *packed, const TileSink &sink) {
-  const OptcWinograd p = optc_winograd_plan(s, M);
+  const OptcWinograd p = optc_winograd_plan(s, M, env.threads);
   parallel(env, optc_winograd_tasks(p), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) {
     for (int64_t t = begin; t < end; ++t)
       conv_winograd<M>(s, p, t, x, packed, reinterpret_cast<float *>(scratch), sink);
