@@ -18,6 +18,7 @@
 #include "driver/run.h"
 #include "driver/sensitivity.h"
 #include "driver/tensor_file.h"
+#include "driver/tolerance.h"
 
 namespace optc::cli {
 namespace {
@@ -100,29 +101,29 @@ Result<std::vector<RuntimeValue>> expected_outputs(const VerifyOptions &o, const
 
 // Whether the results with the first `count` steps only are right. A run that ends in an error has none.
 bool agrees(const VerifyOptions &o, const Graph &model, const std::vector<RuntimeValue> &inputs,
-            const std::vector<RuntimeValue> &expected, CompileOptions options, int64_t count, Engine engine,
-            Listener &listener) {
+            const std::vector<RuntimeValue> &expected, const std::vector<Tolerance> &tolerances, CompileOptions options,
+            int64_t count, Engine engine, Listener &listener) {
   options.stop_after_rewrites = count;
   Diagnostics quiet(o.model);  // the error with all steps has been said
   const auto actual = run_model(o.model, model, inputs, engine, o.threads, o.seed, options, listener, quiet);
   if (!actual.ok()) return false;
   for (size_t i = 0; i < expected.size(); ++i)
-    if (!compare((*actual)[i], expected[i], {o.rtol, o.atol}).ok) return false;
+    if (!compare((*actual)[i], expected[i], tolerances[i]).ok) return false;
   return true;
 }
 
 // Binary search for the first step, rewrite or step of lowering, with which the results are wrong: on the evaluator,
 // and where that agrees with all of them, on bundles.
 Status bisect(const VerifyOptions &o, const Graph &model, const std::vector<RuntimeValue> &inputs,
-              const std::vector<RuntimeValue> &expected, const CompileOptions &options, Engine engine,
-              Listener &listener, Diagnostics &diagnostics) {
+              const std::vector<RuntimeValue> &expected, const std::vector<Tolerance> &tolerances,
+              const CompileOptions &options, Engine engine, Listener &listener, Diagnostics &diagnostics) {
   OPTC_ASSIGN(const std::vector<CompileStep> steps, list_steps(model, options, listener, diagnostics));
   const int64_t all = static_cast<int64_t>(steps.size());
   const int64_t rewrites =
       std::count_if(steps.begin(), steps.end(), [](const CompileStep &step) { return !step.lowering; });
   print(fmt::format("bisecting {} rewrites and {} steps of lowering\n", rewrites, all - rewrites));
   auto right = [&](Engine on, int64_t count) {
-    return agrees(o, model, inputs, expected, options, count, on, listener);
+    return agrees(o, model, inputs, expected, tolerances, options, count, on, listener);
   };
   Engine on = Engine::kEvaluate;
   if (!right(on, 0)) {
@@ -186,10 +187,8 @@ std::string result_of(const Checked &c) {
 Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   OPTC_TRY(check_reference(o, diagnostics));
   const bool by_default = o.rtol < 0 && o.atol == 0;
-  // 16-bit storage approximates, and so do products of operands in TF32: the tolerance of a 16-bit type for every
-  // output.
+  // Products of operands in TF32 are as exact as those of f16.
   const bool gpu = std::any_of(o.targets.begin(), o.targets.end(), [](const std::string &t) { return t != "cpu"; });
-  if (o.rtol < 0 && (o.precision != "f32" || (gpu && o.f32 == "tf32"))) o.rtol = 2e-2;
   const std::unique_ptr<Listener> listener = make_listener(o);
   OPTC_ASSIGN(Prepared prepared, prepare(o, *listener, diagnostics));
   const Graph &model = prepared.model;
@@ -211,7 +210,12 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   nlohmann::ordered_json size_list = nlohmann::ordered_json::array();
   std::vector<RuntimeValue> bad_inputs, bad_expected;
   std::optional<CrossedSteps> steps;
-  const Tolerance tolerance{o.rtol, o.atol};
+  const ElementType storage =
+      options.precision == ElementType::kFloat32 && gpu && o.f32 == "tf32" ? ElementType::kFloat16 : options.precision;
+  Tolerance given;
+  given.relative_to_range = o.rtol;
+  given.absolute = o.atol;
+  const std::vector<Tolerance> tolerances = output_tolerances(model, given, storage);
   std::vector<Rounding> rounding(ids.size());
   struct Answers {
     std::vector<RuntimeValue> inputs, actual, expected;
@@ -238,7 +242,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
       const ErrorKind kind = ran.failure().kind;
       // A step may make an error where there is none without it.
       if (o.bisect && (kind == ErrorKind::kInternal || kind == ErrorKind::kFault))
-        OPTC_TRY(bisect(o, model, inputs, expected, options, engine, *listener, diagnostics));
+        OPTC_TRY(bisect(o, model, inputs, expected, tolerances, options, engine, *listener, diagnostics));
       return ran.failure();
     }
     const std::vector<RuntimeValue> &actual = *ran;
@@ -246,9 +250,9 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
     // Where rounding alone decides more than the tolerance, ONNX Runtime itself shows it. A draw may miss a selection
     // that tips (of two nearly equal scores), so what one set shows holds for all.
     bool agree = true;
-    for (size_t i = 0; i < actual.size(); ++i) agree = agree && compare(actual[i], expected[i], tolerance).ok;
+    for (size_t i = 0; i < actual.size(); ++i) agree = agree && compare(actual[i], expected[i], tolerances[i]).ok;
     if (o.against == "ort" && by_default && !agree) {
-      const std::vector<Rounding> here = rounding_of(o.model, model, inputs, expected, tolerance);
+      const std::vector<Rounding> here = rounding_of(o.model, model, inputs, expected, tolerances);
       for (size_t i = 0; i < rounding.size(); ++i) rounding[i].merge(here[i]);
     }
     if (set == 0 && o.against == "ort" && is_quantized(model)) steps = crossed_steps(model, inputs, options, *listener);
@@ -265,7 +269,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   }
   for (const Answers &set : answers)
     for (size_t i = 0; i < ids.size(); ++i) {
-      const Comparison c = compare(set.actual[i], set.expected[i], rounding[i].widened(tolerance));
+      const Comparison c = compare(set.actual[i], set.expected[i], rounding[i].widened(tolerances[i]));
       std::string output = model.value(ids[i]).name;
       if (set.actual[i].kind == RuntimeValue::Kind::kTensor) output += ' ' + to_string(set.actual[i].tensor.shape());
       keep_worst(checked[i], std::move(output), c, rounding[i]);
@@ -317,12 +321,13 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   // How much the model's own rounding decides.
   std::string sensitivity;
   if (o.against == "ort") {
-    if (!by_default) rounding = rounding_of(o.model, model, bad_inputs, bad_expected, tolerance);
+    if (!by_default) rounding = rounding_of(o.model, model, bad_inputs, bad_expected, tolerances);
     for (size_t i = 0; i < checked.size() && sensitivity.empty(); ++i)
       if (!checked[i].comparison.ok)
         sensitivity = fmt::format("output '{}': {}", model.value(ids[i]).name, describe(rounding[i]));
   }
-  if (o.bisect) OPTC_TRY(bisect(o, model, bad_inputs, bad_expected, options, engine, *listener, diagnostics));
+  if (o.bisect)
+    OPTC_TRY(bisect(o, model, bad_inputs, bad_expected, tolerances, options, engine, *listener, diagnostics));
   Diagnostic d;
   d.kind = ErrorKind::kMismatch;
   d.message = "outputs differ from " + reference;
@@ -346,7 +351,8 @@ void add_verify(CommandLine &line, int &code) {
                    "or another model")
       ->type_name("WHAT");
   verb->add_option("--rtol", o->rtol,
-                   "allowed difference relative to max |expected| (default by type: f32 1e-4, f16 2e-2; with "
+                   "allowed difference relative to max |expected| (default by type: f32 1e-4; f16 2e-2, also of "
+                   "an f32 output that depends on f16; with "
                    "--precision=f16 or bf16, or --fp32=tf32 on a GPU, 2e-2; on top what rounding alone changes in ONNX "
                    "Runtime: its "
                    "optimizations, weights changed in their last bits)")

@@ -81,7 +81,7 @@ Comparison compare_tensors(const Constant &actual, const Constant &expected, con
   }
   const double relative = exact                              ? 0
                           : tolerance.relative_to_range >= 0 ? tolerance.relative_to_range
-                                                             : default_tolerance(type);
+                                                             : std::max(default_tolerance(type), tolerance.floor);
   result.allowed = std::max(relative * result.range, tolerance.absolute) + (exact ? 0 : tolerance.slack);
   std::vector<float> ulps;
   const int bits = mantissa_bits(type);

@@ -10,7 +10,8 @@ namespace optc {
 
 struct Tolerance {
   double relative_to_range =
-      -1;  // of max|expected|; negative: by element type (f32 1e-4, f64 1e-6, f16 and bf16 2e-2, float8 0.25)
+      -1;            // of max|expected|; negative: by element type (f32 1e-4, f64 1e-6, f16 and bf16 2e-2, float8 0.25)
+  double floor = 0;  // the tolerance by element type is at least this (driver/tolerance.h)
   double absolute = 0;  // differences up to this are equal whatever the range
   // What the model's own conditioning excuses, on top: a difference, and for integers, booleans and strings a number of
   // elements.

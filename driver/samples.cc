@@ -54,9 +54,12 @@ Result<InputSet> InputSets::draw(const Graph &graph, int number, int attempt, Di
   if (made()) {
     OPTC_ASSIGN(set.sizes, sizes_.choose(source_.sizes, number % 2, attempt, diagnostics));
   }
-  const Draw how{source_.seed + static_cast<uint64_t>(number), attempt >= kPlainFrom};
-  OPTC_ASSIGN(set.values, values(graph, set.sizes, how, diagnostics));
+  OPTC_ASSIGN(set.values, values(graph, set.sizes, how(number, attempt), diagnostics));
   return set;
+}
+
+Draw InputSets::how(int number, int attempt) const {
+  return {source_.seed + static_cast<uint64_t>(number), attempt >= kPlainFrom};
 }
 
 Result<InputSet> InputSets::fitting(const Graph &graph, int number, const Run &run, Diagnostics &diagnostics) {
@@ -65,16 +68,22 @@ Result<InputSet> InputSets::fitting(const Graph &graph, int number, const Run &r
   std::string refused;
   std::vector<std::string> tried;
   std::set<std::pair<SizeByName, bool>> seen;
-  for (int attempt = attempt_; attempt < SizeChooser::kAttempts; ++attempt) {
+  // The last attempt has the sizes of the set before.
+  for (int attempt = attempt_; attempt < SizeChooser::kAttempts + (suited_ && made() ? 1 : 0); ++attempt) {
     Diagnostics said(diagnostics.file());
-    Result<InputSet> set = draw(graph, number, attempt, said);
+    const bool as_before = attempt == SizeChooser::kAttempts;
+    Result<InputSet> set = as_before ? InputSet{{}, *suited_, {}} : draw(graph, number, attempt, said);
+    if (as_before) {
+      OPTC_ASSIGN(set->values, values(graph, *suited_, how(number, attempt_), said));
+    }
     Status status;
     if (set) {
       if (!seen.emplace(set->sizes, attempt >= kPlainFrom).second) continue;
       status = run(*set, said);
       if (status.ok()) {
         for (const Diagnostic &d : said.all()) (void)diagnostics.add(d);
-        attempt_ = attempt;
+        if (!as_before) attempt_ = attempt;
+        suited_ = set->sizes;
         set->refused = refused;
         return set;
       }

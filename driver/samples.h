@@ -3,6 +3,7 @@
 // needs only show while it runs gets other sizes and values until it takes them.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +33,7 @@ class InputSets {
 
   // Set `number` on which `run` succeeds. Where it refuses made inputs (kUsage, kFault) the next attempt is tried; when
   // none suits, the first one's errors are said, with the sizes that were tried and what to do. Even and odd numbers
-  // have different sizes.
+  // have different sizes, unless only those of the set before suit.
   using Run = std::function<Status(const InputSet &, Diagnostics &)>;
   Result<InputSet> fitting(const Graph &graph, int number, const Run &run, Diagnostics &diagnostics);
   // Other values of the same sizes; kUsage where files give the inputs.
@@ -40,6 +41,7 @@ class InputSets {
   bool made() const { return source_.folder.empty() && !all_named_; }
 
  private:
+  Draw how(int number, int attempt) const;
   Result<InputSet> draw(const Graph &graph, int number, int attempt, Diagnostics &diagnostics) const;
   Result<std::vector<RuntimeValue>> values(const Graph &graph, const SizeByName &sizes, const Draw &draw,
                                            Diagnostics &diagnostics) const;
@@ -47,7 +49,8 @@ class InputSets {
   InputSource source_;
   bool all_named_ = false;
   SizeChooser sizes_;
-  int attempt_ = 0;  // the one that suited last
+  int attempt_ = 0;                   // the one that suited last
+  std::optional<SizeByName> suited_;  // the sizes of the set that suited last
 };
 
 }  // namespace optc

@@ -29,7 +29,7 @@ std::string describe(const Rounding &r) {
 }
 
 std::vector<Rounding> rounding_of(const std::string &model, const Graph &graph, const std::vector<RuntimeValue> &inputs,
-                                  const std::vector<RuntimeValue> &expected, const Tolerance &tolerance) {
+                                  const std::vector<RuntimeValue> &expected, const std::vector<Tolerance> &tolerances) {
   std::vector<Rounding> all(expected.size());
   constexpr int kDraws = 3;
   for (int draw = -1; draw < kDraws; ++draw) {
@@ -39,7 +39,7 @@ std::vector<Rounding> rounding_of(const std::string &model, const Graph &graph, 
     Diagnostics quiet;  // what it cannot do so says nothing about the model
     const Result<OracleResult> other = run_oracle(model, graph, inputs, options, quiet);
     for (size_t i = 0; other.ok() && i < std::min(expected.size(), other->outputs.size()); ++i) {
-      const Comparison c = compare(other->outputs[i], expected[i], tolerance);
+      const Comparison c = compare(other->outputs[i], expected[i], tolerances[i]);
       double &by = draw < 0 ? all[i].by_optimizations : all[i].by_last_bits;
       by = std::max(by, c.max_difference);
       all[i].elements = std::max(all[i].elements, c.differing);

@@ -21,11 +21,12 @@ struct Rounding {
 };
 std::string describe(const Rounding &rounding);
 
-// By output: how far ONNX Runtime's answers are from `expected`, its own without optimizations, when it may optimize,
-// and when float weights and inputs are changed in their last bits (three draws; a backward error: what a computation
-// in another order amounts to). Zeros where it cannot be asked: above 2 GB, without Python's onnx.
+// By output (so are `tolerances`): how far ONNX Runtime's answers are from `expected`, its own without optimizations,
+// when it may optimize, and when float weights and inputs are changed in their last bits (three draws; a backward
+// error: what a computation in another order amounts to). Zeros where it cannot be asked: above 2 GB, without Python's
+// onnx.
 std::vector<Rounding> rounding_of(const std::string &model, const Graph &graph, const std::vector<RuntimeValue> &inputs,
-                                  const std::vector<RuntimeValue> &expected, const Tolerance &tolerance);
+                                  const std::vector<RuntimeValue> &expected, const std::vector<Tolerance> &tolerances);
 
 // By output, a remark where agreement says little: `actual` are the results on one set of inputs, `other` on other
 // values of the same sizes. Empty text: the output depends on its inputs by more than the tolerance.

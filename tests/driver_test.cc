@@ -12,8 +12,10 @@
 #include "driver/inputs.h"
 #include "driver/places.h"
 #include "driver/process.h"
+#include "driver/samples.h"
 #include "driver/storage_cost.h"
 #include "driver/tensor_file.h"
+#include "driver/tolerance.h"
 #include "driver/toolchain.h"
 #include "ir/graph/text.h"
 #include "support/file.h"
@@ -325,6 +327,55 @@ TEST(Compare, SlackIsWhatTheToleranceGainsAndHidesNoNaN) {
   const auto ids = [](std::vector<int64_t> values) { return RuntimeValue::of(Constant::int64s(values)); };
   EXPECT_TRUE(compare(ids({1, 2, 4}), ids({1, 2, 3}), wide).ok);
   EXPECT_FALSE(compare(ids({1, 3, 4}), ids({1, 2, 3}), wide).ok);
+}
+
+TEST(Compare, AnOutputIsAsExactAsWhatItsValuesAreComputedIn) {
+  Diagnostics diagnostics;
+  auto graph = parse_graph(R"(graph "g" (x: f32[4], h: f16[4], i: i64[4]) -> (a, b, c, d) {
+    n: f16[4] = Cast(x) {to = 10} @ "narrow"
+    m: f16[4] = Mul(n, h) @ "mul"
+    a: f32[4] = Cast(m) {to = 1} @ "wide"
+    b: f32[4] = Exp(x) @ "exp"
+    t: f16[4] = Gather(h, i) {axis = 0} @ "moved"
+    c: f32[4] = Cast(t) {to = 1} @ "same"
+    d: i64[1] = Shape(m) @ "shape"
+  })",
+                           diagnostics);
+  ASSERT_TRUE(graph.ok()) << format(diagnostics.all().front());
+  const std::vector<Tolerance> plain = output_tolerances(*graph, {}, ElementType::kFloat32);
+  ASSERT_EQ(plain.size(), 4u);
+  EXPECT_EQ(plain[0].floor, default_tolerance(ElementType::kFloat16));
+  EXPECT_EQ(plain[1].floor, 0);
+  EXPECT_EQ(plain[2].floor, 0);  // nothing was rounded
+  const std::vector<Tolerance> narrow = output_tolerances(*graph, {}, ElementType::kBFloat16);
+  EXPECT_EQ(narrow[1].floor, default_tolerance(ElementType::kBFloat16));
+  const RuntimeValue expected = floats({2}, {1, 100}), near = floats({2}, {2, 100});
+  EXPECT_TRUE(compare(near, expected, plain[0]).ok);
+  EXPECT_FALSE(compare(near, expected, plain[1]).ok);
+  Tolerance given;  // what the user says holds
+  given.relative_to_range = 1e-3;
+  EXPECT_FALSE(compare(near, expected, output_tolerances(*graph, given, ElementType::kFloat16)[0]).ok);
+}
+
+TEST(Samples, ASetTakesTheSizesOfTheOneBeforeWhereNoOthersSuit) {
+  Diagnostics diagnostics;
+  auto graph = parse_graph(R"(graph "g" (x: f32[N,4]) -> (y) { y: f32[N,4] = Exp(x) @ "exp" })", diagnostics);
+  ASSERT_TRUE(graph.ok());
+  InputSets sets(*graph, {});
+  std::vector<RuntimeValue> first;
+  const auto only_one = [](const InputSet &set, Diagnostics &said) -> Status {
+    if (set.sizes.size() == 1 && set.sizes.begin()->second == 1) return {};
+    return said.error(ErrorKind::kUsage, "the model wants one row");
+  };
+  for (int number = 0; number < 4; ++number) {
+    const auto set = sets.fitting(*graph, number, only_one, diagnostics);
+    ASSERT_TRUE(set.ok()) << number;
+    EXPECT_EQ(describe(set->sizes), "N=1");
+    if (number > 0) {
+      EXPECT_FALSE(compare(set->values[0], first[0], {}).ok);  // other values
+    }
+    first = set->values;
+  }
 }
 
 TEST(Inputs, UnknownNamesAndMissingFilesAreUsageErrors) {

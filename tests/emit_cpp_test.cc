@@ -107,6 +107,28 @@ TEST(EmitCpp, IndexKernels) {
          0});
 }
 
+// The check of an index stands before the loop over columns; where that has no iteration nobody needs the index.
+TEST(EmitCpp, AnIndexThatNoIterationNeedsIsNotChecked) {
+  Diagnostics diagnostics;
+  const auto program = program_of(R"(graph "g" (x: f32[D,S], i: i64[N], z: f32[N,S]) -> (y) {
+    g: f32[N,S] = Gather(x, i) {axis = 0} @ "gather"
+    y: f32[N,S] = Mul(g, z) @ "mul"
+  })",
+                                  diagnostics);
+  ASSERT_TRUE(program.ok()) << messages(diagnostics);
+  BuiltBundle bundle;
+  const std::string made = bundle.make(*program, {});
+  ASSERT_TRUE(made.empty()) << made;
+  std::vector<Constant> outputs;
+  for (const int64_t columns : {0, 20}) {
+    const Constant outside = Constant::int64s({1, 7, 2});
+    const std::string ran = bundle.run({random_tensor(ElementType::kFloat32, {3, columns}, 1), outside,
+                                        random_tensor(ElementType::kFloat32, {3, columns}, 2)},
+                                       outputs);
+    EXPECT_EQ(bundle.status, columns == 0 ? OPTC_OK : OPTC_MODEL_FAULT) << ran;
+  }
+}
+
 TEST(EmitCpp, Contractions) {
   check({"matmul",
          R"(graph "g" (x: f32[N,40], b: f32[70]) -> (y) {

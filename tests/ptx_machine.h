@@ -73,6 +73,8 @@ class Machine {
     uint32_t *const work = workspace.data() + (16 - reinterpret_cast<uintptr_t>(workspace.data()) % 16) % 16 / 4;
     std::fill(work, work + counters, 0);
     emulator.add_memory(work, 4 * counters + static_cast<size_t>(workspace_bytes), true);
+    alignas(16) uint32_t fault = 0;
+    emulator.add_memory(&fault, sizeof fault, true);
     bool first = true;
     for (const PtxKernel &kernel : output.kernels) {
       ASSERT_TRUE(kernel.on_gpu) << kernel.reason;
@@ -87,6 +89,7 @@ class Machine {
         first = false;
         for (const PtxArgument &argument : launch.arguments)
           l.arguments.push_back(argument.kind == PtxArgument::Kind::kWorkspace ? reinterpret_cast<uint64_t>(work)
+                                : argument.kind == PtxArgument::Kind::kFault   ? reinterpret_cast<uint64_t>(&fault)
                                 : argument.kind == PtxArgument::Kind::kBuffer
                                     ? reinterpret_cast<uint64_t>(base(argument.buffer.index))
                                     : static_cast<uint64_t>(symbols_(*argument.symbol)));
@@ -95,6 +98,7 @@ class Machine {
         } catch (const std::exception &e) {
           FAIL() << e.what();
         }
+        index_outside = index_outside || fault != 0;
         for (size_t i = 0; i < counters; ++i) ASSERT_EQ(work[i], 0u) << "counter " << i << " of " << launch.function;
       }
     }
@@ -133,6 +137,7 @@ class Machine {
   }
 
   PtxOutput output;
+  bool index_outside = false;  // a launch reported one (PtxArgument::kFault)
 
  private:
   uint8_t *base(size_t i) {  // 16-byte aligned, as device memory is

@@ -202,6 +202,7 @@ TEST(PtxGather, NeighboursWithIndicesOfTheirOwn) {
     m.fill(3);
     for (size_t k = 0; k < static_cast<size_t>(rows * columns); ++k) m.put(t, k, static_cast<double>(k * 7 % 5));
     m.run();
+    EXPECT_FALSE(m.index_outside);
     for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
       double sum = 0;
       for (size_t c = 0; c < static_cast<size_t>(columns); ++c) {
@@ -216,7 +217,40 @@ TEST(PtxGather, NeighboursWithIndicesOfTheirOwn) {
         ASSERT_NEAR(m.get(y, r), sum, 1e-4) << r;
       }
     }
+    for (const double outside : {-1.0, 5.0}) {
+      m.put(t, 77, outside);
+      m.index_outside = false;
+      m.run();
+      EXPECT_TRUE(m.index_outside) << outside;
+    }
   }
+}
+
+// y[i] = x[t[i]] where t[i] is inside, else -1: no index is wrong that nobody needs.
+TEST(PtxGather, AnIndexBehindAConditionIsCheckedWhereItHolds) {
+  const int64_t rows = 100, table = 5;
+  NestProgram n;
+  BufferId x = n.input("x", kF32, {table}), t = n.input("t", ElementType::kInt32, {rows}),
+           y = n.output("y", kF32, {rows});
+  LoopNest nest;
+  Dim i = n.loop(nest.loops, "i", rows);
+  ScalarPool &pool = n.pool();
+  const ScalarId index = pool.cast(n.load(t, {i}), ElementType::kInt64);
+  const ScalarId inside = pool.binary(ScalarOp::kLt, index, pool.constant_int(ElementType::kInt64, table));
+  const ScalarId element = n.load(x, {n.program.dims->scalar_symbol(index.index, table)});
+  Stage stage;
+  stage.outputs.push_back(n.store(y, {i}, pool.select(inside, element, pool.constant(kF32, -1))));
+  nest.stages = {stage};
+  n.add("gather", nest);
+  Machine m(n.program);
+  m.fill(3);
+  for (size_t k = 0; k < static_cast<size_t>(rows); ++k) m.put(t, k, static_cast<double>(k % 9));
+  m.run();
+  EXPECT_FALSE(m.index_outside);
+  for (size_t k = 0; k < static_cast<size_t>(rows); ++k) EXPECT_EQ(m.get(y, k), k % 9 < 5 ? m.get(x, k % 9) : -1) << k;
+  m.put(t, 7, -3);
+  m.run();
+  EXPECT_TRUE(m.index_outside);
 }
 
 // --- Rows

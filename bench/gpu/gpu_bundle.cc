@@ -30,8 +30,8 @@ std::string launches_json(const optc::Program &program, const optc::PtxOutput &p
       std::string arguments;
       for (const optc::PtxArgument &a : l.arguments) {
         if (a.kind == optc::PtxArgument::Kind::kSymbol) return {};
-        if (a.kind == optc::PtxArgument::Kind::kWorkspace) {
-          arguments += ", -1";
+        if (a.kind == optc::PtxArgument::Kind::kWorkspace || a.kind == optc::PtxArgument::Kind::kFault) {
+          arguments += ", -1";  // no index of a benchmark is outside its dimension
           continue;
         }
         size_t at = 0;

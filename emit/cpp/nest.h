@@ -90,7 +90,8 @@ class NestPrinter : private DimText, private NestPlan {
   Text memory_node(const Scalar &s);
   Text lazy_select(const Scalar &s);
   Text bind(ScalarId id, const Text &text);
-  void bind_index(const DimSymbol &symbol);
+  void bind_index(const DimSymbol &symbol, const std::string &condition);
+  std::string needed(const DimSymbol &index, int depth);
   void hoist(StagePlan &plan, int depth);
   void bind_rows(StagePlan &plan, const Stage &stage, int depth);
   std::string row_pointer(const std::string &base, Dim rest, const char *type, bool force);

@@ -46,7 +46,7 @@ std::string NestPrinter::buffer_name(BufferId id) {
 std::string NestPrinter::symbol(const DimSymbol &s) {
   if (s.kind == SymbolKind::kScalar) {
     if (const auto it = bound_index_.find(&s); it != bound_index_.end()) return it->second;
-    bind_index(s);
+    bind_index(s, "");
     return bound_index_[&s];
   }
   if (const auto it = symbol_names_.find(&s); it != symbol_names_.end()) return it->second;
@@ -62,13 +62,14 @@ std::string NestPrinter::symbol(const DimSymbol &s) {
   return name;
 }
 
-void NestPrinter::bind_index(const DimSymbol &s) {
+void NestPrinter::bind_index(const DimSymbol &s, const std::string &condition) {
   const ScalarId id(size_t{s.scalar});
   const Text v = value(id);
   const std::string extent = dim(fix(s.extent));
   const std::string name = names_.unique("at", 24);
   const int place = places_.add(kernel_.name + ": an index is outside its dimension");
-  line(fmt::format("const int64_t {} = checked(env, {}, {}, {});", name, v.s, extent, place));
+  const std::string check = fmt::format("checked(env, {}, {}, {})", v.s, extent, place);
+  line(fmt::format("const int64_t {} = {};", name, condition.empty() ? check : condition + " ? " + check + " : 0"));
   bound_index_[&s] = name;
   scopes_.back().indices.push_back(&s);
 }
@@ -191,6 +192,30 @@ Text NestPrinter::lazy_select(const Scalar &s) {
   return {name};
 }
 
+// Whether loops deeper than `depth` run at all for a stage that needs the index, as C++; "" where that is certain. An
+// index that no iteration needs is no fault of the model.
+std::string NestPrinter::needed(const DimSymbol &index, int depth) {
+  std::string any;
+  int stages = 0;
+  for (StagePlan &plan : plans_) {
+    const auto names_it = [&](const Item &item) { return item.index == &index; };
+    if (std::none_of(plan.order.begin(), plan.order.end(), names_it)) continue;
+    std::string all;
+    const auto ask = [&](const Loop &loop) {
+      const Dim extent = fix(loop.extent);
+      // One that only a deeper loop decides is not asked: the index is checked though nobody may need it.
+      if (lower_bound(extent) >= 1 || dim_depth(plan, extent) > depth) return;
+      all += (all.empty() ? "" : " && ") + dim(extent, kAddPrecedence) + " > 0";
+    };
+    for (size_t i = static_cast<size_t>(depth); i < outer_.size(); ++i) ask(outer_[i]);
+    const size_t open = static_cast<size_t>(std::max(0, depth - static_cast<int>(outer_.size())));
+    for (size_t i = open; i < plan.loops.size(); ++i) ask(plan.loops[i]);
+    if (all.empty()) return "";
+    any += (stages++ == 0 ? "(" : " || (") + all + ")";
+  }
+  return stages == 1 ? any.substr(1, any.size() - 2) : any;
+}
+
 // Binds what is used deeper but changes only here.
 void NestPrinter::hoist(StagePlan &plan, int depth) {
   for (const Item &item : plan.order) {
@@ -199,7 +224,7 @@ void NestPrinter::hoist(StagePlan &plan, int depth) {
       if (!plan.always_indices.count(item.index) || bound_index_.count(item.index)) continue;
       if (std::max(node_depth(plan, id), dim_depth(plan, item.index->extent)) == depth &&
           plan.index_deepest[item.index] > depth)
-        bind_index(*item.index);
+        bind_index(*item.index, needed(*item.index, depth));
       continue;
     }
     const Scalar &s = program_.scalars.at(item.id);

@@ -176,17 +176,20 @@ class Printer {
         for (const PtxArgument &a : launch.arguments)
           list += fmt::format("{}{{{}, {}}}", list.empty() ? "" : ", ", a.kind == PtxArgument::Kind::kSymbol,
                               a.kind == PtxArgument::Kind::kWorkspace ? -1
+                              : a.kind == PtxArgument::Kind::kFault   ? -2
                               : a.kind == PtxArgument::Kind::kSymbol  ? static_cast<int>(symbols_[a.symbol])
                                                                       : static_cast<int>(numbers_[a.buffer.index]));
         workspace_bytes_ = std::max(workspace_bytes_, launch.workspace_bytes);
         arguments += fmt::format("const ArgumentTable kArguments{}[] = {{{}}};\n", index, list);
-        table += fmt::format("    // {}: {}\n    {{{}, {{{}, {}, {}}}, {}, {}, kArguments{}, {}}},\n",
+        const bool checks = std::any_of(launch.arguments.begin(), launch.arguments.end(),
+                                        [](const PtxArgument &a) { return a.kind == PtxArgument::Kind::kFault; });
+        table += fmt::format("    // {}: {}\n    {{{}, {{{}, {}, {}}}, {}, {}, kArguments{}, {}, {}}},\n",
                              k.note.empty() ? k.name : one_line(k.note), kernel.form, quoted(launch.function),
                              size(launch.grid[0]), size(launch.grid[1]), size(launch.grid[2]), launch.threads,
-                             launch.shared_bytes, index, launch.arguments.size());
+                             launch.shared_bytes, index, launch.arguments.size(), checks ? quoted(k.name) : "nullptr");
       }
     }
-    if (table.empty()) table = "    {nullptr, {nullptr, nullptr, nullptr}, 0, 0, nullptr, 0},\n";
+    if (table.empty()) table = "    {nullptr, {nullptr, nullptr, nullptr}, 0, 0, nullptr, 0, nullptr},\n";
     table +=
         "};\n\n// Launches between two kernels of the host; true: their sizes may change with every run.\nconst "
         "SegmentTable kSegments[] = {\n";

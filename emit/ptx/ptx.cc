@@ -228,6 +228,11 @@ class Emitter : public PtxEmitter {
       params.push_back(ptx::ParamType::kWritePointer);
       launch.arguments.push_back({PtxArgument::Kind::kWorkspace, {}, nullptr});
     }
+    const bool checks = computes_indices(program, kernel);  // so do the others, their code is the same
+    if (checks) {
+      params.push_back(ptx::ParamType::kWritePointer);
+      launch.arguments.push_back({PtxArgument::Kind::kFault, {}, nullptr});
+    }
     launch.workspace_bytes = draft.workspace_bytes;
     for (int axis = 0; axis < 3; ++axis) launch.grid[axis] = draft.grid[axis];
     launch.grid[2] = launch.grid[2] * Dim(static_cast<int64_t>(members.size()));
@@ -236,8 +241,9 @@ class Emitter : public PtxEmitter {
     // What is read is written by a kernel that may still run when this one starts.
     if (chained) invariant = false;
     ptx::Builder builder(module, name, params, draft.threads, chained);
-    ptx::KernelContext k{program, builder, {}, {}, nullptr, invariant};
-    if (draft.workspace_bytes > 0) k.workspace = builder.param(params.size() - 1);
+    ptx::KernelContext k{program, builder, {}, {}, nullptr, nullptr, invariant};
+    if (draft.workspace_bytes > 0) k.workspace = builder.param(pointers + symbols.size());
+    if (checks) k.fault = builder.param(params.size() - 1);
     for (size_t i = 0; i < symbols.size(); ++i) k.symbols.emplace_back(symbols[i], builder.param(pointers + i));
     ptx::Value member = nullptr;
     if (members.size() > 1) {

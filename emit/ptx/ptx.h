@@ -15,9 +15,10 @@ namespace optc {
 
 // One argument of a launch: the address of a buffer (a root: aliases are resolved into the kernel's indices), or the
 // value of a symbol as a 32-bit integer, or the address of the workspace: kWorkspaceCounters 32-bit counters, zero
-// before and after each launch, and then workspace_bytes of memory that holds nothing between launches.
+// before and after each launch, and then workspace_bytes of memory that holds nothing between launches; or the address
+// of a 32-bit word that becomes 1 when an index that the model computes leaves its dimension.
 struct PtxArgument {
-  enum class Kind : uint8_t { kBuffer, kSymbol, kWorkspace } kind = Kind::kBuffer;
+  enum class Kind : uint8_t { kBuffer, kSymbol, kWorkspace, kFault } kind = Kind::kBuffer;
   BufferId buffer;
   const DimSymbol *symbol = nullptr;
 };

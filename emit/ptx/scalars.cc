@@ -58,19 +58,28 @@ Value Scope::symbol(const DimSymbol *s, int lane) {
   for (const auto &p : k_.symbols)
     if (p.first == s) return p.second;
   if (s->kind == SymbolKind::kScalar) {
-    Value v = scalar(ScalarId(s->scalar), lane);
-    if (v->getType() == k_.b.t_i64()) {
-      // Clamped before it is narrowed: an index outside the dimension is the model's fault, and must not reach other
-      // memory.
-      Value last = k_.b.ir.CreateSub(index(s->extent, lane, true), k_.b.i64(1));
-      v = k_.b.ir.CreateSelect(k_.b.ir.CreateICmpSGT(v, last), last, v);
-      v = k_.b.ir.CreateSelect(k_.b.ir.CreateICmpSLT(v, k_.b.i64(0)), k_.b.i64(0), v);
-      return k_.b.ir.CreateTrunc(v, k_.b.t_i32());
-    }
-    v = cast(k_.program.scalars.at(ScalarId(s->scalar)).type, ElementType::kInt32, v);
-    return k_.b.max(k_.b.min(v, k_.b.add(index(s->extent, lane), -1)), k_.b.i32(0));
+    const std::pair<uint32_t, int> key{static_cast<uint32_t>(s->scalar), depends(ScalarId(s->scalar)) ? lane : 0};
+    for (const Cache &cache : caches_)
+      if (const auto it = cache.indices.find(key); it != cache.indices.end()) return it->second;
+    return caches_.back().indices[key] = checked_index(*s, key.second);
   }
   return nullptr;  // a loop symbol outside its loop: the Program's verifier excludes it
+}
+
+Value Scope::checked_index(const DimSymbol &s, int lane) {
+  Builder &b = k_.b;
+  Value v = scalar(ScalarId(s.scalar), lane);
+  const bool wide = v->getType() == b.t_i64();
+  if (!wide) v = cast(k_.program.scalars.at(ScalarId(s.scalar)).type, ElementType::kInt32, v);
+  Value extent = index(s.extent, lane, wide), zero = wide ? b.i64(0) : b.i32(0);
+  Value bad = b.ir.CreateICmpUGE(v, extent);  // as unsigned numbers: those below 0 too
+  if (guard_) bad = b.both(guard_, bad);
+  b.when(bad, [&] { b.store(b.i32(1), k_.fault, 4); });
+  // Clamped before it is narrowed: it must not reach other memory.
+  Value last = b.ir.CreateSub(extent, wide ? b.i64(1) : b.i32(1));
+  v = b.ir.CreateSelect(b.ir.CreateICmpSGT(v, last), last, v);
+  v = b.ir.CreateSelect(b.ir.CreateICmpSLT(v, zero), zero, v);
+  return wide ? b.ir.CreateTrunc(v, b.t_i32()) : v;
 }
 
 Value Scope::index(Dim d, int lane, bool wide) {
@@ -175,6 +184,10 @@ void Scope::fetch(ScalarId id) {
   if (!id.valid()) return;
   const Scalar &s = k_.program.scalars.at(id);
   if (s.op == ScalarOp::kLoad) {
+    std::vector<const DimSymbol *> symbols;
+    for (Dim d : s.index) collect_symbols(d, symbols);
+    for (const DimSymbol *symbol : symbols)
+      if (symbol->kind == SymbolKind::kScalar) fetch(ScalarId(symbol->scalar));
     for (int lane = 0; lane < (depends(id) ? lanes_ : 1); ++lane) scalar(id, lane);
     return;
   }
@@ -217,8 +230,8 @@ Value Scope::scalar(ScalarId id, int lane) {
   const bool varies = depends(id);
   const Scalar &s = k_.program.scalars.at(id);
   const std::pair<uint32_t, int> key{id.index, varies ? lane : 0};
-  for (auto &cache : caches_)
-    if (auto it = cache.find(key); it != cache.end()) return it->second;
+  for (const Cache &cache : caches_)
+    if (const auto it = cache.values.find(key); it != cache.values.end()) return it->second;
   // A contiguous load fetches all lanes at once.
   if (s.op == ScalarOp::kLoad && varies && lanes_ > 1 && !guard_varies_ && contiguous(s.buffer, s.index)) {
     Builder &b = k_.b;
@@ -238,13 +251,13 @@ Value Scope::scalar(ScalarId id, int lane) {
       Value vector = b.ir.CreateBitCast(words, llvm::FixedVectorType::get(element, per_piece));
       for (unsigned i = 0; i < per_piece; ++i) {
         Value v = from_storage(b, type, b.ir.CreateExtractElement(vector, uint64_t{i}));
-        caches_.back()[{id.index, static_cast<int>(at / size + i)}] = v;
+        caches_.back().values[{id.index, static_cast<int>(at / size + i)}] = v;
       }
     }
-    return caches_.back()[key];
+    return caches_.back().values[key];
   }
   Value v = compute(s, varies ? lane : 0);
-  caches_.back()[key] = v;
+  caches_.back().values[key] = v;
   return v;
 }
 

@@ -24,6 +24,7 @@ struct KernelContext {
   std::vector<std::pair<BufferId, Value>> pointers;          // roots
   std::vector<std::pair<const DimSymbol *, Value>> symbols;  // i32, of the model
   Value workspace = nullptr;                                 // where the draft asked for it
+  Value fault = nullptr;                                     // of a kernel that computes indices (PtxArgument::kFault)
   bool reads_are_invariant = true;  // no buffer that is read shares memory with one that is written
   Value pointer(BufferId root) const;
 };
@@ -83,6 +84,7 @@ class Scope {
   Value compute(const Scalar &s, int lane);
   Value load(const Scalar &s, int lane);
   Value symbol(const DimSymbol *s, int lane);
+  Value checked_index(const DimSymbol &s, int lane);  // i32, inside its dimension; one outside is reported
   Value unary(const Scalar &s, ElementType from, Value a);
   Value binary(const Scalar &s, ElementType from, Value a, Value b);
   Value cast(ElementType from, ElementType to, Value a);
@@ -94,8 +96,11 @@ class Scope {
   std::unordered_map<uint32_t, Value> defined_;
   std::vector<const DimSymbol *> zeros_;
   std::unordered_set<uint32_t> fetched_;
-  std::vector<std::map<std::pair<uint32_t, int>, Value>>
-      caches_;  // one level for each branch of a select that we are in
+  struct Cache {
+    std::map<std::pair<uint32_t, int>, Value> values,
+        indices;  // by scalar (of indices: the one behind the symbol), lane
+  };
+  std::vector<Cache> caches_;  // one level for each branch of a select that we are in
   std::unordered_map<uint32_t, bool> depends_;
   Value guard_ = nullptr;  // i1: the branch that we are in is taken; loads outside it may be out of range
   bool guard_varies_ = false;

@@ -20,12 +20,14 @@ struct SymbolWalk {
   const Program &program;
   std::vector<const DimSymbol *> out;
   std::unordered_set<uint32_t> seen;
+  bool indices = false;  // of kind kScalar
 
   void dim(Dim d) {
     std::vector<const DimSymbol *> symbols;
     collect_symbols(d, symbols);
     for (const DimSymbol *s : symbols) {
       if (s->kind == SymbolKind::kScalar) {
+        indices = true;
         scalar(ScalarId(s->scalar));
         dim(s->extent);
       }
@@ -49,6 +51,18 @@ struct SymbolWalk {
       if (!b.alias.valid()) return;
     }
   }
+  void nest(const LoopNest &nest) {
+    for (const Loop &l : nest.loops) dim(l.extent);
+    for (const Local &l : nest.locals)
+      for (Dim d : l.shape) dim(d);
+    for (const Stage &stage : nest.stages) {
+      for (const Loop &l : stage.loops) dim(l.extent);
+      for (const StageOutput &o : stage.outputs) {
+        for (Dim d : o.index) dim(d);
+        for (ScalarId id : {o.value, o.condition, o.initial}) scalar(id);
+      }
+    }
+  }
 };
 
 }  // namespace
@@ -60,23 +74,20 @@ bool found_at_run_time(Dim d) {
 }
 
 std::vector<const DimSymbol *> data_symbols(const Program &program, const Kernel &kernel) {
-  SymbolWalk walk{program, {}, {}};
   const LoopNest *nest = kernel.nest();
   if (!nest) return {};
-  for (const Loop &l : nest->loops) walk.dim(l.extent);
-  for (const Local &l : nest->locals)
-    for (Dim d : l.shape) walk.dim(d);
-  for (const Stage &stage : nest->stages) {
-    for (const Loop &l : stage.loops) walk.dim(l.extent);
-    for (const StageOutput &o : stage.outputs) {
-      for (Dim d : o.index) walk.dim(d);
-      for (ScalarId id : {o.value, o.condition, o.initial}) walk.scalar(id);
-    }
-  }
+  SymbolWalk walk{program, {}, {}};
+  walk.nest(*nest);
   for (BufferId b : reads(program, kernel)) walk.buffer(b);
   for (BufferId b : writes(program, kernel)) walk.buffer(b);
   if (nest->contraction) walk.dim(nest->contraction->causal_offset);
   return walk.out;
+}
+
+bool computes_indices(const Program &program, const Kernel &kernel) {
+  SymbolWalk walk{program, {}, {}};
+  if (kernel.nest()) walk.nest(*kernel.nest());
+  return walk.indices;
 }
 
 bool DeviceSchedule::mixed() const {

@@ -40,6 +40,9 @@ DeviceSchedule plan_devices(const Program &program, const std::vector<bool> &on_
 
 // The sizes of kind kData that a loop nest depends on, in order of first appearance.
 std::vector<const DimSymbol *> data_symbols(const Program &program, const Kernel &kernel);
+// Whether a loop nest reads or writes at an index that the model computes (SymbolKind::kScalar): it may leave its
+// dimension, and the kernel then says so.
+bool computes_indices(const Program &program, const Kernel &kernel);
 
 // Whether a size is found while the model runs.
 bool found_at_run_time(Dim d);

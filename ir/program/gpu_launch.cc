@@ -107,7 +107,7 @@ std::vector<BufferId> launch_roots(const Program &program, const Kernel &kernel)
 
 size_t parameter_bytes(const Program &program, const Kernel &kernel, size_t kernels) {
   const size_t symbols = (4 * launch_symbols(program, kernel).size() + 7) / 8 * 8;
-  return 8 * launch_roots(program, kernel).size() * kernels + symbols + 8;
+  return 8 * launch_roots(program, kernel).size() * kernels + symbols + 16;
 }
 
 std::string reason_against_gpu(const Program &program, const Kernel &kernel) {

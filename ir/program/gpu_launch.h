@@ -15,7 +15,8 @@ inline constexpr size_t kMostParameterBytes = 4096;  // of one launch, in every 
 std::vector<const DimSymbol *> launch_symbols(const Program &program, const Kernel &kernel);
 // The roots of what a kernel touches: its launches get a pointer to each.
 std::vector<BufferId> launch_roots(const Program &program, const Kernel &kernel);
-// The parameters of a launch that does the work of `kernels` kernels like this one: pointers, symbols, workspace.
+// The parameters of a launch that does the work of `kernels` kernels like this one: pointers, symbols, workspace,
+// the word of bad indices.
 size_t parameter_bytes(const Program &program, const Kernel &kernel, size_t kernels = 1);
 
 // The first reason why a kernel cannot run on a GPU: what it is, a type or an operation that GPU code lacks, sizes

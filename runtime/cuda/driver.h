@@ -29,6 +29,7 @@ constexpr int kMaxDynamicSharedBytes = 8;                                       
 constexpr int kJitInfoLog = 3, kJitInfoLogSize = 4, kJitErrorLog = 5, kJitErrorLogSize = 6;  // CUjit_option
 constexpr int kCaptureRelaxed = 2;                                                           // CUstreamCaptureMode
 constexpr unsigned kStreamNonBlocking = 1;
+constexpr unsigned kHostPortable = 1, kHostMapped = 2;  // CU_MEMHOSTALLOC_*
 
 constexpr int kProgrammaticSerialization = 6;  // CUlaunchAttributeID
 
@@ -66,6 +67,9 @@ struct Driver {
   Result (*launch_with)(const LaunchConfig *, Function, void **, void **);  // null in drivers before 12.0
   Result (*allocate)(Address *, size_t);
   Result (*release)(Address);
+  Result (*host_allocate)(void **, size_t, unsigned);
+  Result (*host_address)(Address *, void *, unsigned);  // as the device sees it
+  Result (*host_release)(void *);
   Result (*to_device)(Address, const void *, size_t, Stream);
   Result (*to_host)(void *, Address, size_t, Stream);
   Result (*on_device)(Address, Address, size_t, Stream);
@@ -126,7 +130,10 @@ struct Driver {
         find(library, "cuModuleGetFunction", &d.module_function, why) &&
         find(library, "cuFuncSetAttribute", &d.function_attribute, why) &&
         find(library, "cuLaunchKernel", &d.launch, why) && find(library, "cuMemAlloc_v2", &d.allocate, why) &&
-        find(library, "cuMemFree_v2", &d.release, why) && find(library, "cuMemcpyHtoDAsync_v2", &d.to_device, why) &&
+        find(library, "cuMemFree_v2", &d.release, why) && find(library, "cuMemHostAlloc", &d.host_allocate, why) &&
+        find(library, "cuMemHostGetDevicePointer_v2", &d.host_address, why) &&
+        find(library, "cuMemFreeHost", &d.host_release, why) &&
+        find(library, "cuMemcpyHtoDAsync_v2", &d.to_device, why) &&
         find(library, "cuMemcpyDtoHAsync_v2", &d.to_host, why) &&
         find(library, "cuMemcpyDtoDAsync_v2", &d.on_device, why) &&
         find(library, "cuStreamCreate", &d.stream_create, why) &&

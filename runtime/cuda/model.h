@@ -29,7 +29,7 @@ struct BufferTable {
 
 struct ArgumentTable {
   bool symbol;  // else a buffer
-  int index;    // -1: the workspace
+  int index;    // -1: the workspace; -2: the launch's word of bad indices
 };
 
 struct LaunchTable {
@@ -38,6 +38,7 @@ struct LaunchTable {
   unsigned threads, shared_bytes;
   const ArgumentTable *arguments;
   int argument_count;
+  const char *checks;  // the kernel's name where it checks indices that the model computes; else null
 };
 
 // Launches without a kernel of the host between them: one CUDA graph, unless sizes may change with every run.

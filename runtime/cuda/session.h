@@ -44,6 +44,7 @@ class Session {
       if (g.address) d_->release(g.address);
     if (weights_) d_->release(weights_);
     if (workspace_) d_->release(workspace_);
+    if (faults_) d_->host_release(const_cast<uint32_t *>(faults_));
     if (module_) d_->module_unload(module_);
     if (stream_) d_->stream_destroy(stream_);
     Context old = nullptr;
@@ -58,7 +59,8 @@ class Session {
   const char *target() const { return target_.c_str(); }  // of the kernels that it runs: "sm_90a"
 
   // Inputs fit the model (the bundle has checked that: runtime/bundle/model.h, bind). Tensors lie on the host or, with
-  // device_type OPTC_CUDA, on this session's card. Returns when the outputs are there.
+  // device_type OPTC_CUDA, on this session's card. Returns when the outputs are there. OPTC_MODEL_FAULT where an index
+  // that the model computes left its dimension.
   optc_status run(const optc_tensor *inputs, optc_value *outputs) {
     Entered entered(*this);
     if (entered.code) return fail(entered.code, "context");
@@ -67,7 +69,7 @@ class Session {
   }
 
   // Puts a run into the caller's stream and returns; the caller's tensors lie on this session's card. The next run of
-  // the session, on whatever stream, must come after it.
+  // the session, on whatever stream, must come after it; it reports what was wrong with this one's indices.
   optc_status run_async(const optc_tensor *inputs, optc_value *outputs, void *stream) {
     Entered entered(*this);
     if (entered.code) return fail(entered.code, "context");
@@ -115,7 +117,7 @@ class Session {
       if (const Result code = d_->to_host(to, address_[static_cast<size_t>(buffer)], bytes, stream_))
         return fail(code, what);
     const Result code = d_->stream_wait(stream_);
-    return code ? fail(code, what) : OPTC_OK;
+    return code ? fail(code, what) : check_indices();
   }
   optc_status segment(int i) {
     Entered entered(*this);
@@ -166,6 +168,7 @@ class Session {
   }
 
   optc_status enqueue(const optc_tensor *inputs, optc_value *outputs, Stream stream) {
+    if (const optc_status status = check_indices()) return status;  // of a run_async before
     for (int i = 0; i < model_.symbol_count; ++i) {
       const SymbolTable &s = model_.symbols[i];
       if (s.input >= 0) symbols_[static_cast<size_t>(i)] = inputs[s.input].dims[s.axis];
@@ -215,7 +218,21 @@ class Session {
 
   optc_status wait_for(const char *what) {
     const Result code = d_->stream_wait(stream_);
-    return code ? fail(code, what) : OPTC_OK;
+    return code ? fail(code, what) : check_indices();
+  }
+  // Whether a kernel found an index outside its dimension, and which one did. Its word lies in memory of the host, to
+  // which the card writes: nothing is copied, and where all is well nothing is written.
+  optc_status check_indices() {
+    if (!faults_) return OPTC_OK;
+    const char *first = nullptr;
+    for (int i = 0; i < model_.launch_count; ++i) {
+      volatile uint32_t &word = faults_[static_cast<size_t>(i) * kFaultWords];
+      if (word && !first) first = model_.launches[i].checks;
+      word = 0;
+    }
+    if (!first) return OPTC_OK;
+    error_ = std::string(first) + ": an index is outside its dimension";
+    return OPTC_MODEL_FAULT;
   }
   optc_status fail(Result code, const std::string &what) {
     error_ = what + ": " + d_->describe(code);
@@ -291,6 +308,16 @@ class Session {
       if (const Result code = d_->to_device(workspace_, zeros.data(), zeros.size(), stream_))
         return fail(code, "counters");
       if (const Result code = d_->stream_wait(stream_)) return fail(code, "counters");
+    }
+    const auto checks = [](const LaunchTable &l) { return l.checks != nullptr; };
+    if (std::any_of(model_.launches, model_.launches + model_.launch_count, checks)) {
+      const size_t bytes = static_cast<size_t>(model_.launch_count) * kFaultWords * sizeof(uint32_t);
+      void *words = nullptr;
+      if (const Result code = d_->host_allocate(&words, bytes, kHostPortable | kHostMapped))
+        return fail(code, "memory for bad indices");
+      memset(words, 0, bytes);
+      faults_ = static_cast<volatile uint32_t *>(words);
+      if (const Result code = d_->host_address(&fault_address_, words, 0)) return fail(code, "memory for bad indices");
     }
     symbols_.assign(static_cast<size_t>(model_.symbol_count) + 1, 0);
     return OPTC_OK;
@@ -495,7 +522,9 @@ class Session {
       if (a.symbol)
         argument.number = static_cast<int32_t>(symbols_[static_cast<size_t>(a.index)]);
       else
-        argument.address = a.index < 0 ? workspace_ : address_[static_cast<size_t>(a.index)];
+        argument.address = a.index == -1   ? workspace_
+                           : a.index == -2 ? fault_address_ + static_cast<Address>(i) * kFaultWords * sizeof(uint32_t)
+                                           : address_[static_cast<size_t>(a.index)];
     }
     void **const arguments = argument_list_.data();
     Result code = 0;
@@ -532,7 +561,9 @@ class Session {
   std::vector<GraphExec> graphs_;      // by segment
   std::vector<Grown> grown_;           // by buffer
   bool prepared_ = false;              // memory for `current_`
-  Address weights_ = 0, arena_ = 0, workspace_ = 0;
+  Address weights_ = 0, arena_ = 0, workspace_ = 0, fault_address_ = 0;
+  static constexpr size_t kFaultWords = 4;  // pointers that kernels get are 16-byte aligned
+  volatile uint32_t *faults_ = nullptr;     // by launch, on the host
   size_t arena_bytes_ = 0;
   bool chained_ = false;
   std::vector<Function> functions_;

@@ -158,6 +158,15 @@ int cuMemFree_v2(unsigned long long p) {
   std::free(reinterpret_cast<void *>(p));
   return 0;
 }
+int cuMemHostAlloc(void **p, size_t bytes, unsigned) {
+  unsigned long long address = 0;
+  const int code = cuMemAlloc_v2(&address, bytes);
+  return *p = reinterpret_cast<void *>(address), code;
+}
+int cuMemHostGetDevicePointer_v2(unsigned long long *device, void *host, unsigned) {
+  return *device = reinterpret_cast<unsigned long long>(host), 0;
+}
+int cuMemFreeHost(void *p) { return cuMemFree_v2(reinterpret_cast<unsigned long long>(p)); }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t n, void *) {
   for (auto &m : state().modules) m->emulator->written_by_copy(to, n);
   return std::memcpy(reinterpret_cast<void *>(to), from, n), 0;

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from abi import I64, INVALID, OK, TOO_SMALL, api_of, attempt, build, create, make, value
+from abi import FAULT, I64, INVALID, OK, TOO_SMALL, api_of, attempt, build, create, make, value
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -206,3 +206,36 @@ def test_a_model_without_gpu_kernels_runs_on_the_cpu_where_a_gpu_is_asked_for(op
     for verb in (["verify"], ["run", "--outputs", tmp_path / "out"], ["bench", "--duration", "0.1"]):
         done = subprocess.run([optc, *verb, tmp_path / "host_only.onnx", "--target=cpu,sm_80"], capture_output=True, text=True, env=settings)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["all on the GPU", "mixed"])
+def test_an_index_outside_its_dimension_is_said_as_on_the_cpu(mixed, optc, emulated_driver, tmp_path, monkeypatch):
+    """y = x[i] + 1; mixed: z is what is positive of it, by NonZero, which has no GPU form."""
+    nodes = [helper.make_node("Gather", ["x", "i"], ["g"], name="pick"), helper.make_node("Add", ["g", "one"], ["y"], name="add")]
+    outputs = [value("y", ["N", 3])]
+    if mixed:
+        nodes += [helper.make_node("NonZero", ["y"], ["n"]), helper.make_node("Transpose", ["n"], ["nt"], perm=[1, 0]),
+                  helper.make_node("GatherND", ["y", "nt"], ["z"])]
+        outputs.append(value("z", ["K"]))
+    graph = make(nodes, [value("x", [5, 3]), value("i", ["N"], I64)], outputs, [helper.make_tensor("one", TensorProto.FLOAT, [1], [1])])
+    monkeypatch.setenv("OPTC_LIBCUDA", str(emulated_driver))
+    module, library = build(optc, tmp_path, "picked" + str(len(outputs)), graph, "--target=cpu,sm_80")
+    api, said = api_of(module, library), []
+    x, y = np.arange(15, dtype=np.float32), [np.zeros(64, np.float32) for _ in outputs]
+    for device in (1, 2):
+        status, context, why = create(module, api, threads=1, device_type=device)
+        assert status == OK, why
+        for indices, wanted in (([4, -5], OK), ([0, 5], FAULT), ([2, 1], OK), ([-6, 1], FAULT), ([3, 3], OK)):
+            i = np.array(indices, np.int64)
+            values = (module._Value * 2)(), (module._Value * len(y))()
+            for slot, array, dims in zip([*values[0], *values[1]], [x, i, *y], [[5, 3], [2]] + [[]] * len(y)):
+                slot.tensor.data, slot.tensor.capacity_bytes = array.ctypes.data, array.nbytes
+                slot.tensor.type, slot.tensor.rank = (I64 if array is i else TensorProto.FLOAT), len(dims)
+                slot.tensor.dims[:len(dims)] = dims
+            assert api.run(context, *values) == wanted, (device, indices)
+            if wanted == OK:
+                np.testing.assert_array_equal(y[0][:6].reshape(2, 3), x.reshape(5, 3)[i] + 1)
+            else:
+                said.append(api.last_error(context).decode())
+        api.context_destroy(context)
+    assert len(set(said)) == 1 and said[0].endswith("an index is outside its dimension"), said
