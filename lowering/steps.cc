@@ -16,6 +16,8 @@ constexpr LoweringStepInfo kSteps[] = {
      "it is the only reader of a result that one kernel writes whole, and rows stay rows"},
     {"fuse.inline", "a map is computed where it is read",
      "its readers see the same values, and nothing is computed twice"},
+    {"loops.split", "a loop is cut where an index divides its counter by a constant",
+     "the inner loop has at least 16 iterations, and fewer quotients are left"},
     {"layout.weights", "on a GPU, weights are stored in the order in which they are fetched",
      "a constant of one reader"},
     {"store.f16", "an f32 tensor is stored in 16 bits", "--precision=f16, and its values allow it"},

@@ -263,6 +263,27 @@ TEST(Lowering, ConvolutionsOfEveryFormHaveTheirView) {
 }
 
 // Library calls see row-major tensors: what one reads keeps its order.
+// A value of each channel beside a normalization over groups of four channels: its loop is cut, so that no address
+// divides its counter any more.
+TEST(Lowering, LoopsAreCutWhereAnIndexDividesTheirCounter) {
+  const Lowered r = check(R"(graph "groups" (x: f32[N,8,6,8]) -> (y, z) {
+    const s: f32[2] = hash "a"
+    const b: f32[2] = hash "b"
+    const c: f32[8,1,1] = hash "c"
+    const to: i64[3] = [0, 2, 192]
+    const back: i64[4] = [0, 8, 6, 8]
+    g: f32[N,2,192] = Reshape(x, to) {allowzero = 0}
+    n: f32[N,2,192] = InstanceNormalization(g, s, b) {epsilon = 1e-5}
+    r: f32[N,8,6,8] = Reshape(n, back) {allowzero = 0}
+    y: f32[N,8,6,8] = Add(r, c)
+    z: f32[N,8,6,8] = Sigmoid(y)
+  })",
+                          {{1, 1}, {3, 1}});
+  const auto &steps = r.report.steps;
+  EXPECT_TRUE(std::any_of(steps.begin(), steps.end(), [](const auto &s) { return s.name == "loops.split"; })) << r.text;
+  EXPECT_EQ(r.text.find("/ 48"), std::string::npos) << r.text;
+}
+
 TEST(Lowering, WhatALibraryCallReadsIsNotReordered) {
   const Lowered r = check(R"(graph "top" (q: f32[N,2,3,4], k: f32[N,2,5,4], v: f32[N,2,5,4]) -> (y) {
     const one: i64[1] = [1]

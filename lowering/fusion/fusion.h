@@ -25,7 +25,8 @@ void tidy(Program &program, Steps &steps);  // loops of extent 1, views
 // Both keep `uses` true. They give the number of producers that disappeared and of maps merged.
 int64_t inline_producers(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps);
 int64_t fuse_epilogues(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps);
-void remove_dead_kernels(Program &program);  // whose results nobody reads
+void split_loops(Program &program, Steps &steps);  // of a CPU's kernels, where an index divides their counters
+void remove_dead_kernels(Program &program);        // whose results nobody reads
 
 // --- shared by the two
 // --------------------------------------------------------------------------------------------------------
