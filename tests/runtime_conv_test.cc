@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "runtime/cpu/conv_plan.h"
@@ -45,6 +46,11 @@ const Case kCases[] = {
     {false, OPTC_CONV_DEPTHWISE, {1, 5, 9, 16, 16, 3, 3, 1, 1, 1, 2, 1, 2, 1, 2, 16}},
     {false, OPTC_CONV_DEPTHWISE, {1, 5, 10, 17, 17, 3, 5, 1, 2, 2, 3, 2, 6, 2, 6, 17}},
     {false, OPTC_CONV_WINOGRAD4, {1, 8, 12, 32, 48, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+    // Panels of two widths; with taps that are left out, too.
+    {false, OPTC_CONV_DIRECT, {1, 9, 11, 6, 72, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+    {false, OPTC_CONV_DIRECT, {1, 8, 9, 10, 230, 3, 3, 1, 1, 6, 6, 6, 6, 6, 6, 2}},
+    {false, OPTC_CONV_GEMM, {1, 7, 7, 24, 112, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1}},
+    {false, OPTC_CONV_WINOGRAD2, {1, 7, 9, 40, 160, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
 };
 
 std::vector<float> random_floats(size_t n, uint32_t seed) {
@@ -93,8 +99,7 @@ size_t scratch_floats(const OptcConvShape &s, OptcConvAlgorithm algorithm) {
   }
 }
 
-void check(int index, OptcConvAlgorithm algorithm) {
-  const Case &c = kCases[index];
+void check(const Case &c, OptcConvAlgorithm algorithm, const std::string &index) {
   const OptcConvShape &s = c.s;
   const int64_t oh = optc_conv_oh(s), ow = optc_conv_ow(s), own = s.c / s.groups;
   const auto x = random_floats(s.n * s.h * s.w * s.c, 1), w = random_floats(s.oc * own * s.kh * s.kw, 2),
@@ -149,7 +154,8 @@ TEST(RuntimeConv, WinogradKeepsWhatIsNotFiniteInItsWindow) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const auto algorithm : {OPTC_CONV_WINOGRAD2, OPTC_CONV_WINOGRAD4})
     for (const OptcConvShape &s : {OptcConvShape{1, 14, 13, 40, 50, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1},
-                                   OptcConvShape{2, 13, 12, 32, 96, 3, 3, 1, 1, 1, 1, 0, 1, 1, 0, 1}})
+                                   OptcConvShape{2, 13, 12, 32, 96, 3, 3, 1, 1, 1, 1, 0, 1, 1, 0, 1},
+                                   OptcConvShape{1, 7, 9, 32, 72, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}})
       for (const float odd : {std::nanf(""), infinity, -infinity, 3e38f}) {
         auto x = random_floats(s.n * s.h * s.w * s.c, 1);
         auto w = random_floats(s.oc * s.c * 9, 2);
@@ -213,14 +219,29 @@ TEST(RuntimeConv, GroupsSeeTheirOwnChannelsOnly) {
 
 TEST(RuntimeConv, EveryAlgorithmAgreesWithItsDefinition) {
   for (int i = 0; i < int(std::size(kCases)); ++i) {
-    check(i, kCases[i].algorithm);
+    check(kCases[i], kCases[i].algorithm, std::to_string(i));
     if (HasFatalFailure()) return;
     if (kCases[i].algorithm == OPTC_CONV_WINOGRAD2 || kCases[i].algorithm == OPTC_CONV_WINOGRAD4) {
-      check(i, OPTC_CONV_DIRECT);
-      check(i, kCases[i].algorithm == OPTC_CONV_WINOGRAD2 ? OPTC_CONV_WINOGRAD4 : OPTC_CONV_WINOGRAD2);
+      check(kCases[i], OPTC_CONV_DIRECT, std::to_string(i));
+      check(kCases[i], kCases[i].algorithm == OPTC_CONV_WINOGRAD2 ? OPTC_CONV_WINOGRAD4 : OPTC_CONV_WINOGRAD2,
+            std::to_string(i));
     }
     if (HasFatalFailure()) return;
   }
+}
+
+// Runs of outputs, blocks of each height and width, borders on one side and on both, parts of vectors.
+TEST(RuntimeConv, DepthwiseOfEveryWidth) {
+  for (const int64_t c : {1, 15, 16, 17, 24, 33, 40, 56, 64, 72, 100, 120})
+    for (const int64_t w : {1, 2, 3, 5, 7, 9, 10, 12, 14, 19, 28})
+      for (const int64_t k : {3, 5})
+        for (const int64_t stride : {1, 2}) {
+          const Case shape = {
+              false, OPTC_CONV_DEPTHWISE, {1, 3, w, c, c, 3, k, 1, stride, 1, 1, 1, k / 2, 1, k / 2, c}};
+          check(shape, OPTC_CONV_DEPTHWISE,
+                "c " + std::to_string(c) + " w " + std::to_string(w) + " k " + std::to_string(k));
+          if (HasFatalFailure()) return;
+        }
 }
 
 TEST(RuntimeConv, SelectionFollowsTheShape) {

@@ -25,9 +25,9 @@ namespace {
 struct Shape {
   int64_t m, n, k;
 };
-const Shape kShapes[] = {{1, 10, 784},  {2, 1000, 33}, {3, 48, 2},     {4, 17, 1},      {5, 64, 65},
-                         {7, 96, 300},  {13, 31, 64},  {197, 144, 40}, {16, 200, 2100}, {1, 130, 1500},
-                         {250, 65, 17}, {6, 1, 9},     {401, 33, 5}};
+const Shape kShapes[] = {{1, 10, 784}, {2, 1000, 33},  {3, 48, 2},      {4, 17, 1},     {5, 64, 65},   {7, 96, 300},
+                         {13, 31, 64}, {197, 144, 40}, {16, 200, 2100}, {1, 130, 1500}, {250, 65, 17}, {6, 1, 9},
+                         {401, 33, 5}, {51, 72, 33},   {9, 112, 1100},  {1, 160, 40},   {15, 209, 21}};
 
 // Random values between guards of NaN: a read outside shows in the result, a write outside in the guard.
 struct Guarded {
@@ -228,15 +228,32 @@ TEST(RuntimeGemm, UnpackedAndTransposed) {
   }
 }
 
+TEST(RuntimeGemm, PanelsLeaveLessThanAVectorOfZeros) {
+  for (int64_t n = 0; n <= 3000; ++n) {
+    const OptcPanels p = optc_gemm_panels(n);
+    int64_t column = 0;
+    for (int64_t i = 0; i < optc_panel_count(p); ++i) {
+      const int width = optc_panel_width(p, i);
+      ASSERT_TRUE(width == 16 || width == 32 || width == 48 || width == 64) << n;
+      ASSERT_TRUE(n <= 32 || width > 16) << n;
+      ASSERT_EQ(optc_panel_begin(p, i), column) << n;
+      for (int64_t j : {column, column + width - 1}) ASSERT_EQ(optc_panel_of(p, j), i) << n;
+      column += width;
+    }
+    ASSERT_EQ(optc_panel_columns(p), column);
+    ASSERT_EQ(column, optc_round_up(n, 16)) << n;
+  }
+}
+
 TEST(RuntimeGemm, TasksCoverTheProductOnce) {
   for (int64_t m : {0, 1, 5, 128, 1000})
-    for (int64_t n : {1, 48, 1000, 3072})
+    for (int64_t n : {1, 48, 72, 160, 1000, 3072})
       for (int64_t k : {1, 768, 5000}) {
         const OptcGemm g = optc_gemm_plan(m, n, k);
         int64_t area = 0;
         for (int64_t t = 0; t < optc_gemm_tasks(g); ++t) {
           const OptcGemmTask task = optc_gemm_task(g, t);
-          EXPECT_EQ(task.n0 % g.nr, 0);
+          EXPECT_EQ(task.n0, optc_panel_begin(g.panels, task.p0));
           EXPECT_LE(task.n1, n);
           EXPECT_LE(task.m1, m);
           area += (task.m1 - task.m0) * (task.n1 - task.n0);

@@ -16,6 +16,8 @@
 #include "ir/program/program.h"
 #include "support/diagnostics.h"
 
+struct OptcPanels;  // runtime/cpu/gemm_plan.h
+
 namespace optc {
 
 // Places of a bundle at which an index of the model can be out of range: text by number (number 0 is unused).
@@ -43,8 +45,8 @@ struct KernelText {
   std::set<std::string> headers;       // runtime/cpu headers it needs beyond lanes.h: "gemm.h"
 };
 
-// The bit of OPTC_PANELS for panels of a width (16, 32, 48, 64); and what stands for none of them.
-int panel_bit(int width);
+// The bits of OPTC_PANELS for the widths of `panels` (16, 32, 48, 64); and what stands for none of them.
+int panel_bits(const OptcPanels &panels);
 constexpr int kNoPanels = 256;
 
 // The function of a library call whose schedule is a RecurrentSchedule.

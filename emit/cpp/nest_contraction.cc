@@ -10,7 +10,10 @@
 
 namespace optc {
 
-int panel_bit(int width) { return width == 64 ? 8 : width == 48 ? 4 : width / 16; }
+int panel_bits(const OptcPanels &panels) {
+  const auto bit = [](int width) { return width == 64 ? 8 : width == 48 ? 4 : width / 16; };
+  return bit(panels.width) | (panels.others > 0 ? bit(panels.other) : 0);
+}
 
 namespace {
 
@@ -118,7 +121,7 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   name_stores();
 
   const std::string m = dim(view.rows), n = dim(view.columns), k = dim(view.inner);
-  text_.panels = view.columns.is_constant() ? panel_bit(optc_gemm_nr(view.columns.value())) : kAllPanels;
+  text_.panels = view.columns.is_constant() ? panel_bits(optc_gemm_panels(view.columns.value())) : kAllPanels;
   const bool in_output = schedule.partial == GemmSchedule::Partial::kOutput;
   use_task_scratch(schedule.scratch_bytes);
   const Dim partial_at = packed ? Dim(0) : Dim(1024 * 64 * 4);  // behind the packed block
@@ -208,14 +211,14 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
 
 bool NestPrinter::print_as(const ConvolutionGemmSchedule &s) {
   const ConvolutionGeometry &g = s.operands.geometry;
-  text_.panels = panel_bit(optc_gemm_nr(g.filters));
+  text_.panels = panel_bits(optc_gemm_panels(g.filters));
   if (g.strides[1] != 1 || g.strides[2] != 1) text_.panels *= 16;  // rows by a list
   return print_convolution(s.operands, "runtime/cpu/conv.h", "convolve_1x1", s.scratch_bytes);
 }
 
 bool NestPrinter::print_as(const ConvolutionDirectSchedule &s) {
   // Within one row of the image or across them.
-  text_.panels = 17 * panel_bit(optc_direct_plan(conv_shape(s.operands.geometry)).nr);
+  text_.panels = 17 * panel_bits(optc_direct_plan(conv_shape(s.operands.geometry)).panels);
   return print_convolution(s.operands, "runtime/cpu/conv.h", "convolve_direct", s.scratch_bytes);
 }
 
@@ -223,7 +226,7 @@ bool NestPrinter::print_as(const ConvolutionTransposedSchedule &s) {
   const OptcConvShape shape = conv_shape(s.operands.geometry);
   OptcTransposedPart part = optc_transposed_part(shape, 0, 0, 0);
   do {
-    text_.panels |= 17 * panel_bit(optc_direct_plan(part.direct).nr);
+    text_.panels |= 17 * panel_bits(optc_direct_plan(part.direct).panels);
   } while (optc_transposed_next(shape, part));
   return print_convolution(s.operands, "runtime/cpu/conv_transposed.h", "convolve_transposed", s.scratch_bytes);
 }
@@ -236,7 +239,7 @@ bool NestPrinter::print_as(const ConvolutionDepthwiseSchedule &s) {
 }
 
 bool NestPrinter::print_as(const ConvolutionWinogradSchedule &s) {
-  text_.panels = panel_bit(optc_gemm_nr(s.operands.geometry.filters));
+  text_.panels = panel_bits(optc_gemm_panels(s.operands.geometry.filters));
   return print_convolution(s.operands, "runtime/cpu/winograd.h", fmt::format("convolve_winograd<{}>", s.tile),
                            s.scratch_bytes);
 }

@@ -122,8 +122,8 @@ class RecurrentPrinter : private DimText {
     }
     text.headers = {"runtime/cpu/rnn.h"};
     text.plan_headers = {"runtime/cpu/gemm_plan.h", "runtime/cpu/rnn_plan.h"};
-    text.panels = panel_bit(optc_gemm_nr(gates_ * hidden_)) | panel_bit(optc_gemm_nr(hidden_)) |
-                  panel_bit(optc_gemm_nr(2 * hidden_));
+    text.panels = panel_bits(optc_gemm_panels(gates_ * hidden_)) | panel_bits(optc_gemm_panels(hidden_)) |
+                  panel_bits(optc_gemm_panels(2 * hidden_));
     text.scratch_bytes = s.scratch_bytes;
     const std::string function =
         "static OPTC_KERNEL void " + kernel_.name + "(" + text.parameters + ") {\n" + out_ + "}\n";

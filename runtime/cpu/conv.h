@@ -95,20 +95,20 @@ struct ConvBand {
 static OPTC_KERNEL void conv_direct_apart(const OptcConvShape &s, const OptcDirect &d, const ConvBand &band, int64_t p0,
                                           int64_t p1, const float *weights, const TileSink &sink) {
   const int64_t own_c = s.c / s.groups, own_oc = s.oc / s.groups, kk = s.kd * s.kh * s.kw * d.c;
-  const int64_t end = p1 * d.nr < d.oc ? p1 * d.nr : d.oc;
+  const int64_t end = optc_clamp(optc_panel_begin(d.panels, p1), 0, d.oc);
   for (int64_t y = 0; y < band.rows; ++y)
     for (int64_t x = 0; x < d.ow; ++x)
-      for (int64_t o = p0 * d.nr; o < end; ++o) {
-        const int64_t c0 = o / own_oc * own_c;
+      for (int64_t o = optc_panel_begin(d.panels, p0); o < end; ++o) {
+        const int64_t c0 = o / own_oc * own_c, p = optc_panel_of(d.panels, o), nr = optc_panel_width(d.panels, p);
         const float *in = band.in + y * s.sh * band.in_row + x * s.sw * d.c,
-                    *w = weights + o / d.nr * kk * d.nr + o % d.nr;
+                    *w = weights + optc_panel_begin(d.panels, p) * (kk - 1) + o;
         float sums[OPTC_VW] = {};
         for (int64_t z = 0; z < s.kd; ++z)
           for (int64_t i = 0; i < s.kh; ++i)
             for (int64_t j = 0; j < s.kw; ++j)
               for (int64_t c = c0; c < c0 + own_c; ++c)
                 sums[0] = __builtin_fmaf(in[z * band.in_plane + i * s.dh * band.in_row + j * s.dw * d.c + c],
-                                         w[(((z * s.kh + i) * s.kw + j) * d.c + c) * d.nr], sums[0]);
+                                         w[(((z * s.kh + i) * s.kw + j) * d.c + c) * nr], sums[0]);
         sink(sums, OPTC_VW, band.first + y * d.ow + x, band.group * d.oc + o, 1, 1);
       }
 }
@@ -164,9 +164,7 @@ static OPTC_KERNEL void conv_finish_rectangle(const void *body, const float *sum
 static OPTC_KERNEL void conv_direct_inside(const OptcConvShape &s, const OptcDirect &d, const ConvSource &x,
                                            int64_t out_plane, int64_t group, int64_t y0, int64_t y1, int64_t p0,
                                            int64_t p1, const float *weights, const TileSink &sink) {
-  const int nr = d.nr;
   const int64_t c = d.c, image = out_plane / d.od, z = out_plane % d.od, kk = s.kd * s.kh * s.kw * c;
-  const int64_t columns = gemm_tile_columns(nr), most = gemm_tile_rows(nr);
   const ConvInside iz = conv_inside(s.d, s.kd, s.sd, s.dd, s.pad_front, z, z + 1);
   const bool whole_rows = x.pixel == c && s.dw == 1;  // the taps of a kernel row follow one another
   ConvInside iy = {}, ix = {};
@@ -180,22 +178,24 @@ static OPTC_KERNEL void conv_direct_inside(const OptcConvShape &s, const OptcDir
       const float *in = x.p + image * x.image + (z * s.sd - s.pad_front + iz.first * s.dd) * x.plane +
                         (y * s.sh - s.pad_top + iy.first * s.dh) * x.row +
                         (px * s.sw - s.pad_left + ix.first * s.dw) * x.pixel + group * c;
-      const int64_t tiles = optc_ceil_div(pixels, most), low = pixels / tiles;
-      const GemmTileFunction lower = gemm_tile_function(nr, low, true),
-                             higher = low * tiles < pixels ? gemm_tile_function(nr, low + 1, true) : lower;
-      GemmTile tile = {
-          nullptr, nr,      c, iy.last - iy.first, s.dh * x.row, taps, s.dw * x.pixel, nullptr, 0, true, true, 0, 0,
-          0,       nullptr, 0};
-      tile.few = d.oh * d.ow <= kGemmFewRows;
-      if (whole_rows) tile.k = taps * c, tile.segments = 1;
-      tile.planes = iz.last - iz.first, tile.plane_step = s.dd * x.plane;
-      tile.row_skip = (s.kw - taps) * c * nr, tile.plane_skip = (s.kh - tile.kernel_rows) * s.kw * c * nr;
-      for (int64_t p = p0; p < p1; ++p)
-        for (int64_t column = 0; column < nr && p * nr + column < d.oc; column += columns) {
-          const float *panel = weights + p * kk * nr + ((iz.first * s.kh + iy.first) * s.kw + ix.first) * c * nr;
+      for (int64_t p = p0; p < p1; ++p) {
+        const int nr = optc_panel_width(d.panels, p);
+        const int64_t tiles = optc_ceil_div(pixels, gemm_tile_rows(nr)), low = pixels / tiles;
+        const GemmTileFunction lower = gemm_tile_function(nr, low, true),
+                               higher = low * tiles < pixels ? gemm_tile_function(nr, low + 1, true) : lower;
+        GemmTile tile = {
+            nullptr, nr,      c, iy.last - iy.first, s.dh * x.row, taps, s.dw * x.pixel, nullptr, 0, true, true, 0, 0,
+            0,       nullptr, 0};
+        tile.few = d.oh * d.ow <= kGemmFewRows;
+        if (whole_rows) tile.k = taps * c, tile.segments = 1;
+        tile.planes = iz.last - iz.first, tile.plane_step = s.dd * x.plane;
+        tile.row_skip = (s.kw - taps) * c * nr, tile.plane_skip = (s.kh - tile.kernel_rows) * s.kw * c * nr;
+        const int64_t begin = optc_panel_begin(d.panels, p);
+        const float *panel = weights + begin * kk + ((iz.first * s.kh + iy.first) * s.kw + ix.first) * c * nr;
+        for (int64_t column = 0; column < nr && begin + column < d.oc; column += gemm_tile_columns(nr)) {
           tile.b = panel + column;
-          tile.column = group * d.oc + p * nr + column;
-          tile.columns = d.oc - p * nr - column;
+          tile.column = group * d.oc + begin + column;
+          tile.columns = d.oc - begin - column;
           tile.next = (const char *)panel;
           for (int64_t i = 0; i < tiles; ++i) {
             const int64_t first = pixels * i / tiles, height = pixels * (i + 1) / tiles - first;
@@ -209,6 +209,7 @@ static OPTC_KERNEL void conv_direct_inside(const OptcConvShape &s, const OptcDir
             (height == low ? lower : higher)(list, 0, tile, rectangle);
           }
         }
+      }
     }
   }
 }
@@ -216,16 +217,15 @@ static OPTC_KERNEL void conv_direct_inside(const OptcConvShape &s, const OptcDir
 // Task t of the plan `d`. scratch: d.scratch_floats floats of the running thread. Weights by optc_direct_pack.
 static OPTC_KERNEL void conv_direct(const OptcConvShape &s, const OptcDirect &d, int64_t t, const ConvSource &x,
                                     const float *packed, float *scratch, const TileSink &sink) {
-  const int nr = d.nr;
   const int64_t oc_task = t % d.oc_tasks, band_number = t / d.oc_tasks % d.row_tasks,
                 group = t / d.oc_tasks / d.row_tasks % d.groups;
   const int64_t out_plane = t / d.oc_tasks / d.row_tasks / d.groups, image = out_plane / d.od, z = out_plane % d.od;
   const int64_t y0 = d.oh * band_number / d.row_tasks, y1 = d.oh * (band_number + 1) / d.row_tasks, rows = y1 - y0;
   const int64_t in_rows = (rows - 1) * s.sh + (s.kh - 1) * s.dh + 1, c = d.c;
   if (rows <= 0 || d.ow <= 0) return;
-  const int64_t kk = s.kd * s.kh * s.kw * c, panels = optc_ceil_div(d.oc, nr), pixels = rows * d.ow;
+  const int64_t kk = s.kd * s.kh * s.kw * c, panels = optc_panel_count(d.panels), pixels = rows * d.ow;
   const int64_t p0 = panels * oc_task / d.oc_tasks, p1 = panels * (oc_task + 1) / d.oc_tasks;
-  const float *weights = packed + group * kk * panels * nr;
+  const float *weights = packed + group * kk * optc_panel_columns(d.panels);
   if (x.channel == 1 && optc_direct_skips(s))
     return conv_direct_inside(s, d, x, out_plane, group, y0, y1, p0, p1, weights, sink);
 
@@ -254,22 +254,24 @@ static OPTC_KERNEL void conv_direct(const OptcConvShape &s, const OptcDirect &d,
     if (!finite) return conv_direct_apart(s, d, band, p0, p1, weights, sink);
   }
 
-  const int64_t columns = gemm_tile_columns(nr), most = gemm_tile_rows(nr);
-  const bool in_rows_only = conv_tiles_in_rows(d.ow, nr);
-  const int64_t run = in_rows_only ? d.ow : pixels, runs = in_rows_only ? rows : 1;  // pixels that tiles divide
-  const int64_t tiles = optc_ceil_div(run, most), low = run / tiles;
-  const GemmTileFunction lower = gemm_tile_function(nr, low, !in_rows_only),
-                         higher = low * tiles < run ? gemm_tile_function(nr, low + 1, !in_rows_only) : lower;
-  GemmTile tile = {nullptr, nr, s.kw * c, s.kh, s.dh * band.in_row, 1, 0, nullptr, 0, true, true, 0, 0, 0, nullptr, 0};
-  tile.planes = s.kd, tile.plane_step = band.in_plane, tile.few = d.oh * d.ow <= kGemmFewRows;
-  if (s.dw != 1) tile.k = c, tile.segments = s.kw, tile.segment_step = s.dw * c;
-  tile.step = d.prefetch ? optc_clamp(optc_ceil_div(nr * 4, tiles * runs), 1, 64) : 0;
   for (int64_t p = p0; p < p1; ++p) {
-    const float *panel = weights + p * kk * nr;
-    for (int64_t column = 0; column < nr && p * nr + column < d.oc; column += columns) {
+    const int nr = optc_panel_width(d.panels, p);
+    const bool in_rows_only = conv_tiles_in_rows(d.ow, nr);
+    const int64_t run = in_rows_only ? d.ow : pixels, runs = in_rows_only ? rows : 1;  // pixels that tiles divide
+    const int64_t tiles = optc_ceil_div(run, gemm_tile_rows(nr)), low = run / tiles;
+    const GemmTileFunction lower = gemm_tile_function(nr, low, !in_rows_only),
+                           higher = low * tiles < run ? gemm_tile_function(nr, low + 1, !in_rows_only) : lower;
+    GemmTile tile = {nullptr, nr, s.kw * c, s.kh, s.dh * band.in_row, 1, 0, nullptr, 0, true, true, 0,
+                     0,       0,  nullptr,  0};
+    tile.planes = s.kd, tile.plane_step = band.in_plane, tile.few = d.oh * d.ow <= kGemmFewRows;
+    if (s.dw != 1) tile.k = c, tile.segments = s.kw, tile.segment_step = s.dw * c;
+    tile.step = d.prefetch ? optc_clamp(optc_ceil_div(nr * 4, tiles * runs), 1, 64) : 0;
+    const int64_t begin = optc_panel_begin(d.panels, p);
+    const float *panel = weights + begin * kk;
+    for (int64_t column = 0; column < nr && begin + column < d.oc; column += gemm_tile_columns(nr)) {
       tile.b = panel + column;
-      tile.column = group * d.oc + p * nr + column;
-      tile.columns = d.oc - p * nr - column;
+      tile.column = group * d.oc + begin + column;
+      tile.columns = d.oc - begin - column;
       tile.next = (const char *)(panel + (d.prefetch ? kk * nr : 0));
       int64_t y = 0, px = 0;  // of the next pixel
       for (int64_t r = 0; r < runs; ++r)

@@ -95,7 +95,7 @@ constexpr bool optc_direct_skips(const OptcConvShape &s) {
 
 struct OptcDirect {
   int64_t groups, c, oc;  // after joining: channels in and out of a group
-  int nr;
+  OptcPanels panels;      // of oc
   int64_t od, oh, ow;
   int64_t row_tasks, oc_tasks;  // tasks: (image, output plane, group, band of output rows, run of panels)
   int64_t band_rows;            // most output rows of a band
@@ -109,16 +109,16 @@ constexpr OptcDirect optc_direct_plan(const OptcConvShape &s, int64_t threads = 
   const int64_t joined = optc_conv_joined(s);
   d.groups = s.groups / joined;
   d.c = s.c / d.groups, d.oc = s.oc / d.groups;
-  d.nr = optc_gemm_nr(d.oc);
+  d.panels = optc_gemm_panels(d.oc);
   d.od = optc_conv_od(s), d.oh = optc_conv_oh(s), d.ow = optc_conv_ow(s);
-  const int64_t k = s.kd * s.kh * s.kw * d.c, panels = optc_ceil_div(d.oc, d.nr);
+  const int64_t k = s.kd * s.kh * s.kw * d.c, panels = optc_panel_count(d.panels);
   const int64_t rows = optc_clamp(optc_ceil_div(256, d.ow > 0 ? d.ow : 1), 1, d.oh > 0 ? d.oh : 1);
   d.row_tasks = d.oh > 0 ? optc_ceil_div(d.oh, rows) : 1;
   const int64_t copies = s.n * d.od * d.groups;
   if (threads > 1 && copies > 0 && d.oh > 0 && d.ow > 0 && d.oc > 0) {
     // A band is copied for each of its parts of the columns.
     const OptcGrid grid =
-        optc_divide({copies, d.oh, d.ow, panels, d.nr, k, s.kd * s.sh * s.w * d.c * 4}, threads, d.row_tasks);
+        optc_divide({copies, d.oh, d.ow, panels, d.panels.width, k, s.kd * s.sh * s.w * d.c * 4}, threads, d.row_tasks);
     d.row_tasks = grid.m_tasks, d.oc_tasks = grid.n_tasks;
   }
   d.band_rows = optc_ceil_div(d.oh, d.row_tasks);
@@ -132,10 +132,10 @@ constexpr OptcDirect optc_direct_plan(const OptcConvShape &s, int64_t threads = 
 constexpr int64_t optc_direct_tasks(const OptcConvShape &s, const OptcDirect &d) {
   return s.n * d.od * d.groups * d.row_tasks * d.oc_tasks;
 }
-// Packed weights: for each group the panels [oc / nr][kd][kh][kw][c][nr].
+// Packed weights: for each group its panels of oc, each [kd][kh][kw][c][columns].
 constexpr int64_t optc_direct_packed_floats(const OptcConvShape &s) {
   const OptcDirect d = optc_direct_plan(s);
-  return d.groups * s.kd * s.kh * s.kw * d.c * optc_round_up(d.oc, d.nr);
+  return d.groups * s.kd * s.kh * s.kw * d.c * optc_panel_columns(d.panels);
 }
 // weight(filter, channel of its group, z, y, x): the weight of one tap.
 template <class Weight>
@@ -143,12 +143,12 @@ static inline void optc_direct_pack_taps(const OptcConvShape &s, const Weight &w
   const OptcDirect d = optc_direct_plan(s);
   const int64_t own_c = s.c / s.groups, own_oc = s.oc / s.groups;
   for (int64_t g = 0; g < d.groups; ++g)
-    for (int64_t o0 = 0; o0 < d.oc; o0 += d.nr)
+    for (int64_t p = 0; p < optc_panel_count(d.panels); ++p)
       for (int64_t z = 0; z < s.kd; ++z)
         for (int64_t y = 0; y < s.kh; ++y)
           for (int64_t x = 0; x < s.kw; ++x)
             for (int64_t c = 0; c < d.c; ++c)
-              for (int64_t o = o0; o < o0 + d.nr; ++o) {
+              for (int64_t o = optc_panel_begin(d.panels, p); o < optc_panel_begin(d.panels, p + 1); ++o) {
                 const bool present = o < d.oc && o / own_oc == c / own_c;
                 *out++ = present ? weight(g * d.oc + o, c % own_c, z, y, x) : 0.0f;
               }
@@ -180,7 +180,7 @@ constexpr int64_t optc_depthwise_row_tasks(const OptcConvShape &s, int64_t threa
 // of a x a inputs, a = m + 2.
 struct OptcWinograd {
   int64_t m, a, oh, ow, tile_rows, tile_cols, tiles;  // tiles of all images
-  int nr;
+  OptcPanels panels;
   int64_t block;  // tiles of a task at most
   int64_t block_tasks, oc_tasks;
   int64_t scratch_floats;
@@ -193,15 +193,16 @@ constexpr OptcWinograd optc_winograd_plan(const OptcConvShape &s, int64_t m, int
   p.oh = optc_conv_oh(s), p.ow = optc_conv_ow(s);
   p.tile_rows = optc_ceil_div(p.oh, m), p.tile_cols = optc_ceil_div(p.ow, m);
   p.tiles = s.n * p.tile_rows * p.tile_cols;
-  p.nr = optc_gemm_nr(s.oc);
+  p.panels = optc_gemm_panels(s.oc);
   // The transformed inputs and products of a block stay in a 2 MB L2 cache, beside one panel of weights.
   const int64_t most = optc_clamp(1048576 / (p.a * p.a * (s.c + s.oc) * 4), 12, 48);
   p.block_tasks = optc_clamp(optc_ceil_div(p.tiles, most), 1, INT64_MAX);
   p.oc_tasks = 1;
   if (threads > 1 && p.tiles > 0) {
     // Columns are divided too, though each part transforms the inputs again.
-    const OptcGrid grid = optc_divide(
-        {1, p.tiles, 1, optc_ceil_div(s.oc, p.nr), p.nr, p.a * p.a * s.c, p.a * p.a * s.c * 8}, threads, p.block_tasks);
+    const OptcGrid grid =
+        optc_divide({1, p.tiles, 1, optc_panel_count(p.panels), p.panels.width, p.a * p.a * s.c, p.a * p.a * s.c * 8},
+                    threads, p.block_tasks);
     p.block_tasks = grid.m_tasks, p.oc_tasks = grid.n_tasks;
   }
   p.block = optc_ceil_div(p.tiles, p.block_tasks);
@@ -210,9 +211,9 @@ constexpr OptcWinograd optc_winograd_plan(const OptcConvShape &s, int64_t m, int
   return p;
 }
 constexpr int64_t optc_winograd_tasks(const OptcWinograd &p) { return p.block_tasks * p.oc_tasks; }
-// Transformed weights: [a * a][oc / nr][c][nr].
+// Transformed weights: [a * a] times the panels of oc, each [c][columns].
 constexpr int64_t optc_winograd_packed_floats(const OptcConvShape &s, int64_t m) {
-  return (m + 2) * (m + 2) * s.c * optc_round_up(s.oc, optc_gemm_nr(s.oc));
+  return (m + 2) * (m + 2) * s.c * optc_panel_columns(optc_gemm_panels(s.oc));
 }
 static inline void optc_winograd_row(int64_t m, const double *g, double *o) {  // G g
   if (m == 2) {
@@ -223,7 +224,9 @@ static inline void optc_winograd_row(int64_t m, const double *g, double *o) {  /
   }
 }
 static inline void optc_winograd_pack(const OptcConvShape &s, int64_t m, const float *weights, float *out) {
-  const int64_t a = m + 2, nr = optc_gemm_nr(s.oc), padded = optc_round_up(s.oc, nr);
+  const int64_t a = m + 2;
+  const OptcPanels panels = optc_gemm_panels(s.oc);
+  const int64_t padded = optc_panel_columns(panels);
   for (int64_t o = 0; o < padded; ++o)
     for (int64_t c = 0; c < s.c; ++c) {
       double t[6][3] = {}, u[6][6] = {};
@@ -237,7 +240,9 @@ static inline void optc_winograd_pack(const OptcConvShape &s, int64_t m, const f
         }
         for (int64_t i = 0; i < a; ++i) optc_winograd_row(m, t[i], u[i]);
       }
+      const int64_t p = optc_panel_of(panels, o), begin = optc_panel_begin(panels, p);
       for (int64_t i = 0; i < a * a; ++i)
-        out[(i * padded + o / nr * nr) * s.c + c * nr + o % nr] = static_cast<float>(u[i / a][i % a]);
+        out[(i * padded + begin) * s.c + c * optc_panel_width(panels, p) + o - begin] =
+            static_cast<float>(u[i / a][i % a]);
     }
 }

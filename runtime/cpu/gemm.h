@@ -253,12 +253,13 @@ static OPTC_KERNEL void gemm(const OptcGemm &g, int64_t t, const GemmRows &a, co
                              int64_t ldp, const TileSink &sink) {
   const OptcGemmTask task = optc_gemm_task(g, t);
   if (g.k == 0) return gemm_zeros(task, sink);
-  const int64_t padded = optc_round_up(g.n, g.nr);
+  const int64_t padded = optc_panel_columns(g.panels);
   for (int64_t k0 = 0; k0 < g.k; k0 += g.kc) {
     const int64_t kc = g.k - k0 < g.kc ? g.k - k0 : g.kc;
-    for (int64_t n = task.n0; n < task.n1; n += g.nr) {
+    for (int64_t p = task.p0; p < task.p1; ++p) {
+      const int64_t n = optc_panel_begin(g.panels, p);
       const GemmPanel panel = {packed + k0 * padded + n * kc,
-                               g.nr,
+                               optc_panel_width(g.panels, p),
                                k0,
                                kc,
                                n,
@@ -296,12 +297,23 @@ static OPTC_KERNEL void multiply(const Env &env, const OptcGemm &g, const GemmRo
 
 // The whole product, stored as it is: c[row * ldc + column].
 static OPTC_KERNEL void gemm_store(const OptcGemm &g, const GemmRows &a, const float *packed, float *c, int64_t ldc) {
-  const int64_t padded = optc_round_up(g.n, g.nr);
+  const int64_t padded = optc_panel_columns(g.panels);
   for (int64_t k0 = 0; k0 < g.k; k0 += g.kc) {
     const int64_t kc = g.k - k0 < g.kc ? g.k - k0 : g.kc;
-    for (int64_t n = 0; n < g.n; n += g.nr) {
-      const GemmPanel panel = {
-          packed + k0 * padded + n * kc, g.nr, k0, kc, n, g.n, k0 == 0, false, c, ldc, g.prefetch, g.m <= kGemmFewRows};
+    for (int64_t p = 0; p < optc_panel_count(g.panels); ++p) {
+      const int64_t n = optc_panel_begin(g.panels, p);
+      const GemmPanel panel = {packed + k0 * padded + n * kc,
+                               optc_panel_width(g.panels, p),
+                               k0,
+                               kc,
+                               n,
+                               g.n,
+                               k0 == 0,
+                               false,
+                               c,
+                               ldc,
+                               g.prefetch,
+                               g.m <= kGemmFewRows};
       gemm_panel(a, panel, 0, g.m, TileSink{nullptr, nullptr});
     }
   }
@@ -341,11 +353,12 @@ static OPTC_KERNEL void gemm_unpacked(const OptcGemm &g, int64_t t, const GemmRo
   if (g.k == 0) return gemm_zeros(task, sink);
   for (int64_t k0 = 0; k0 < g.k; k0 += g.kc) {
     const int64_t kc = g.k - k0 < g.kc ? g.k - k0 : g.kc;
-    for (int64_t n = task.n0; n < task.n1; n += g.nr) {
-      gemm_pack_panel(scratch, g.nr, b + k0 * row_stride + n * column_stride, kc, task.n1 - n, row_stride,
-                      column_stride);
+    for (int64_t p = task.p0; p < task.p1; ++p) {
+      const int64_t n = optc_panel_begin(g.panels, p);
+      const int nr = optc_panel_width(g.panels, p);
+      gemm_pack_panel(scratch, nr, b + k0 * row_stride + n * column_stride, kc, task.n1 - n, row_stride, column_stride);
       const GemmPanel panel = {scratch,
-                               g.nr,
+                               nr,
                                k0,
                                kc,
                                n,

@@ -1,26 +1,51 @@
 // gemm_plan.h: how a matrix product is divided and how its weights are laid out. The same for every instruction set and
 // for the compiler, which packs constants with it (C++17; usable from C++20).
 //
-// C[M,N] = A[M,K] * B[K,N]. B is packed as [ceil(K / kc)][ceil(N / nr)][kc][nr] floats: blocks of kc rows of B (the
-// last one shorter), in each the panels of nr columns one after another, each panel row by row; columns beyond N are
-// zero. So a kernel reads B strictly forward. nr is 48 where 48 divides N, else 64 (32 or 16 where N is that small):
-// three and four vectors of AVX-512; the others split it.
+// C[M,N] = A[M,K] * B[K,N]. B is packed as [ceil(K / kc)][panels][kc][columns] floats: blocks of kc rows of B (the
+// last one shorter), in each the panels of columns one after another, each panel row by row; columns beyond N are zero.
+// So a kernel reads B strictly forward. Panels have 48 or 64 columns, three or four vectors of AVX-512 (narrower
+// vectors split them), as many of each as leave less than one vector of zeros; 16 or 32 where N is that small.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
+constexpr int64_t optc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t optc_round_up(int64_t a, int64_t b) { return optc_ceil_div(a, b) * b; }
+constexpr int64_t optc_clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+// How n columns are divided into panels: `first` of `width` columns, then `others` of `other` columns.
+struct OptcPanels {
+  int width, other;
+  int64_t first, others;
+};
+constexpr OptcPanels optc_gemm_panels(int64_t n) {
+  const int64_t vectors = n > 0 ? optc_ceil_div(n, 16) : 0;
+  if (vectors == 1 || vectors == 2) return {int(vectors) * 16, 16, 1, 0};
+  if (vectors == 5) return {48, 32, 1, 1};
+  if (vectors % 3 != 0 && vectors % 4 == 0) return {64, 16, vectors / 4, 0};
+  const int64_t fours = vectors % 3;  // 3 a + 4 b vectors, with the least b
+  return {48, fours > 0 ? 64 : 16, (vectors - 4 * fours) / 3, fours};
+}
+constexpr int64_t optc_panel_count(const OptcPanels &p) { return p.first + p.others; }
+constexpr int optc_panel_width(const OptcPanels &p, int64_t panel) { return panel < p.first ? p.width : p.other; }
+// The first column of a panel; of the one behind the last: all columns, with those that are zero.
+constexpr int64_t optc_panel_begin(const OptcPanels &p, int64_t panel) {
+  return panel < p.first ? panel * p.width : p.first * p.width + (panel - p.first) * p.other;
+}
+constexpr int64_t optc_panel_columns(const OptcPanels &p) { return optc_panel_begin(p, optc_panel_count(p)); }
+// The panel that a column lies in.
+constexpr int64_t optc_panel_of(const OptcPanels &p, int64_t column) {
+  const int64_t behind = column - p.first * p.width;
+  return behind < 0 ? column / p.width : p.first + behind / p.other;
+}
+
 struct OptcGemm {
   int64_t m, n, k;
-  int nr;                    // panel width of the packing
+  OptcPanels panels;         // of the columns
   int64_t kc;                // rows of B in a block
   int64_t m_tasks, n_tasks;  // the grid of independent tasks; each element is summed in the same order in any grid
   bool prefetch;             // the packed weights exceed the L2 cache: fetch the next panel while this one is in use
 };
-
-constexpr int64_t optc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t optc_round_up(int64_t a, int64_t b) { return optc_ceil_div(a, b) * b; }
-
-constexpr int optc_gemm_nr(int64_t n) { return n % 48 == 0 ? 48 : n <= 16 ? 16 : n <= 32 ? 32 : n <= 48 ? 48 : 64; }
 
 // Whole K up to 1024, else equal blocks of at most 1024 rows.
 constexpr int64_t optc_gemm_kc(int64_t k) {
@@ -28,14 +53,13 @@ constexpr int64_t optc_gemm_kc(int64_t k) {
 }
 
 // Floats of the packed B.
-constexpr int64_t optc_gemm_packed_floats(int64_t n, int64_t k) { return k * optc_round_up(n, optc_gemm_nr(n)); }
-
-constexpr int64_t optc_clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+constexpr int64_t optc_gemm_packed_floats(int64_t n, int64_t k) { return k * optc_panel_columns(optc_gemm_panels(n)); }
 
 // What is divided among threads: `copies` independent products of `units` (of `unit_rows` rows each) by `panels` (of
-// `nr` columns each), sums of k terms. unit_work: what a unit costs a task whatever its columns, in multiply-adds.
+// up to `columns` columns), sums of k terms. unit_work: what a unit costs a task whatever its columns, in
+// multiply-adds.
 struct OptcWork {
-  int64_t copies, units, unit_rows, panels, nr, k, unit_work;
+  int64_t copies, units, unit_rows, panels, columns, k, unit_work;
 };
 struct OptcGrid {
   int64_t m_tasks, n_tasks;  // parts of the units and of the panels
@@ -46,7 +70,7 @@ struct OptcGrid {
 constexpr OptcGrid optc_divide(const OptcWork &w, int64_t threads, int64_t least) {
   constexpr int64_t kPart = 100000, kTask = 20000, kWake = 5000, kFloat = 10, kTile = 12, kFewRows = 8;
   OptcGrid best = {least, 1};
-  const int64_t column_work = w.nr * w.k, rows_of_all = w.units * w.unit_rows;
+  const int64_t column_work = w.columns * w.k, rows_of_all = w.units * w.unit_rows;
   const int64_t total = w.copies * (rows_of_all < kFewRows ? kFewRows : rows_of_all) * w.panels * column_work;
   const int64_t parts = total / kPart < threads ? total / kPart : threads;
   if (parts <= 1 || w.copies < 1) return best;
@@ -76,9 +100,9 @@ constexpr OptcGrid optc_divide(const OptcWork &w, int64_t threads, int64_t least
 constexpr OptcGemm optc_gemm_plan(int64_t m, int64_t n, int64_t k, int64_t threads = 1, int64_t copies = 1) {
   OptcGemm g{};
   g.m = m, g.n = n, g.k = k;
-  g.nr = optc_gemm_nr(n);
+  g.panels = optc_gemm_panels(n);
   g.kc = optc_gemm_kc(k);
-  const int64_t panels = optc_ceil_div(n, g.nr);
+  const int64_t panels = optc_panel_count(g.panels);
   // Rows of a task: its part of A, kc wide, takes half of an L2 cache of 1 MB at most.
   const int64_t rows = optc_clamp(131072 / g.kc, 48, 192);
   g.m_tasks = m > 0 ? optc_ceil_div(m, rows) : 1;
@@ -86,7 +110,7 @@ constexpr OptcGemm optc_gemm_plan(int64_t m, int64_t n, int64_t k, int64_t threa
   const int64_t by_work = 2 * m * n * k / 8000000, by_bytes = n * k * 4 / 262144;
   g.n_tasks = optc_clamp((m <= 16 ? by_bytes : by_work) / g.m_tasks, 1, panels < 1 ? 1 : panels);
   if (threads > 1 && m > 0 && panels > 0) {
-    const OptcGrid grid = optc_divide({copies, m, 1, panels, g.nr, k, 0}, threads, g.m_tasks);
+    const OptcGrid grid = optc_divide({copies, m, 1, panels, g.panels.width, k, 0}, threads, g.m_tasks);
     g.m_tasks = grid.m_tasks, g.n_tasks = grid.n_tasks;
   }
   g.prefetch = n * k * 4 > 786432;
@@ -94,14 +118,17 @@ constexpr OptcGemm optc_gemm_plan(int64_t m, int64_t n, int64_t k, int64_t threa
 }
 constexpr int64_t optc_gemm_tasks(const OptcGemm &g) { return g.m_tasks * g.n_tasks; }
 
-// Task t computes rows [m0, m1) and columns [n0, n1); n0 is a multiple of nr.
+// Task t computes rows [m0, m1) and columns [n0, n1) of the panels [p0, p1).
 struct OptcGemmTask {
   int64_t m0, m1, n0, n1;
+  int64_t p0 = 0, p1 = 0;
 };
 constexpr OptcGemmTask optc_gemm_task(const OptcGemm &g, int64_t t) {
-  const int64_t mi = t / g.n_tasks, ni = t % g.n_tasks, panels = optc_ceil_div(g.n, g.nr);
-  const int64_t n1 = panels * (ni + 1) / g.n_tasks * g.nr;
-  return {g.m * mi / g.m_tasks, g.m * (mi + 1) / g.m_tasks, panels * ni / g.n_tasks * g.nr, n1 < g.n ? n1 : g.n};
+  const int64_t mi = t / g.n_tasks, ni = t % g.n_tasks, panels = optc_panel_count(g.panels);
+  const int64_t p0 = panels * ni / g.n_tasks, p1 = panels * (ni + 1) / g.n_tasks;
+  const int64_t n1 = optc_panel_begin(g.panels, p1);
+  return {
+      g.m * mi / g.m_tasks, g.m * (mi + 1) / g.m_tasks, optc_panel_begin(g.panels, p0), n1 < g.n ? n1 : g.n, p0, p1};
 }
 
 // Floats of a panel that is laid out at run time, at most.
@@ -116,13 +143,13 @@ constexpr int64_t optc_gemm_stored_floats(int64_t rows, int64_t columns, int64_t
 // 16-bit type.
 template <class T>
 static inline void optc_pack_b(T *out, const T *b, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride) {
-  const int nr = optc_gemm_nr(n);
+  const OptcPanels panels = optc_gemm_panels(n);
   const int64_t kc = optc_gemm_kc(k);
   for (int64_t k0 = 0; k0 < k; k0 += kc) {
     const int64_t depth = k - k0 < kc ? k - k0 : kc;
-    for (int64_t n0 = 0; n0 < n; n0 += nr)
+    for (int64_t p = 0; p < optc_panel_count(panels); ++p)
       for (int64_t i = 0; i < depth; ++i)
-        for (int64_t j = 0; j < nr; ++j)
-          *out++ = n0 + j < n ? b[(k0 + i) * row_stride + (n0 + j) * column_stride] : T(0);
+        for (int64_t j = optc_panel_begin(panels, p); j < optc_panel_begin(panels, p + 1); ++j)
+          *out++ = j < n ? b[(k0 + i) * row_stride + j * column_stride] : T(0);
   }
 }

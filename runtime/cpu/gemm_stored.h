@@ -86,20 +86,22 @@ static OPTC_KERNEL void gemm_stored(const OptcGemm &g, int64_t t, const StoredRo
     ldp = task.n1 - task.n0;
     partial = staged + rows * ld - task.m0 * ldp - task.n0;
   }
-  const int64_t padded = optc_round_up(g.n, g.nr);
+  const int64_t padded = optc_panel_columns(g.panels);
   for (int64_t k0 = 0; k0 < g.k; k0 += g.kc) {
     const int64_t kc = g.k - k0 < g.kc ? g.k - k0 : g.kc;
     // Inner strides of rows are columns of the block.
     widen_block<A>(staged, ld, a.p + task.m0 * a.row + k0 * a.inner, rows, kc, optc_round_up(kc, 16), a.row, a.inner);
     const GemmRows widened = {staged - task.m0 * ld - k0, ld};
-    for (int64_t n = task.n0; n < task.n1; n += g.nr) {
+    for (int64_t p = task.p0; p < task.p1; ++p) {
+      const int64_t n = optc_panel_begin(g.panels, p);
+      const int nr = optc_panel_width(g.panels, p);
       if (b.packed)
-        widen_block<B>(scratch, g.nr, b.p + k0 * padded + n * kc, kc, g.nr, g.nr, g.nr, 1);
+        widen_block<B>(scratch, nr, b.p + k0 * padded + n * kc, kc, nr, nr, nr, 1);
       else
-        widen_block<B>(scratch, g.nr, b.p + k0 * b.inner + n * b.column, kc, optc_clamp(task.n1 - n, 0, g.nr), g.nr,
-                       b.inner, b.column);
+        widen_block<B>(scratch, nr, b.p + k0 * b.inner + n * b.column, kc, optc_clamp(task.n1 - n, 0, nr), nr, b.inner,
+                       b.column);
       const GemmPanel panel = {scratch,
-                               g.nr,
+                               nr,
                                k0,
                                kc,
                                n,

@@ -167,18 +167,20 @@ static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, const OptcWinograd
                                       const float *packed, float *scratch, const TileSink &sink) {
   constexpr int A = M + 2;
   const int64_t ldv = optc_round_up(s.c, 16), ldq = optc_round_up(s.oc, 16);
-  const int64_t block = t / p.oc_tasks, part = t % p.oc_tasks, panels = optc_ceil_div(s.oc, p.nr);
+  const int64_t block = t / p.oc_tasks, part = t % p.oc_tasks, panels = optc_panel_count(p.panels);
   const int64_t t0 = p.tiles * block / p.block_tasks, t1 = p.tiles * (block + 1) / p.block_tasks;
-  const int64_t n0 = panels * part / p.oc_tasks * p.nr, end = panels * (part + 1) / p.oc_tasks * p.nr,
-                n1 = end < s.oc ? end : s.oc;
+  const int64_t p0 = panels * part / p.oc_tasks, p1 = panels * (part + 1) / p.oc_tasks;
+  const int64_t n0 = optc_panel_begin(p.panels, p0), n1 = optc_clamp(optc_panel_begin(p.panels, p1), 0, s.oc);
+  const int64_t padded = optc_panel_columns(p.panels);
   float *v = (float *)(((uintptr_t)scratch + 63) / 64 * 64), *q = v + A * A * p.block * ldv;
 
   winograd_inputs<M>(s, p, src, t0, t1, v, ldv);
   for (int i = 0; i < A * A; ++i) {
     const GemmRows rows = {v + i * p.block * ldv, ldv};
-    for (int64_t n = n0; n < n1; n += p.nr) {
-      const GemmPanel panel = {packed + (i * panels * p.nr + n) * s.c,
-                               p.nr,
+    for (int64_t j = p0; j < p1; ++j) {
+      const int64_t n = optc_panel_begin(p.panels, j);
+      const GemmPanel panel = {packed + (i * padded + n) * s.c,
+                               optc_panel_width(p.panels, j),
                                0,
                                s.c,
                                n,
@@ -202,10 +204,12 @@ static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, const OptcWinograd
       float results[M * M * kWinogradColumns];
       const int64_t n = optc_clamp(n1 - c, 0, kWinogradColumns);
       for (int64_t j = 0; j < n; j += OPTC_VW)
-        if (!winograd_output<M>(from + c + j, p.block * ldq, n - j, results + j))
+        if (!winograd_output<M>(from + c + j, p.block * ldq, n - j, results + j)) {
+          const int64_t at = optc_panel_of(p.panels, c + j), begin = optc_panel_begin(p.panels, at);
           winograd_sums<M>(s, src, src.p + tile / map * src.image, y - s.pad_top, x - s.pad_left,
-                           packed + (c + j) / p.nr * p.nr * s.c + (c + j) % p.nr, panels * p.nr * s.c, p.nr,
+                           packed + begin * s.c + c + j - begin, padded * s.c, optc_panel_width(p.panels, at),
                            results + j);
+        }
       for (int64_t i = 0; i < rows; ++i)
         sink(results + i * M * kWinogradColumns, kWinogradColumns, row + i * p.ow, c, cols, n);
     }
