@@ -188,7 +188,6 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   OPTC_TRY(check_reference(o, diagnostics));
   const bool by_default = o.rtol < 0 && o.atol == 0;
   // Products of operands in TF32 are as exact as those of f16.
-  const bool gpu = std::any_of(o.targets.begin(), o.targets.end(), [](const std::string &t) { return t != "cpu"; });
   const std::unique_ptr<Listener> listener = make_listener(o);
   OPTC_ASSIGN(Prepared prepared, prepare(o, *listener, diagnostics));
   const Graph &model = prepared.model;
@@ -210,8 +209,9 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   nlohmann::ordered_json size_list = nlohmann::ordered_json::array();
   std::vector<RuntimeValue> bad_inputs, bad_expected;
   std::optional<CrossedSteps> steps;
-  const ElementType storage =
-      options.precision == ElementType::kFloat32 && gpu && o.f32 == "tf32" ? ElementType::kFloat16 : options.precision;
+  const ElementType storage = options.precision == ElementType::kFloat32 && has_gpu_target(options) && o.f32 == "tf32"
+                                  ? ElementType::kFloat16
+                                  : options.precision;
   Tolerance given;
   given.relative_to_range = o.rtol;
   given.absolute = o.atol;

@@ -21,8 +21,8 @@ Result<std::vector<CompileStep>> list_steps(const Graph &model, const CompileOpt
   }
   LoweringReport report;
   Diagnostics unsaid;
-  const auto lowered =
-      lower_reported(optimized.graph, after_rewrites(options, optimized), listener, unsaid, false, report);
+  const auto lowered = lower_reported(optimized.graph, after_rewrites(options, optimized), listener, unsaid,
+                                      has_gpu_target(options), report);
   // Where the verifier refuses what the steps made, they are the ones to search through.
   if (!lowered.ok() && (lowered.failure().kind != ErrorKind::kInternal || report.steps.empty())) {
     for (const Diagnostic &d : unsaid.all()) (void)diagnostics.add(d);

@@ -18,7 +18,8 @@ struct CompileStep {
   bool lowering = false;
 };
 
-// What these options make of `model`, for the CPU; also where the verifier refuses the Program that comes of it.
+// What these options make of `model`, for the GPU where they have targets of one; also where the verifier refuses the
+// Program that comes of it.
 Result<std::vector<CompileStep>> list_steps(const Graph &model, const CompileOptions &options, Listener &listener,
                                             Diagnostics &diagnostics);
 

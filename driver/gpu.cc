@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "driver/bisect.h"
@@ -17,6 +18,9 @@
 namespace optc {
 
 bool is_gpu_target(const std::string &target) { return find_gpu_machine(target) != nullptr; }
+bool has_gpu_target(const CompileOptions &options) {
+  return std::any_of(options.targets.begin(), options.targets.end(), is_gpu_target);
+}
 
 #ifdef OPTC_HAS_PTX
 

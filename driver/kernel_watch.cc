@@ -73,7 +73,12 @@ class Watch {
       if (compare) before(KernelId(number), kernel, symbols, at);
       return;
     }
-    if (compare) after(KernelId(number), kernel, symbols, at);
+    if (compare && event.overrun) {
+      report_.difference = finding(kernel, {}, nullptr);
+      report_.difference->problem = std::string("it ") + event.overrun;
+    } else if (compare) {
+      after(KernelId(number), kernel, symbols, at);
+    }
     if (options_.numerics) check_specials(kernel, symbols, at);
   }
 

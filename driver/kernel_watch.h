@@ -48,7 +48,8 @@ struct WatchedProgram {
   std::vector<std::string> gpu_forms;      // parallel to its order: "" of a kernel on the CPU; empty: all are there
   bool tf32 = false;                       // f32 products on the GPU round their operands to TF32
 };
-// Runs the bundle once on these inputs, adding to `report`. A kernel differs also when it changes memory of another.
+// Runs the bundle once on these inputs, adding to `report`. A kernel differs also when it changes memory of another,
+// and when it writes beyond the row scratch of a task or beyond the arena, behind which a pattern stands.
 Status watch_bundle(const WatchedProgram &made_of, Bundle &bundle, const std::vector<RuntimeValue> &inputs,
                     const WatchOptions &options, WatchReport &report, Diagnostics &diagnostics);
 

@@ -65,8 +65,8 @@ Result<std::vector<RuntimeValue>> run_model(const std::string &path, const Graph
   OPTC_TRY(check_inputs(model, inputs, diagnostics));
   if (engine == Engine::kEvaluate) {
     OPTC_ASSIGN(const Optimized optimized, optimize_model(model.clone(), options, listener, diagnostics));
-    OPTC_ASSIGN(const Program program,
-                lower_model(optimized.graph, after_rewrites(options, optimized), listener, diagnostics));
+    OPTC_ASSIGN(const Program program, lower_model(optimized.graph, after_rewrites(options, optimized), listener,
+                                                   diagnostics, has_gpu_target(options)));
     Step step(listener, "evaluate");
     EvaluateOptions evaluate_options;
     evaluate_options.seed = seed;

@@ -44,6 +44,9 @@ struct CompileOptions {
   int64_t opset = 0;  // the result is to be written in this version of ai.onnx: no rewrite needs more; 0: compiled
 };
 
+// Whether GPU targets are asked for: `run`, `verify` and `bench` then mean the Program that is lowered for them.
+bool has_gpu_target(const CompileOptions &options);
+
 // Counts that describe a Graph to a reader.
 struct GraphFacts {
   int64_t nodes = 0, parameters = 0, parameter_bytes = 0;

@@ -68,6 +68,29 @@ TEST(Steps, AStepIsLeftOutByItsNameOrFamily) {
   }
 }
 
+// With a GPU target they are the steps of the Program that runs on the GPU.
+TEST(Steps, AreThoseOfTheMachineThatTheModelIsCompiledFor) {
+  Diagnostics diagnostics;
+  struct Silent : Listener {
+    void begin(std::string_view) override {}
+    void progress(int64_t, int64_t) override {}
+    void end(std::string_view, const std::string &, double) override {}
+  } silent;
+  auto graph = parse_graph(kNet, diagnostics);
+  ASSERT_TRUE(graph.ok() && infer_graph(*graph, diagnostics).ok()) << said(diagnostics);
+  for (const bool gpu : {false, true}) {
+    CompileOptions options;
+    if (gpu) options.targets = {"cpu", "sm_90a"};
+    const auto steps = list_steps(*graph, options, silent, diagnostics);
+    ASSERT_TRUE(steps.ok()) << said(diagnostics);
+    const auto has = [&](const char *name) {
+      return std::any_of(steps->begin(), steps->end(), [&](const CompileStep &s) { return s.name == name; });
+    };
+    EXPECT_EQ(has("schedule.gemm"), !gpu);
+    EXPECT_EQ(has("schedule.gemm.tensor_core"), gpu);
+  }
+}
+
 // A Program that turns wrong with one of its steps: after it, the largest constant that a kernel reads is another one.
 TEST(Steps, BisectionNamesTheStepThatIsWrong) {
   const Lowered whole = lower_text(kNet, {});

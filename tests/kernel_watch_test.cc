@@ -163,6 +163,37 @@ TEST(KernelWatch, AKernelThatChangesAnothersMemoryIsNamed) {
       << w.report.difference->problem;
 }
 
+// A kernel that writes behind the row scratch of its last task, and one that writes behind the arena, at the places of
+// their calls.
+TEST(KernelWatch, AKernelThatWritesBeyondItsMemoryIsNamed) {
+  const std::string text = R"(graph "net" (x: f32[N,S]) -> (y) {
+    s: f32[N,S] = Softmax(x) {axis = -1} @ "soft"
+    y: f32[N,S] = Neg(s) @ "last"
+  })";
+  for (const auto &[line, said] :
+       {std::make_pair("run.env.scratch[run.env.threads * run.env.scratch_stride - 64] = 1;", "beyond the row scratch"),
+        std::make_pair("run.arena[run.arena_bytes] = 1;", "beyond the arena")}) {
+    std::string culprit;
+    const Watched w = watch(text, {random_tensor(ElementType::kFloat32, {3, 40}, 1)}, {},
+                            [&, planted = std::string(line)](const std::string &bundle, const Program &program) {
+                              for (const KernelId id : program.order) {
+                                culprit = program.kernel(id).name;
+                                const std::string call =
+                                    "probe(run, " + std::to_string(id.index) + ", \"" + culprit + "\", true";
+                                const std::string source = testing::BuiltBundle::text_of(bundle + "/src/model.cpp");
+                                const size_t at = source.find(call), before = source.rfind("use_scratch", at);
+                                if (before == std::string::npos || before < source.rfind("probe(", at - 1)) continue;
+                                EXPECT_TRUE(patch(bundle + "/src/model.cpp", call, planted + "\n  " + call));
+                                return;
+                              }
+                              ADD_FAILURE() << "no kernel has row scratch";
+                            });
+    ASSERT_TRUE(w.report.difference) << w.said;
+    EXPECT_EQ(w.report.difference->kernel, culprit);
+    EXPECT_NE(w.report.difference->problem.find(said), std::string::npos) << w.report.difference->problem;
+  }
+}
+
 TEST(KernelWatch, TheFirstNanAndTheFirstInfinityAreNamed) {
   const std::string text = R"(graph "net" (x: f32[N,24]) -> (y, z, m) {
     const low: f32[] = splat -inf

@@ -94,9 +94,22 @@ static inline char *thread_error() {
   return text;
 }
 
+// Bytes of a pattern behind the row scratch of each task and behind the arena, in bundles that are watched (probe.h):
+// what a kernel writes there it writes beyond its memory. 0 in others.
+template <class M, class = void>
+struct GuardBytes {
+  static constexpr int64_t value = 0;
+};
+template <class M>
+struct GuardBytes<M, decltype(void(M::kProbeDims))> {
+  static constexpr int64_t value = 64;
+};
+constexpr int kGuardPattern = 0xA5;
+
 template <class M>
 struct Run {
   using Model = M;
+  static constexpr int64_t kGuard = GuardBytes<M>::value;
   Env env;
   typename M::Dims dims{};
   optc_tensor inputs[M::kInputs ? M::kInputs : 1];
@@ -108,6 +121,8 @@ struct Run {
   uint8_t *arena = nullptr;
   int64_t offsets[M::kPlaced + M::kScratch + 1] = {};  // of the placed buffers, then of the row scratch
   int64_t scratch_stride[M::kScratch + 1] = {};
+  int64_t arena_bytes = 0;       // without the guard behind it
+  bool guarded_scratch = false;  // the pattern stands behind env.scratch
   void *grown[M::kGrowing ? M::kGrowing : 1] = {};
   size_t grown_bytes[M::kGrowing ? M::kGrowing : 1] = {};
   int32_t fault = 0;
@@ -142,20 +157,46 @@ struct Run {
     int64_t scratch[M::kScratch + 1];
     M::scratch(dims, scratch_stride);
     for (size_t i = 0; i < M::kScratch; ++i) {
-      scratch_stride[i] = (scratch_stride[i] + 63) / 64 * 64;
+      scratch_stride[i] = (scratch_stride[i] + 63) / 64 * 64 + kGuard;
       scratch[i] = scratch_stride[i] * threads;
     }
-    return static_cast<size_t>(M::plan(dims, threads, scratch, offsets));
+    arena_bytes = M::plan(dims, threads, scratch, offsets);
+    return static_cast<size_t>(arena_bytes + kGuard);
+  }
+  // Where a kernel that has just run wrote beyond its memory, else null. Forgets it.
+  const char *overrun() {
+    const bool scratch = guarded_scratch && !guards(false), arena_end = !guard(arena + arena_bytes, false);
+    guarded_scratch = false;
+    guard(arena + arena_bytes, true);
+    return scratch ? "writes beyond the row scratch of a task" : arena_end ? "writes beyond the arena" : nullptr;
+  }
+  // Writes the pattern, or says whether it is there.
+  static bool guard(uint8_t *at, bool write) {
+    bool whole = true;
+    for (int64_t i = 0; i < kGuard; ++i) {
+      if (write) at[i] = kGuardPattern;
+      whole = whole && at[i] == kGuardPattern;
+    }
+    return whole;
+  }
+  bool guards(bool write) {
+    bool whole = true;
+    for (int64_t t = 1; t <= env.threads && kGuard > 0; ++t)
+      whole = guard(env.scratch + t * static_cast<int64_t>(env.scratch_stride) - kGuard, write) && whole;
+    guarded_scratch = kGuard > 0;
+    return whole;
   }
   // The row scratch of the next kernel.
   void use_scratch(size_t i) {
     env.scratch = arena + offsets[M::kPlaced + i];
     env.scratch_stride = static_cast<size_t>(scratch_stride[i]);
+    guards(true);
   }
   // The same with a size that was found while the model runs.
   bool grow_scratch(size_t slot, int64_t bytes) {
-    env.scratch_stride = (static_cast<size_t>(bytes) + 63) / 64 * 64;
+    env.scratch_stride = (static_cast<size_t>(bytes) + 63) / 64 * 64 + static_cast<size_t>(kGuard);
     env.scratch = grow<uint8_t>(slot, static_cast<int64_t>(env.scratch_stride) * env.threads);
+    if (env.scratch) guards(true);
     return env.scratch != nullptr;
   }
   // A buffer of the growing region: keeps its memory between runs.
@@ -455,6 +496,7 @@ struct Bundle {
       if (!c.memory) return run.fail(OPTC_OUT_OF_MEMORY, "out of memory: %zu bytes of workspace", needed);
     }
     run.arena = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(c.memory) + 63) / 64 * 64);
+    run.guard(run.arena + run.arena_bytes, true);
     return OPTC_OK;
   }
 

@@ -20,6 +20,7 @@ struct ProbeEvent {
   size_t dim_count;
   const void *const *buffers;  // where the roots of what it reads and writes lie, constants and objects left out
   size_t buffer_count;
+  const char *overrun;  // after it has run: how it wrote beyond its memory ("writes beyond the arena"), else null
 };
 using ProbeFunction = void (*)(void *user, const ProbeEvent *event);
 
@@ -37,7 +38,7 @@ static inline __attribute__((unused)) const char *probe_isa() {
 }
 
 template <class R>
-static inline void probe(const R &run, int32_t kernel, const char *name, bool after,
+static inline void probe(R &run, int32_t kernel, const char *name, bool after,
                          std::initializer_list<const void *> buffers, const char *isa = probe_isa()) {
   if (!probe_function) return;
   const ProbeEvent event = {kernel,
@@ -48,7 +49,8 @@ static inline void probe(const R &run, int32_t kernel, const char *name, bool af
                             reinterpret_cast<const int64_t *>(&run.dims),
                             R::Model::kProbeDims,
                             buffers.begin(),
-                            buffers.size()};
+                            buffers.size(),
+                            after ? run.overrun() : nullptr};
   probe_function(probe_user, &event);
 }
 
