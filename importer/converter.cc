@@ -376,6 +376,11 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
     OPTC_ASSIGN(const ValueId value, resolve(scope, input, where));
     inputs.push_back(value);
   }
+  for (const std::string &name : names_in_attributes(*effective)) {
+    if (!compile) break;
+    OPTC_ASSIGN(const ValueId value, resolve(scope, name, where));
+    inputs.push_back(value);
+  }
   if (compile && node_source.schema) OPTC_TRY(check_required(*node_source.schema, inputs, where));
   std::vector<std::pair<std::string, Type>> outputs;
   for (const auto &output : node.output())

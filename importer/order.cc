@@ -24,6 +24,7 @@ void captures(const onnx::GraphProto &graph, std::vector<const std::unordered_se
   };
   for (const auto &node : graph.node()) {
     for (const auto &input : node.input()) see(input);
+    for (const auto &name : names_in_attributes(node)) see(name);
     for (const auto &attribute : node.attribute()) {
       if (attribute.has_g()) captures(attribute.g(), around, use);
       for (const auto &nested : attribute.graphs()) captures(nested, around, use);
@@ -70,6 +71,18 @@ std::string node_label(const onnx::NodeProto &node, int64_t index) {
   return node.name().empty() ? node.op_type() + "_" + std::to_string(index) : node.name();
 }
 
+std::vector<std::string> names_in_attributes(const onnx::NodeProto &node) {
+  std::vector<std::string> names;
+  if (node.op_type() != "Gradient" || node.domain() != "ai.onnx.preview.training") return names;
+  for (const char *attribute_name : {"xs", "zs", "y"})
+    for (const auto &attribute : node.attribute()) {
+      if (attribute.name() != attribute_name) continue;
+      names.insert(names.end(), attribute.strings().begin(), attribute.strings().end());
+      if (attribute.has_s()) names.push_back(attribute.s());
+    }
+  return names;
+}
+
 Result<std::vector<int>> node_order(const NodeList &nodes, Diagnostics &diagnostics) {
   std::unordered_map<std::string, int> producer;
   for (int i = 0; i < nodes.size(); ++i)
@@ -86,6 +99,7 @@ Result<std::vector<int>> node_order(const NodeList &nodes, Diagnostics &diagnost
       sorted = sorted && it->second < i;
     };
     for (const auto &input : nodes.Get(i).input()) see(input);
+    for (const auto &name : names_in_attributes(nodes.Get(i))) see(name);
     for (const auto &attribute : nodes.Get(i).attribute()) {
       if (attribute.has_g()) for_each_capture(attribute.g(), see);
       for (const auto &nested : attribute.graphs()) for_each_capture(nested, see);

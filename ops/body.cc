@@ -19,8 +19,8 @@ struct Kind {
   std::string_view letter, text;
   size_t index;  // in Attribute
 };
-constexpr Kind kKinds[] = {
-    {"i", "an int", 0}, {"f", "a float", 1}, {"s", "a string", 2}, {"is", "ints", 3}, {"fs", "floats", 4}};
+constexpr Kind kKinds[] = {{"i", "an int", 0}, {"f", "a float", 1}, {"s", "a string", 2},
+                           {"is", "ints", 3},  {"fs", "floats", 4}, {"ss", "strings", 5}};
 
 }  // namespace
 
@@ -47,7 +47,7 @@ Status Body::check(const Signature &signature) {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!has(i) && inputs[i].back() != '?' && inputs[i].back() != '*')
       return invalid(input_name(i) + " is required, but absent");
-  if (node().outputs.size() > outputs.size())
+  if (node().outputs.size() > outputs.size() && (outputs.empty() || outputs.back().back() != '*'))
     return invalid(node().op + " has at most " + std::to_string(outputs.size()) + " outputs, the node has " +
                    std::to_string(node().outputs.size()));
   const std::vector<std::string_view> attributes = words(signature.attributes);

@@ -31,6 +31,7 @@ class Body {
   // Checks the signature and writes. The values of the node's outputs, invalid where an output is absent.
   static Result<std::vector<ValueId>> write(Graph &graph, NodeId node, const OpDef &def, Diagnostics &diagnostics);
 
+  const Graph &graph() const { return graph_; }
   const Node &node() const { return graph_.node(node_); }
   ValueId in(size_t i) const { return node().input(i); }  // invalid when absent
   bool has(size_t i) const { return in(i).valid(); }

@@ -21,6 +21,7 @@
   X(conv)                \
   X(fused_attention)     \
   X(gather)              \
+  X(gradient)            \
   X(image)               \
   X(index)               \
   X(loss)                \
