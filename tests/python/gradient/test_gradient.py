@@ -2,6 +2,7 @@
 directions beside differences of values that ONNX's reference computes (OPTC_SEED, OPTC_COUNT: other graphs, more of them)."""
 
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -181,6 +182,17 @@ def test_pairs_that_are_the_same(evaluator, tmp_path, pair):
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT
     got = answers(evaluator, tmp_path, model, {"x": x})
     assert np.abs(got[0]).max() > 0.1 and np.allclose(got[0], got[1], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["Erf", "Gelu"])
+def test_error_function(evaluator, tmp_path, op):
+    """The reference computes it in float32: beside the derivative as it is known."""
+    x = np.random.default_rng(SEED).normal(size=(4, 5))
+    nodes = [helper.make_node(op, ["x"], ["r"]), helper.make_node("ReduceSum", ["r"], ["y"], keepdims=0), gradient(["x"], "y")]
+    got = answers(evaluator, tmp_path, double_model(nodes, {"x": x}, ["d_x"]), {"x": x})[0]
+    share = np.vectorize(math.erf)(x / 2**0.5) / 2 + 0.5
+    want = 2 / np.sqrt(np.pi) * np.exp(-x * x) if op == "Erf" else share + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+    assert np.allclose(got, want, rtol=1e-9, atol=1e-9)
 
 
 def test_second_derivative(evaluator, tmp_path):
