@@ -170,6 +170,7 @@ std::optional<Dim> nearest_index(const Node &node, const AxisPlan &plan, Dim i) 
 struct Table {
   Dim taps = 1;
   BufferId index, weight;  // invalid: the axis copies
+  bool by_tap = false;     // [taps, out] and int32 indices; else [out, taps] and int64, made by the library
 };
 
 std::vector<std::pair<std::string, Attribute>> library_attributes(const Node &node) {
@@ -201,19 +202,24 @@ Table constant_table(BuildContext &c, const AxisPlan &plan, int64_t in, size_t k
   axis.roi_start = plan.roi_start;
   axis.roi_end = plan.roi_end;
   const int64_t taps = optc_lib_resize_taps(&axis), count = axis.out * taps;
-  std::vector<uint8_t> index(static_cast<size_t>(count) * 8), weight(static_cast<size_t>(count) * 4);
   std::vector<int64_t> index_values(static_cast<size_t>(count));
   std::vector<float> weight_values(static_cast<size_t>(count));
   optc_lib_resize_table(&axis, taps, index_values.data(), weight_values.data());
-  if (count) {
-    std::memcpy(index.data(), index_values.data(), index.size());
-    std::memcpy(weight.data(), weight_values.data(), weight.size());
-  }
+  // Taps outermost, so that neighbouring outputs find theirs side by side; indices in 32 bits, which lanes hold.
+  std::vector<uint8_t> index(static_cast<size_t>(count) * 4), weight(static_cast<size_t>(count) * 4);
+  for (int64_t i = 0; i < axis.out; ++i)
+    for (int64_t t = 0; t < taps; ++t) {
+      const int32_t at = static_cast<int32_t>(index_values[static_cast<size_t>(i * taps + t)]);
+      const size_t to = static_cast<size_t>(t * axis.out + i) * 4;
+      std::memcpy(index.data() + to, &at, 4);
+      std::memcpy(weight.data() + to, &weight_values[static_cast<size_t>(i * taps + t)], 4);
+    }
   const std::string suffix = std::to_string(k);
-  return {taps,
-          c.constant_buffer("index" + suffix, Constant::owned(ElementType::kInt64, {axis.out, taps}, std::move(index))),
-          c.constant_buffer("weight" + suffix,
-                            Constant::owned(ElementType::kFloat32, {axis.out, taps}, std::move(weight)))};
+  return {
+      taps,
+      c.constant_buffer("index" + suffix, Constant::owned(ElementType::kInt32, {taps, axis.out}, std::move(index))),
+      c.constant_buffer("weight" + suffix, Constant::owned(ElementType::kFloat32, {taps, axis.out}, std::move(weight))),
+      true};
 }
 
 Status build_resize(BuildContext &c) {
@@ -236,7 +242,8 @@ Status build_resize(BuildContext &c) {
 
   // Which axes need the run: unknown scale or size, or symbolic dims.
   const auto is_fixed = [&](size_t k) {
-    return plans[k] && plans[k]->scale && plans[k]->out.is_constant() && in[k].is_constant();
+    return plans[k] && plans[k]->scale && plans[k]->out.is_constant() && in[k].is_constant() &&
+           in[k].value() <= INT32_MAX;
   };
   std::vector<Table> tables(rank);
   std::vector<BufferId> inputs = {
@@ -290,7 +297,8 @@ Status build_resize(BuildContext &c) {
     Expr weight;
     for (size_t k = 0; k < rank; ++k) {
       if (!tables[k].index.valid()) continue;
-      Expr index = nest.load(tables[k].index, {i[k], tap[k]});
+      const Dims place = tables[k].by_tap ? Dims{tap[k], i[k]} : Dims{i[k], tap[k]};
+      Expr index = nest.load(tables[k].index, place);
       if (crop) {
         Expr beyond = less(index, index.constant(0));
         outside = outside.valid() ? apply(ScalarOp::kOr, outside, beyond) : beyond;
@@ -298,7 +306,7 @@ Status build_resize(BuildContext &c) {
       }
       from[k] = nest.as_index(index, in[k]);
       if (nearest) continue;
-      Expr w = cast(nest.load(tables[k].weight, {i[k], tap[k]}), type);
+      Expr w = cast(nest.load(tables[k].weight, place), type);
       weight = weight.valid() ? weight * w : w;
     }
     if (nearest) return crop ? nest.load(c.input(0), from) : nest.load_raw(c.input(0), from);

@@ -64,12 +64,15 @@ std::string NestPrinter::symbol(const DimSymbol &s) {
 
 void NestPrinter::bind_index(const DimSymbol &s, const std::string &condition) {
   const ScalarId id(size_t{s.scalar});
-  const Text v = value(id);
+  const bool lanes = !lane_count_.empty() && varies(id);
+  const Text v = value(lanes ? program_.scalars.at(id).args[0] : id);  // in lanes a cast of int32 (gathered)
   const std::string extent = dim(fix(s.extent));
   const std::string name = names_.unique("at", 24);
   const int place = places_.add(kernel_.name + ": an index is outside its dimension");
-  const std::string check = fmt::format("checked(env, {}, {}, {})", v.s, extent, place);
-  line(fmt::format("const int64_t {} = {};", name, condition.empty() ? check : condition + " ? " + check + " : 0"));
+  const std::string check =
+      fmt::format("checked(env, {}, {}, {}{})", v.s, extent, place, lanes ? ", " + lane_count_ : "");
+  line(fmt::format("const {} {} = {};", lanes ? "vi" : "int64_t", name,
+                   condition.empty() ? check : condition + " ? " + check + (lanes ? " : vi{}" : " : 0")));
   bound_index_[&s] = name;
   scopes_.back().indices.push_back(&s);
 }
@@ -111,6 +114,13 @@ Text NestPrinter::memory_node(const Scalar &s) {
   if (local && columns_ && lanes_) return {base + "[" + dim(offset) + "]", kAtomPrecedence, true};
   if (!lane_count_.empty() && lanes_ && dim_varies(offset)) {
     const auto part = affine_in(offset, lanes_);
+    if (dim_varies(part->rest)) {
+      const Gathered g = *gathered(s);
+      const std::string at = symbol(*g.index), row = row_pointer(base, g.rest, "", false);
+      return {fmt::format("gather({}, {}, {})", row, g.factor == 1 ? at : fmt::format("{} * {}", at, g.factor),
+                          lane_count_),
+              kAtomPrecedence, true};
+    }
     const std::string row = row_pointer(base, part->rest, "", false);
     const std::string lane = symbol(*lanes_);
     const std::string verb = local ? "load" : lane_access("load", s.type);
@@ -242,6 +252,7 @@ void NestPrinter::bind_rows(StagePlan &plan, const Stage &stage, int depth) {
   auto row = [&](const std::string &base, Dim offset, const std::string &type) {
     if (!dim_varies(offset)) return;
     const Dim rest = affine_in(offset, lanes_)->rest;
+    if (dim_varies(rest)) return;  // a gather
     if (dim_depth(plan, rest) <= depth) row_pointer(base, rest, type.c_str(), true);
   };
   for (const Item &item : plan.order) {

@@ -373,7 +373,12 @@ bool NestPlan::lanes_value(const StagePlan &plan, ScalarId id, int64_t &cost, st
     case ScalarOp::kLoad: {
       if (s.type == ElementType::kInt64) return false;
       const auto part = affine_in(load_offset(s), lanes_);
-      if (!part || dim_varies(part->rest)) return false;
+      if (!part) return false;
+      if (dim_varies(part->rest)) {
+        const auto gather = gathered(s);
+        cost += 12;
+        return gather && lanes_value(plan, gather->value, cost, seen);
+      }
       if (part->coefficient.is(1)) {
         cost += 1;
         return s.op == ScalarOp::kLoad || s.type != ElementType::kBool;
@@ -394,6 +399,30 @@ bool NestPlan::lanes_value(const StagePlan &plan, ScalarId id, int64_t &cost, st
     default:
       return true;
   }
+}
+
+std::optional<NestPlan::Gathered> NestPlan::gathered(const Scalar &load) {
+  if (load.op != ScalarOp::kLoad || program_.buffer(load.buffer).element() != ElementType::kFloat32)
+    return std::nullopt;
+  const Dim offset = load_offset(load);
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(offset, symbols);
+  const DimSymbol *index = nullptr;
+  for (const DimSymbol *s : symbols) {
+    if (s->kind != SymbolKind::kScalar || !varies(ScalarId(size_t{s->scalar}))) continue;
+    if (index) return std::nullopt;
+    index = s;
+  }
+  if (!index) return std::nullopt;
+  const auto part = affine_in(offset, index);
+  const Dim extent = fix(index->extent);
+  if (!part || dim_varies(part->rest) || !part->coefficient.is_constant() || !extent.is_constant()) return std::nullopt;
+  // Addresses are int32 in the lanes.
+  const int64_t factor = part->coefficient.value();
+  if (factor < 1 || extent.value() > INT32_MAX / factor) return std::nullopt;
+  const Scalar &cast = program_.scalars.at(ScalarId(size_t{index->scalar}));
+  if (cast.op != ScalarOp::kCast || program_.scalars.at(cast.args[0]).type != ElementType::kInt32) return std::nullopt;
+  return Gathered{index, cast.args[0], factor, part->rest};
 }
 
 bool NestPlan::lanes_possible(const Stage &stage, const StagePlan &plan, int64_t &cost) {

@@ -7,6 +7,7 @@
 // completes it. The Program and the kernel outlive it and do not change meanwhile.
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -76,6 +77,16 @@ class NestPlan {
   void choose_lanes();
   bool lanes_possible(const Stage &stage, const StagePlan &plan, int64_t &cost);
   bool lanes_value(const StagePlan &plan, ScalarId id, int64_t &cost, std::set<uint32_t> &seen);
+  // Of an f32 load in lanes whose place is computed: the index that the model computes (a kScalar symbol), which is
+  // int32 in the lanes, its factor in the address, and the rest, which is the same in all of them. nullopt: it has no
+  // such form.
+  struct Gathered {
+    const DimSymbol *index;
+    ScalarId value;  // int32
+    int64_t factor;
+    Dim rest;
+  };
+  std::optional<Gathered> gathered(const Scalar &load);
   size_t reduction_level(const StageOutput &output, const StagePlan &plan) const;  // SIZE_MAX: no prefix of the loops
 
   const Program &program_;

@@ -54,6 +54,25 @@ OPTC_INLINE void store_strided(float *p, int64_t stride, vf v, Full<S>) {
 }
 OPTC_INLINE void store_strided(float *p, int64_t stride, vf v, Part n) { store_strided(p, stride, v, n.lanes); }
 
+template <int S>
+OPTC_INLINE vf gather(const float *p, vi at, Full<S>) {
+  return gather(p, at);
+}
+OPTC_INLINE vf gather(const float *p, vi at, Part n) { return gather(p, at, n.lanes); }
+// As checked() of env.h, of the lanes of `value` that there are. extent: below 2^31.
+OPTC_INLINE vi checked_all(const optc::Env &env, vi value, int64_t extent, int32_t place, vm lanes) {
+  const vm outside = ((value < vi{}) | (value >= splat_i((int32_t)extent))) & lanes;
+  if (__builtin_expect(any(outside), 0)) __atomic_store_n(env.fault, place, __ATOMIC_RELAXED);
+  return select(outside | ~lanes, vi{}, value);
+}
+template <int S>
+OPTC_INLINE vi checked(const optc::Env &env, vi value, int64_t extent, int32_t place, Full<S>) {
+  return checked_all(env, value, extent, place, ~vi{});
+}
+OPTC_INLINE vi checked(const optc::Env &env, vi value, int64_t extent, int32_t place, Part n) {
+  return checked_all(env, value, extent, place, first_lanes(n.lanes));
+}
+
 OPTC_INLINE vm splat_m(bool b) { return splat_i(b ? -1 : 0); }
 OPTC_INLINE vi wrap_i8(vi a) { return (a << 24) >> 24; }
 OPTC_INLINE vi wrap_i16(vi a) { return (a << 16) >> 16; }

@@ -108,6 +108,21 @@ OPTC_INLINE vf load_strided(const float *p, int64_t stride, int n = OPTC_VW) {
   }
   return r;
 }
+// Every lane p[at[i]], of the first n.
+OPTC_INLINE vf gather(const float *p, vi at, int n = OPTC_VW) {
+#if OPTC_VW == 16
+  return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), (__mmask16)((1u << n) - 1), (__m512i)at, p, 4);
+#elif OPTC_VW == 8
+  if (n >= OPTC_VW) return _mm256_i32gather_ps(p, (__m256i)at, 4);
+  return _mm256_mask_i32gather_ps(_mm256_setzero_ps(), p, (__m256i)at, (__m256)first_lanes(n), 4);
+#else
+  vf r = {};
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) {
+    if (i < n) r[i] = p[at[i]];
+  }
+  return r;
+#endif
+}
 OPTC_INLINE void store_strided(float *p, int64_t stride, vf v, int n = OPTC_VW) {
   OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) {
     if (i < n) p[i * stride] = v[i];
