@@ -264,6 +264,16 @@ TEST(EdgeSweep, Windows) {
   };
   pools("B,17,7,9", "kernel_shape = ints [3, 3], pads = ints [1, 0, 1, 2], strides = ints [2, 1]");
   pools("B,3,8,5", "kernel_shape = ints [2, 3], pads = ints [0, 1, 1, 1], strides = ints [2, 2]");
+  // Places from a table, which lanes gather: rows of a vector, one more and one less, of several.
+  for (const auto &[mode, width] : std::vector<std::pair<std::string, int>>{
+           {"linear", 15}, {"linear", 16}, {"linear", 37}, {"cubic", 17}, {"cubic", 8}, {"nearest", 33}}) {
+    const std::string sizes = net.constant("i64[4]", fmt::format("[1, 5, 11, {}]", width));
+    net.node(fmt::format("Resize({}, _, _, {})", net.input("1,5,7,9"), sizes),
+             fmt::format("mode = \"{}\", coordinate_transformation_mode = \"pytorch_half_pixel\", nearest_mode = "
+                         "\"round_prefer_ceil\", cubic_coeff_a = -0.75, exclude_outside = 0, extrapolation_value = "
+                         "0.0, antialias = 0, keep_aspect_ratio_policy = \"stretch\"",
+                         mode));
+  }
   std::vector<SizedRun> runs;
   for (const int64_t b : {1, 2, 3}) runs.push_back({{{"B", b}}, b == 2 ? Values::kNegative : Values::kNormal});
   expect_all(sweep(net, runs), {"conv.direct", "conv.gemm", "conv.depthwise", "conv.winograd2", "conv.winograd4"});
