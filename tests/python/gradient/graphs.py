@@ -131,7 +131,7 @@ def matmul(rng, b, x):
     if x.rank == 0:
         return x
     k = x.shape[-1]
-    w = b.parameter(*pick(rng, (k, size(rng)), (k,), *([(2, k, size(rng))] if x.rank < 3 or x.shape[0] == 1 else [])))
+    w = b.parameter(*pick(rng, (k, size(rng)), (k,), *([(2, k, size(rng))] if x.rank < 3 else [])))
     return b.op("MatMul", x, w)
 
 
@@ -200,7 +200,8 @@ def pool(rng, b, x):
         return b.op(op, x)
     spatial = x.rank - 2
     attributes = dict(kernel_shape=[size(rng, 1, 3) for _ in range(spatial)], strides=[size(rng, 1, 2) for _ in range(spatial)])
-    attributes["pads"] = [int(rng.integers(0, 2)) if k > 1 else 0 for k in attributes["kernel_shape"]] * 2
+    # The reference confuses pads that differ between the axes.
+    attributes["pads"] = [int(rng.integers(0, 2)) if min(attributes["kernel_shape"]) > 1 else 0] * 2 * spatial
     if op == "AveragePool":
         attributes["count_include_pad"] = int(rng.integers(2))
     return b.op(op, x, **attributes)
@@ -245,7 +246,9 @@ def loss(rng, b, x):
         attributes["ignore_index"] = int(pick(rng, -1, labels.flat[0])) if len(set(labels.flat)) > 1 else -1
         if attributes["ignore_index"] == -1:
             labels.flat[0] = -1
-    weights = b.constant(rng.uniform(0.5, 1, classes)) if rng.random() < 0.5 else None
+    # The reference counts ignored labels in a mean without weights.
+    needed = "ignore_index" in attributes and attributes["reduction"] == "mean"
+    weights = b.constant(rng.uniform(0.5, 1, classes)) if needed or rng.random() < 0.5 else None
     if rng.random() < 0.5:
         return b.op("NegativeLogLikelihoodLoss", b.op("LogSoftmax", scores, axis=1), b.constant(labels), weights, **attributes)
     return b.op("SoftmaxCrossEntropyLoss", scores, b.constant(labels), weights, **attributes)
