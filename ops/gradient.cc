@@ -82,13 +82,8 @@ class Differentiation {
       elsewhere = elsewhere || name != value;
     }
     OPTC_ASSIGN(order_, steps_to(b_, y_, ends));
-    std::unordered_set<uint32_t> x_names;
-    for (size_t i = 0; i < xs; ++i) x_names.insert(b_.in(named + i).index);
-    if (elsewhere) {
-      OPTC_TRY(repeat_forward(x_names, xs, named));
-    } else {
-      active_ = std::move(x_names);
-    }
+    if (elsewhere) OPTC_TRY(repeat_forward());
+    for (size_t i = 0; i < xs; ++i) active_.insert(b_.in(elsewhere ? i : named + i).index);
     OPTC_TRY(mark_active());
     OPTC_TRY(backward());
     for (size_t i = 0; i < b_.node().outputs.size(); ++i) {
@@ -102,7 +97,7 @@ class Differentiation {
 
  private:
   // At other values than those of the model: what depends on them is computed once more.
-  Status repeat_forward(const std::unordered_set<uint32_t> &, size_t xs, size_t named) {
+  Status repeat_forward() {
     std::vector<NodeId> copies;
     for (NodeId id : order_) {
       const Node n = b_.graph().node(id);
@@ -132,7 +127,6 @@ class Differentiation {
     order_ = std::move(copies);
     const auto found = at_.find(y_.index);
     if (found != at_.end()) y_ = found->second;
-    for (size_t i = 0; i < xs && i < named; ++i) active_.insert(b_.in(i).index);
     return {};
   }
 

@@ -132,6 +132,7 @@ class NestPrinter : private DimText, private NestPlan {
   bool print_convolution(const ConvolutionOperands &operands, const char *header, const std::string &function,
                          Dim scratch);
   // The address of the first element of an operand in the batch at hand: "x + i * 64".
+  Dim iterations(const std::vector<Loop> &loops) const;
   std::string batch_base(const std::string &name, const OperandView &operand, const std::vector<Loop> &batch);
   void name_loads(size_t first_stage);
   void name_stores();

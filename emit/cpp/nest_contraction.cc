@@ -77,12 +77,17 @@ std::string NestPrinter::batch_base(const std::string &name, const OperandView &
   return offset.is(0) ? name : name + " + " + dim(offset, kAddPrecedence);
 }
 
+Dim NestPrinter::iterations(const std::vector<Loop> &loops) const {
+  Dim count = 1;
+  for (const Loop &l : loops) count = count * fix(l.extent);
+  return count;
+}
+
 // A parallel loop over the tiles of a `plan` (`tasks`(plan) of them) in every iteration of `batch`, with the epilogue;
 // the number of the tile in the plan. To be closed twice, the second time with "});".
 std::string NestPrinter::open_tiles(const std::string &tasks, const std::vector<Loop> &batch, size_t row_loops,
                                     const std::string &scratch) {
-  Dim batches = 1;
-  for (const Loop &l : batch) batches = batches * fix(l.extent);
+  const Dim batches = iterations(batch);
   const std::string total =
       batches.is(1) ? tasks + "(plan)" : fmt::format("{}(plan) * {}", tasks, dim(batches, kUnaryPrecedence));
   open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK", total, scratch));
@@ -136,8 +141,7 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
         n, k, base(a, view.a), dim(view.a_row), b, in_output ? output + ", " + n : "nullptr, 0"));
     return true;
   }
-  Dim copies = 1;
-  for (const Loop &l : batch) copies = copies * fix(l.extent);
+  const Dim copies = iterations(batch);
   line(fmt::format("const OptcGemm plan = optc_gemm_plan({}, {}, {}, env.threads{});", m, n, k,
                    copies.is(1) ? "" : ", " + dim(copies)));
   const std::string tile = open_tiles("optc_gemm_tasks", batch, row_loops, uses_scratch_ ? "scratch" : "");

@@ -3,7 +3,7 @@
 // A value of each group of channels that is read beside the elements (the scale of a group normalization, one half of a
 // concatenation) has an index like r / 1024 in a loop of 4096: no vector lanes hold that. In two loops, of 4 and of
 // 1024, the inner one runs along memory and the value is fixed in it.
-#include <algorithm>
+#include <optional>
 #include <set>
 
 #include "lowering/fusion/fusion.h"
@@ -60,39 +60,57 @@ void find_cuts(Dim d, const Loop &loop, int64_t &count, int64_t &divisor) {
 struct Cuts {
   int64_t count = 0, divisor = 0;
 };
-Cuts cuts_of(const Program &program, const LoopNest &nest, const Loop &loop) {
+Cuts cuts_of(const std::vector<Dim> &dims, const Loop &loop) {
   Cuts cuts;
-  for (Dim d : dims_of(program, nest)) find_cuts(d, loop, cuts.count, cuts.divisor);
+  for (Dim d : dims) find_cuts(d, loop, cuts.count, cuts.divisor);
   return cuts;
 }
 
-// Cuts one loop of `loops`, one of the lists of the nest; false: none can be cut.
-bool split_one(Program &program, LoopNest &nest, std::vector<Loop> LoopNest::*shared, size_t stage) {
-  auto list = [&](LoopNest &n) -> std::vector<Loop> & { return shared ? n.*shared : n.stages[stage].loops; };
-  for (size_t i = 0; i < list(nest).size(); ++i) {
-    const Loop loop = list(nest)[i];
-    if (!loop.extent.is_constant()) continue;
-    const Cuts before = cuts_of(program, nest, loop);
-    if (before.divisor == 0) continue;
-    const Dim outer = program.dims->new_loop(loop.index->name, loop.extent.value() / before.divisor),
-              inner = program.dims->new_loop(loop.index->name, before.divisor);
-    LoopNest cut = nest;
-    const Loop parts[] = {{single_symbol(outer), loop.extent.value() / before.divisor},
-                          {single_symbol(inner), before.divisor}};
-    std::vector<Loop> &loops = list(cut);
-    loops.erase(loops.begin() + static_cast<long>(i));
-    loops.insert(loops.begin() + static_cast<long>(i), std::begin(parts), std::end(parts));
-    ScalarSubstitution substitution;
-    substitution.symbols = [&](const DimSymbol &s) -> std::optional<Dim> {
-      if (&s != loop.index) return std::nullopt;
-      return outer * before.divisor + inner;
-    };
-    substitute_nest(program, cut, substitution);
-    const int64_t left = cuts_of(program, cut, parts[0]).count + cuts_of(program, cut, parts[1]).count;
-    if (left >= before.count) continue;
-    nest = std::move(cut);
-    return true;
-  }
+// The lists of loops: the shared ones, then those of each stage.
+std::vector<std::vector<Loop> *> lists_of(LoopNest &nest) {
+  std::vector<std::vector<Loop> *> lists = {&nest.loops};
+  for (Stage &stage : nest.stages) lists.push_back(&stage.loops);
+  return lists;
+}
+
+// The nest with loop `i` of list `list` in two, the inner one of `divisor` iterations; nullopt where that leaves as
+// many quotients as the `before` that there are.
+std::optional<LoopNest> cut(Program &program, const LoopNest &nest, size_t list, size_t i, const Cuts &before) {
+  LoopNest result = nest;
+  std::vector<Loop> &loops = *lists_of(result)[list];
+  const Loop loop = loops[i];
+  const Dim times = loop.extent.value() / before.divisor, run = before.divisor;
+  const Dim outer = program.dims->new_loop(loop.index->name, times),
+            inner = program.dims->new_loop(loop.index->name, run);
+  const Loop parts[] = {{single_symbol(outer), times}, {single_symbol(inner), run}};
+  loops[i] = parts[0];
+  loops.insert(loops.begin() + static_cast<long>(i) + 1, parts[1]);
+  ScalarSubstitution substitution;
+  substitution.symbols = [&](const DimSymbol &s) -> std::optional<Dim> {
+    if (&s != loop.index) return std::nullopt;
+    return outer * run + inner;
+  };
+  substitute_nest(program, result, substitution);
+  const std::vector<Dim> dims = dims_of(program, result);
+  if (cuts_of(dims, parts[0]).count + cuts_of(dims, parts[1]).count >= before.count) return std::nullopt;
+  return result;
+}
+
+// Cuts one loop; false: none can be cut.
+bool cut_one(Program &program, LoopNest &nest) {
+  const std::vector<Dim> dims = dims_of(program, nest);
+  const auto lists = lists_of(nest);
+  for (size_t list = 0; list < lists.size(); ++list)
+    for (size_t i = 0; i < lists[list]->size(); ++i) {
+      const Loop &loop = (*lists[list])[i];
+      if (!loop.extent.is_constant()) continue;
+      const Cuts before = cuts_of(dims, loop);
+      if (before.divisor == 0) continue;
+      if (auto result = cut(program, nest, list, i, before)) {
+        nest = std::move(*result);
+        return true;
+      }
+    }
   return false;
 }
 
@@ -103,13 +121,7 @@ void split_loops(Program &program, Steps &steps) {
     LoopNest *nest = kernel.alive ? kernel.nest() : nullptr;
     if (!nest || nest->contraction || nest->sequential) continue;
     bool any = false;
-    // Each cut leaves fewer quotients.
-    while (steps.allowed("loops.split")) {
-      bool cut = split_one(program, *nest, &LoopNest::loops, 0);
-      for (size_t s = 0; s < nest->stages.size() && !cut; ++s) cut = split_one(program, *nest, nullptr, s);
-      if (!cut) break;
-      any = true;
-    }
+    while (steps.allowed("loops.split") && cut_one(program, *nest)) any = true;  // each leaves fewer quotients
     if (any) steps.record("loops.split", kernel.name);
   }
 }

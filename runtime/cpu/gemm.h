@@ -247,6 +247,25 @@ static OPTC_KERNEL void gemm_zeros(const OptcGemmTask &task, const TileSink &sin
       sink(zeros, OPTC_VW, i, j, 1, optc_clamp(task.n1 - j, 0, OPTC_VW));
 }
 
+// Panel p of B in the block of k that begins at k0, laid out at b. Its sums go to the sink where the block is the last,
+// else to `partial`; columns from n1 on are not the task's.
+OPTC_INLINE GemmPanel gemm_panel_at(const OptcGemm &g, int64_t p, int64_t k0, const float *b, int64_t n1,
+                                    float *partial, int64_t ldp, bool prefetch) {
+  const bool first = k0 == 0, last = g.k - k0 <= g.kc;
+  return {b,
+          optc_panel_width(g.panels, p),
+          k0,
+          last ? g.k - k0 : g.kc,
+          optc_panel_begin(g.panels, p),
+          n1,
+          first,
+          last,
+          first && last ? nullptr : partial,
+          ldp,
+          prefetch,
+          g.m <= kGemmFewRows};
+}
+
 // Task t of the plan, with a packed B (optc_pack_b). `partial`, indexed [row * ldp + column], holds the sums between
 // blocks of k: needed when k > kc; it may be C itself when the sink stores exactly there.
 static OPTC_KERNEL void gemm(const OptcGemm &g, int64_t t, const GemmRows &a, const float *packed, float *partial,
@@ -257,20 +276,8 @@ static OPTC_KERNEL void gemm(const OptcGemm &g, int64_t t, const GemmRows &a, co
   for (int64_t k0 = 0; k0 < g.k; k0 += g.kc) {
     const int64_t kc = g.k - k0 < g.kc ? g.k - k0 : g.kc;
     for (int64_t p = task.p0; p < task.p1; ++p) {
-      const int64_t n = optc_panel_begin(g.panels, p);
-      const GemmPanel panel = {packed + k0 * padded + n * kc,
-                               optc_panel_width(g.panels, p),
-                               k0,
-                               kc,
-                               n,
-                               task.n1,
-                               k0 == 0,
-                               k0 + kc == g.k,
-                               k0 == 0 && kc == g.k ? nullptr : partial,
-                               ldp,
-                               g.prefetch,
-                               g.m <= kGemmFewRows};
-      gemm_panel(a, panel, task.m0, task.m1, sink);
+      const float *b = packed + k0 * padded + optc_panel_begin(g.panels, p) * kc;
+      gemm_panel(a, gemm_panel_at(g, p, k0, b, task.n1, partial, ldp, g.prefetch), task.m0, task.m1, sink);
     }
   }
 }
@@ -301,19 +308,9 @@ static OPTC_KERNEL void gemm_store(const OptcGemm &g, const GemmRows &a, const f
   for (int64_t k0 = 0; k0 < g.k; k0 += g.kc) {
     const int64_t kc = g.k - k0 < g.kc ? g.k - k0 : g.kc;
     for (int64_t p = 0; p < optc_panel_count(g.panels); ++p) {
-      const int64_t n = optc_panel_begin(g.panels, p);
-      const GemmPanel panel = {packed + k0 * padded + n * kc,
-                               optc_panel_width(g.panels, p),
-                               k0,
-                               kc,
-                               n,
-                               g.n,
-                               k0 == 0,
-                               false,
-                               c,
-                               ldc,
-                               g.prefetch,
-                               g.m <= kGemmFewRows};
+      const float *b = packed + k0 * padded + optc_panel_begin(g.panels, p) * kc;
+      GemmPanel panel = gemm_panel_at(g, p, k0, b, g.n, c, ldc, g.prefetch);
+      panel.last = false, panel.partial = c;  // all sums are left there
       gemm_panel(a, panel, 0, g.m, TileSink{nullptr, nullptr});
     }
   }
@@ -357,19 +354,7 @@ static OPTC_KERNEL void gemm_unpacked(const OptcGemm &g, int64_t t, const GemmRo
       const int64_t n = optc_panel_begin(g.panels, p);
       const int nr = optc_panel_width(g.panels, p);
       gemm_pack_panel(scratch, nr, b + k0 * row_stride + n * column_stride, kc, task.n1 - n, row_stride, column_stride);
-      const GemmPanel panel = {scratch,
-                               nr,
-                               k0,
-                               kc,
-                               n,
-                               task.n1,
-                               k0 == 0,
-                               k0 + kc == g.k,
-                               k0 == 0 && kc == g.k ? nullptr : partial,
-                               ldp,
-                               false,
-                               g.m <= kGemmFewRows};
-      gemm_panel(a, panel, task.m0, task.m1, sink);
+      gemm_panel(a, gemm_panel_at(g, p, k0, scratch, task.n1, partial, ldp, false), task.m0, task.m1, sink);
     }
   }
 }

@@ -100,19 +100,7 @@ static OPTC_KERNEL void gemm_stored(const OptcGemm &g, int64_t t, const StoredRo
       else
         widen_block<B>(scratch, nr, b.p + k0 * b.inner + n * b.column, kc, optc_clamp(task.n1 - n, 0, nr), nr, b.inner,
                        b.column);
-      const GemmPanel panel = {scratch,
-                               nr,
-                               k0,
-                               kc,
-                               n,
-                               task.n1,
-                               k0 == 0,
-                               k0 + kc == g.k,
-                               k0 == 0 && kc == g.k ? nullptr : partial,
-                               ldp,
-                               false,
-                               g.m <= kGemmFewRows};
-      gemm_panel(widened, panel, task.m0, task.m1, sink);
+      gemm_panel(widened, gemm_panel_at(g, p, k0, scratch, task.n1, partial, ldp, false), task.m0, task.m1, sink);
     }
   }
 }
