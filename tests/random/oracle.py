@@ -64,7 +64,8 @@ def defined(node, feeds):
     if node.op_type == "MatMul" and arrays[0].shape[-1:] == (0,) and arrays[1].ndim and arrays[1].shape[-2:][0] == 0:
         return [np.asarray(np.matmul(*arrays), arrays[0].dtype)]
     if node.op_type == "Einsum" and any(a.size == 0 for a in arrays):
-        return [np.asarray(np.einsum(helper.get_node_attr_value(node, "equation").decode(), *arrays), arrays[0].dtype)]
+        shape = np.einsum(helper.get_node_attr_value(node, "equation").decode(), *arrays).shape
+        return [np.zeros(shape, arrays[0].dtype)]  # each element is a sum over nothing
     if node.op_type == "ReduceMean" and arrays[0].dtype == np.int64 and arrays[0].size and np.abs(arrays[0].astype(float)).max() > 2.0**40:
         return [mean_of_integers(node, *arrays)]
     return None
