@@ -147,7 +147,8 @@ class Runner:
         if way == "bundle-asan":
             command.append("--sanitize")
             environment["LD_PRELOAD"] = " ".join(sanitizer_libraries())
-            environment["ASAN_OPTIONS"] = "detect_leaks=0:abort_on_error=1"
+            # g++ 13 does not align vectors of 64 bytes in the stack frames that it keeps for uses after a return.
+            environment["ASAN_OPTIONS"] = "detect_leaks=0:abort_on_error=1:detect_stack_use_after_return=0"
         elif way.startswith("bundle-"):
             environment["OPTC_ISA"] = way.removeprefix("bundle-")
         if way in GPU_TARGETS:
