@@ -46,6 +46,9 @@ const Case kCases[] = {
     {false, OPTC_CONV_DEPTHWISE, {1, 5, 9, 16, 16, 3, 3, 1, 1, 1, 2, 1, 2, 1, 2, 16}},
     {false, OPTC_CONV_DEPTHWISE, {1, 5, 10, 17, 17, 3, 5, 1, 2, 2, 3, 2, 6, 2, 6, 17}},
     {false, OPTC_CONV_WINOGRAD4, {1, 8, 12, 32, 48, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+    {true, OPTC_CONV_DIRECT, {1, 5, 50, 3, 16, 3, 3, 1, 2, 1, 1, 1, 1, 1, 1, 1}},
+    {true, OPTC_CONV_DIRECT, {2, 5, 37, 2, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+    {true, OPTC_CONV_DIRECT, {2, 5, 37, 1, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
     // Panels of two widths; with taps that are left out, too.
     {false, OPTC_CONV_DIRECT, {1, 9, 11, 6, 72, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
     {false, OPTC_CONV_DIRECT, {1, 8, 9, 10, 230, 3, 3, 1, 1, 6, 6, 6, 6, 6, 6, 2}},

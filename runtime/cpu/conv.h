@@ -42,6 +42,29 @@ constexpr bool conv_tiles_in_rows(int64_t ow, int nr) {
   return ow > 0 && ow / optc_ceil_div(ow, gemm_tile_rows(nr)) >= gemm_tile_rows(nr) - (gemm_tile_rows(nr) > 6 ? 1 : 0);
 }
 
+// out[3 * i + j] = p[j][i] for i < OPTC_VW: three channels of neighbouring pixels side by side.
+OPTC_INLINE void conv_interleave(const float *const (&p)[3], float *out) {
+  const vf a = load(p[0]), b = load(p[1]), c = load(p[2]);
+  OPTC_UNROLL for (int k = 0; k < 3; ++k) {
+    vf v = {};
+#if defined(__clang__)  // which makes shuffles of these itself
+    OPTC_UNROLL for (int j = 0; j < OPTC_VW; ++j) {
+      const int at = k * OPTC_VW + j, i = at / 3;
+      v[j] = at % 3 == 0 ? a[i] : at % 3 == 1 ? b[i] : c[i];
+    }
+#else
+    vi two = {}, three = {};
+    OPTC_UNROLL for (int j = 0; j < OPTC_VW; ++j) {
+      const int at = k * OPTC_VW + j, i = at / 3;
+      two[j] = at % 3 == 1 ? OPTC_VW + i : i;
+      three[j] = at % 3 == 2 ? OPTC_VW + i : j;
+    }
+    v = __builtin_shuffle(__builtin_shuffle(a, b, two), c, three);
+#endif
+    store(out + k * OPTC_VW, v);
+  }
+}
+
 // Copies c channels of n pixels, `step` floats apart, into [n][c].
 OPTC_INLINE void conv_copy_pixels(const float *from, int64_t step, int64_t channel, int64_t n, int64_t c, float *to) {
   if (channel == 1 && step == c) {
@@ -50,9 +73,14 @@ OPTC_INLINE void conv_copy_pixels(const float *from, int64_t step, int64_t chann
     for (int64_t i = 0; i < n; ++i) memcpy(to + i * c, from + i * step, sizeof(float) * c);
   } else if (step == 1 && c >= 4) {
     transpose(from, channel, to, c, c, n);
+  } else if (step == 1 && c == 1) {
+    memcpy(to, from, sizeof(float) * n);
   } else {
-    for (int64_t j = 0; j < c; ++j)
-      for (int64_t i = 0; i < n; ++i) to[i * c + j] = from[j * channel + i * step];
+    int64_t i = 0;
+    for (; step == 1 && c == 3 && i + OPTC_VW <= n; i += OPTC_VW)
+      conv_interleave({from + i, from + channel + i, from + 2 * channel + i}, to + 3 * i);
+    for (; i < n; ++i)
+      for (int64_t j = 0; j < c; ++j) to[i * c + j] = from[j * channel + i * step];
   }
 }
 

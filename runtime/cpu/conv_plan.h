@@ -126,7 +126,7 @@ constexpr OptcDirect optc_direct_plan(const OptcConvShape &s, int64_t threads = 
   d.in_cols = (d.ow - 1) * s.sw + (s.kw - 1) * s.dw + 1;
   if (d.oc_tasks == 0) d.oc_tasks = optc_clamp(2 * d.band_rows * d.ow * d.oc * k / 8000000, 1, panels);
   d.scratch_floats = optc_clamp(d.in_rows * d.in_cols, 0, INT64_MAX) * s.kd * d.c + 16;
-  d.prefetch = k * d.oc * 4 > 1500000;
+  d.prefetch = panels > 1;
   return d;
 }
 constexpr int64_t optc_direct_tasks(const OptcConvShape &s, const OptcDirect &d) {
@@ -184,7 +184,6 @@ struct OptcWinograd {
   int64_t block;  // tiles of a task at most
   int64_t block_tasks, oc_tasks;
   int64_t scratch_floats;
-  bool prefetch;
 };
 // threads as in optc_gemm_plan.
 constexpr OptcWinograd optc_winograd_plan(const OptcConvShape &s, int64_t m, int64_t threads = 1) {
@@ -207,7 +206,6 @@ constexpr OptcWinograd optc_winograd_plan(const OptcConvShape &s, int64_t m, int
   }
   p.block = optc_ceil_div(p.tiles, p.block_tasks);
   p.scratch_floats = p.a * p.a * p.block * (optc_round_up(s.c, 16) + optc_round_up(s.oc, 16)) + 64;
-  p.prefetch = p.a * p.a * s.c * s.oc * 4 > 1000000;
   return p;
 }
 constexpr int64_t optc_winograd_tasks(const OptcWinograd &p) { return p.block_tasks * p.oc_tasks; }

@@ -44,7 +44,7 @@ struct OptcGemm {
   OptcPanels panels;         // of the columns
   int64_t kc;                // rows of B in a block
   int64_t m_tasks, n_tasks;  // the grid of independent tasks; each element is summed in the same order in any grid
-  bool prefetch;             // the packed weights exceed the L2 cache: fetch the next panel while this one is in use
+  bool prefetch;             // fetch the next panel while this one is in use: weights are seldom in the L2 cache still
 };
 
 // Whole K up to 1024, else equal blocks of at most 1024 rows.
@@ -113,7 +113,7 @@ constexpr OptcGemm optc_gemm_plan(int64_t m, int64_t n, int64_t k, int64_t threa
     const OptcGrid grid = optc_divide({copies, m, 1, panels, g.panels.width, k, 0}, threads, g.m_tasks);
     g.m_tasks = grid.m_tasks, g.n_tasks = grid.n_tasks;
   }
-  g.prefetch = n * k * 4 > 786432;
+  g.prefetch = panels > 1;
   return g;
 }
 constexpr int64_t optc_gemm_tasks(const OptcGemm &g) { return g.m_tasks * g.n_tasks; }

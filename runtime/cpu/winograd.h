@@ -189,7 +189,7 @@ static OPTC_KERNEL void conv_winograd(const OptcConvShape &s, const OptcWinograd
                                false,
                                q + i * p.block * ldq,
                                ldq,
-                               p.prefetch,
+                               true,
                                p.tiles <= kGemmFewRows};
       gemm_panel(rows, panel, 0, t1 - t0, sink);
     }
