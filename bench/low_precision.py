@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Models in low precision beside ONNX Runtime in the same run, one line a model and form.
 
-  low_precision.py MODEL.onnx... [--forms dynamic,f16] [--optc build/bin/optc] [--threads 1] [--dim NAME=N]... [--keep FOLDER]
+  low_precision.py MODEL.onnx... [--forms dynamic,f16,qdq,qoperator] [--optc build/bin/optc] [--threads 1] [--dim NAME=N]... [--keep FOLDER]
 
-dynamic: the model put through onnxruntime.quantization.quantize_dynamic (int8 weights, activations quantized when it runs); f16: through
-onnxruntime.transformers.float16, inputs and outputs as they were. Needs the packages onnx and onnxruntime.
+dynamic: the model put through onnxruntime.quantization.quantize_dynamic (int8 weights, activations quantized when it runs; of models with
+convolutions uint8 weights, which is what ONNX Runtime multiplies); f16: through onnxruntime.transformers.float16, inputs and outputs as they
+were; qdq, qoperator: through quantize_static, in either format, with one scale a filter, calibrated on random inputs (of floats). Needs the
+packages onnx and onnxruntime.
 """
 
 import argparse
@@ -17,20 +19,54 @@ import sys
 import tempfile
 
 
-def dynamic(source, target):
+def dynamic(source, target, dims):
+    import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    quantize_dynamic(str(source), str(target), weight_type=QuantType.QInt8)
+    convolves = any(n.op_type == "Conv" for n in onnx.load(source, load_external_data=False).graph.node)
+    quantize_dynamic(str(source), str(target), weight_type=QuantType.QUInt8 if convolves else QuantType.QInt8)
 
 
-def f16(source, target):
+def static(source, target, dims, name):
+    import numpy as np
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    model = onnx.load(source)
+    whole = target.with_suffix(".f32.onnx")  # the quantizer's own inference reads one file
+    onnx.save(model, whole)
+    sizes = dict(d.split("=") for d in dims)
+    stored = {t.name for t in model.graph.initializer}
+    shapes = {i.name: [d.dim_value or int(sizes.get(d.dim_param, 1)) for d in i.type.tensor_type.shape.dim] for i in model.graph.input if i.name not in stored}
+
+    class Random(CalibrationDataReader):
+        def __init__(self):
+            random = np.random.default_rng(0)
+            self.rows = iter([{n: random.standard_normal(s).astype(np.float32) for n, s in shapes.items()} for _ in range(2)])
+
+        def get_next(self):
+            return next(self.rows, None)
+
+    quantize_static(str(whole), str(target), Random(), quant_format=getattr(QuantFormat, name), per_channel=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8)
+    whole.unlink()
+
+
+def qdq(source, target, dims):
+    static(source, target, dims, "QDQ")
+
+
+def qoperator(source, target, dims):
+    static(source, target, dims, "QOperator")
+
+
+def f16(source, target, dims):
     import onnx
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     onnx.save(convert_float_to_float16(onnx.load(source), keep_io_types=True), target)
 
 
-FORMS = {"dynamic": dynamic, "f16": f16}
+FORMS = {"dynamic": dynamic, "f16": f16, "qdq": qdq, "qoperator": qoperator}
 
 
 def main():
@@ -53,7 +89,7 @@ def main():
     for model in options.models:
         for form in forms:
             target = folder / f"{model.stem}.{form}.onnx"
-            FORMS[form](model, target)
+            FORMS[form](model, target, options.dim)
             text = target.read_bytes()
             dims = [f"--dim={d}" for d in options.dim if d.split("=")[0].encode() in text]
             command = [options.optc, "bench", target, "--against", "ort", "--threads", options.threads, "--format", "json", *dims]

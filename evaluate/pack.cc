@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "runtime/cpu/conv_i8_plan.h"
 #include "runtime/cpu/conv_plan.h"
 #include "runtime/cpu/conv_transposed_plan.h"
 #include "runtime/cpu/gemm_i8_plan.h"
@@ -131,28 +132,75 @@ std::vector<TransposedPart> transposed_parts(const ConvolutionGeometry &geometry
   return parts;
 }
 
-PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, const Constant &w, const Constant &r,
-                               const Constant *bias) {
+namespace {
+
+OptcRnn runtime_layer(const RecurrentShape &shape) {
   OptcRnn layer{};
   layer.kind = shape.gates == 4 ? OPTC_LSTM : shape.gates == 3 ? OPTC_GRU : OPTC_RNN;
   layer.input = shape.input;
   layer.hidden = shape.hidden;
   layer.linear_before_reset = shape.linear_before_reset;
+  return layer;
+}
+
+template <typename Fill>
+Constant packed(int64_t floats, const Fill &fill) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(floats) * 4);
+  fill(reinterpret_cast<float *>(bytes.data()));
+  return owned_floats(std::move(bytes));
+}
+
+Constant pack_bias(const OptcRnn &layer, int64_t direction, const Constant *bias) {
+  const int64_t rows = optc_rnn_gates(layer) * layer.hidden;
+  return packed(optc_rnn_packed_bias_floats(layer), [&](float *out) {
+    optc_rnn_pack_bias(layer, bias ? bias->as<float>() + direction * 2 * rows : nullptr, out);
+  });
+}
+
+}  // namespace
+
+PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, const Constant &w, const Constant &r,
+                               const Constant *bias) {
+  const OptcRnn layer = runtime_layer(shape);
   const int64_t rows = shape.gates * shape.hidden;
-  auto packed = [](int64_t floats, const auto &fill) {
-    std::vector<uint8_t> bytes(static_cast<size_t>(floats) * 4);
-    fill(reinterpret_cast<float *>(bytes.data()));
-    return owned_floats(std::move(bytes));
-  };
   PackedRecurrent result;
   result.w = packed(optc_gemm_packed_floats(rows, shape.input),
                     [&](float *out) { optc_rnn_pack_w(layer, w.as<float>() + direction * rows * shape.input, out); });
   result.r = packed(optc_rnn_packed_r_floats(layer),
                     [&](float *out) { optc_rnn_pack_r(layer, r.as<float>() + direction * rows * shape.hidden, out); });
-  result.bias = packed(optc_rnn_packed_bias_floats(layer), [&](float *out) {
-    optc_rnn_pack_bias(layer, bias ? bias->as<float>() + direction * 2 * rows : nullptr, out);
-  });
+  result.bias = pack_bias(layer, direction, bias);
   return result;
+}
+
+PackedRecurrent pack_recurrent_integer(const RecurrentShape &shape, int64_t direction, const Constant &w,
+                                       const Constant &r, const Constant *bias) {
+  const int64_t columns = shape.gates * shape.hidden;
+  return {pack_gemm_integer(w, direction * shape.input * columns, shape.input, columns, columns, 1),
+          pack_gemm_integer(r, direction * shape.hidden * columns, shape.hidden, columns, columns, 1),
+          pack_bias(runtime_layer(shape), direction, bias)};
+}
+
+Constant pack_convolution_integer(const Constant &weight, const ConvolutionGeometry &geometry, bool depthwise) {
+  ConvolutionShape shape;
+  static_cast<ConvolutionGeometry &>(shape) = geometry;
+  const OptcConvShape s = runtime_shape(shape);
+  const auto pack = [&](const auto *w) {
+    std::vector<uint8_t> bytes(
+        static_cast<size_t>(depthwise ? optc_conv_i8_depthwise_bytes(s) : optc_conv_i8_packed_bytes(s)));
+    if (depthwise)
+      optc_conv_i8_depthwise_pack(s, w, reinterpret_cast<float *>(bytes.data()));
+    else
+      optc_conv_i8_pack(
+          s, w, bytes.data(),
+          std::vector<std::decay_t<decltype(*w)>>(static_cast<size_t>(optc_conv_i8_inner(s) * (s.oc / s.groups)))
+              .data());
+    return bytes;
+  };
+  std::vector<uint8_t> bytes =
+      weight.type() == ElementType::kInt8 ? pack(weight.as<int8_t>()) : pack(weight.as<uint8_t>());
+  const int64_t count = static_cast<int64_t>(bytes.size());
+  if (depthwise) return owned_floats(std::move(bytes));
+  return Constant::owned(ElementType::kUInt8, {count}, std::move(bytes));
 }
 
 }  // namespace optc

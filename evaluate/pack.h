@@ -51,4 +51,11 @@ struct PackedRecurrent {
 PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, const Constant &w, const Constant &r,
                                const Constant *bias);
 
+// The same where W is [directions, input, gates * hidden] and R [directions, hidden, gates * hidden] of int8 or uint8.
+PackedRecurrent pack_recurrent_integer(const RecurrentShape &shape, int64_t direction, const Constant &w,
+                                       const Constant &r, const Constant *bias);
+
+// Weights [M, C/g, kd, kh, kw] of int8 or uint8 by runtime/cpu/conv_i8_plan.h; `depthwise`: its layout for those.
+Constant pack_convolution_integer(const Constant &weight, const ConvolutionGeometry &geometry, bool depthwise);
+
 }  // namespace optc

@@ -21,6 +21,7 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   report.kernels_before = static_cast<int64_t>(program.order.size());
   Steps steps(options.disabled, options.max_steps, report.steps);
   tidy(program, steps);
+  sum_integers(program, options, steps);
   // Before fusion: whether a chain fits behind a convolution depends on how its tensors lie.
   if (options.channels_last) choose_layout(program, options, steps);
   if (options.fuse) {

@@ -1,6 +1,7 @@
 #pragma once
 // lowering/: Graph -> Program that is ready to be emitted. Starts from the unfused Program of ops/build and
-//   1. tidies: loops of extent 1 vanish, views are read through                       (fusion/tidy.cc)
+//   1. tidies: loops of extent 1 vanish, views are read through                       (fusion/tidy.cc); sums what is
+//      dequantized of 8-bit integers as integers                                      (fusion/dequantized.cc)
 //   2. chooses the storage order of spatial tensors: channels last                    (layout/)
 //   3. fuses producers into consumers, and consumers into epilogues                   (fusion/)
 //   4. chooses what is stored in 16 bits, when asked to                              (precision/)

@@ -121,13 +121,14 @@ Result<ConvSum> emit_conv(BuildContext &c, NestBuilder &nest, size_t x, size_t w
     from.push_back(k[i]);
   }
   Expr a = cast(nest.load(c.input(x), at), accumulator), b = cast(nest.load(c.input(w), from), accumulator);
-  roles.lhs = nest.load_raw(c.input(x), at).id();
-  roles.rhs = nest.load_raw(c.input(w), from).id();
   if (x_shift) a = a - x_shift(nest, filter);
   if (w_shift) b = b - w_shift(nest, filter);
+  const bool integers = accumulator == ElementType::kInt32;
+  roles.lhs = integers ? a.id() : nest.load_raw(c.input(x), at).id();
+  roles.rhs = integers ? b.id() : nest.load_raw(c.input(w), from).id();
   if (inside.valid()) a = select(inside, a, a.constant(0));
   roles.stage = nest.stage_index();
-  bool is_plain = !x_shift && !w_shift;
+  bool is_plain = true;
   for (size_t i = 0; i < k.size(); ++i) {
     is_plain = is_plain && window.kernel[i].is_constant() && window.pads_begin[i].is_constant() &&
                window.pads_end[i].is_constant();

@@ -94,7 +94,8 @@ std::set<std::string> sweep(const Net &net, const std::vector<SizedRun> &runs) {
   for (const Kernel &kernel : program.kernels) {
     if (!kernel.alive) continue;
     ++kernels;
-    strategies.insert(kernel.library() ? kernel.library()->function : name(kernel.schedule));
+    const bool function = kernel.library() && is_plain(kernel.schedule);
+    strategies.insert(function ? kernel.library()->function : name(kernel.schedule));
   }
   BundleOptions options;
   options.probe = true;
@@ -195,6 +196,65 @@ TEST(EdgeSweep, ProductsOfOtherTypes) {
   for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 11, 16, 17, 31, 32, 33, 50})
     runs.push_back({{{"N", n}}, Values::kNormal});
   expect_all(sweep(net, runs), {"gemm"});
+}
+
+// Convolutions of 8-bit integers, products and convolutions of dequantized ones, and an LSTM of 8-bit weights.
+TEST(EdgeSweep, QuantizedNetworks) {
+  Net net;
+  struct Form {
+    int channels, filters, kernel, stride, dilation, group;
+  };
+  const std::string step = net.constant("f32[]", "[0.0625]"), other = net.constant("f32[]", "[0.03125]");
+  int turn = 0;
+  for (const Form &f : std::vector<Form>{{3, 5, 3, 2, 1, 1},
+                                         {16, 33, 1, 1, 1, 1},
+                                         {20, 64, 1, 2, 1, 1},
+                                         {8, 16, 3, 1, 2, 1},
+                                         {64, 70, 3, 1, 1, 1},
+                                         {8, 12, 3, 1, 1, 4},
+                                         {33, 33, 3, 1, 1, 33},
+                                         {64, 64, 5, 2, 1, 64}}) {
+    const int form = turn++;
+    const std::string type = form % 2 ? "i8" : "u8", w_type = form % 4 < 2 ? "i8" : "u8";
+    const std::string zero = net.constant(type + "[]", "splat 5"), w_zero = net.constant(w_type + "[]", "splat 2");
+    const std::string x = net.value(
+        fmt::format("QuantizeLinear({}, {}, {})", net.input(fmt::format("1,{},N,N", f.channels)), step, zero));
+    const std::string w =
+        net.constant(fmt::format("{}[{},{},{},{}]", w_type, f.filters, f.channels / f.group, f.kernel, f.kernel),
+                     fmt::format("hash \"q{}\"", form));
+    const std::string attributes = fmt::format(
+        "dilations = ints [{0}, {0}], group = {1}, kernel_shape = ints [{2}, {2}], pads = ints [{3}, {3}, "
+        "{3}, {3}], strides = ints [{4}, {4}], auto_pad = \"NOTSET\"",
+        f.dilation, f.group, f.kernel, f.kernel / 2 * f.dilation, f.stride);
+    net.node(fmt::format("ConvInteger({}, {}, {}, {})", x, w, zero, w_zero), attributes);
+    net.node(fmt::format("QLinearConv({}, {}, {}, {}, {}, {}, {}, {})", x, step, zero, w, other, w_zero, step, zero),
+             attributes);
+    const std::string a = net.value(fmt::format("DequantizeLinear({}, {}, {})", x, step, zero)),
+                      b = net.value(fmt::format("DequantizeLinear({}, {}, {})", w, other, w_zero));
+    net.node(fmt::format("Conv({}, {})", a, b), attributes);
+  }
+  for (const auto &[k, n] : std::vector<std::pair<int, int>>{{3, 1}, {65, 70}, {128, 17}}) {
+    const std::string zero = net.constant("u8[]", "splat 130"),
+                      scales = net.constant(fmt::format("f32[{}]", n), "splat 0.5");
+    const std::string x =
+        net.value(fmt::format("QuantizeLinear({}, {}, {})", net.input(fmt::format("N,{}", k)), step, zero));
+    const std::string w = net.constant(fmt::format("i8[{},{}]", k, n), fmt::format("hash \"p{}\"", k)),
+                      w_zero = net.constant(fmt::format("i8[{}]", n), "splat 0");
+    const std::string a = net.value(fmt::format("DequantizeLinear({}, {}, {})", x, step, zero)),
+                      b = net.value(fmt::format("DequantizeLinear({}, {}, {})", w, scales, w_zero), "axis = 1");
+    net.node(fmt::format("MatMul({}, {})", a, b));
+  }
+  for (const auto &[input, hidden] : std::vector<std::pair<int, int>>{{3, 5}, {17, 16}}) {
+    const std::string w = net.constant(fmt::format("i8[2,{},{}]", input, 4 * hidden), "hash \"lw\""),
+                      r = net.constant(fmt::format("i8[2,{},{}]", hidden, 4 * hidden), "hash \"lr\"");
+    const std::string scale = net.constant("f32[2]", "splat 0.0078125"), zero = net.constant("i8[2]", "splat 0");
+    net.node(fmt::format("com.microsoft.DynamicQuantizeLSTM({}, {}, {}, _, _, _, _, _, {}, {}, {}, {})",
+                         net.input(fmt::format("3,N,{}", input)), w, r, scale, zero, scale, zero),
+             fmt::format("hidden_size = {}, direction = \"bidirectional\"", hidden));
+  }
+  std::vector<SizedRun> runs;
+  for (const int64_t n : {1, 2, 3, 5, 8, 9, 17, 24}) runs.push_back({{{"N", n}}, Values::kNormal});
+  expect_all(sweep(net, runs), {"gemm", "conv.integer", "rnn"});
 }
 
 TEST(EdgeSweep, RowsAndMaps) {

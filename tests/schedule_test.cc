@@ -79,6 +79,27 @@ const std::vector<std::pair<std::string, std::string>> kGraphs = {
     {"conv.transposed", R"(graph "g" (x: f32[N,4,L]) -> (y) { const w: f32[4,3,5] = hash "a"
       y = ConvTranspose(x, w) {dilations = ints [2], group = 2, kernel_shape = ints [5], pads = ints [0, 0],
                                output_padding = ints [1], strides = ints [2], auto_pad = "NOTSET"} })"},
+    {"conv.integer", R"(graph "g" (x: u8[N,8,H,W], z: u8[]) -> (y) { const w: i8[6,4,3,2] = hash "a"
+      const v: i8[6] = hash "b"
+      a = ConvInteger(x, w, z, v) {dilations = ints [1, 2], group = 2, kernel_shape = ints [3, 2],
+                                   pads = ints [1, 0, 1, 1], strides = ints [2, 1], auto_pad = "NOTSET"}
+      b = Cast(a) {to = 1}
+      y = Relu(b) })"},
+    {"conv.integer", R"(graph "g" (x: i8[N,8,H,W]) -> (y) { const w: u8[8,1,3,3] = hash "a"
+      const s: f32[] = [0.5]
+      const z: i8[] = [3]
+      const v: u8[] = [7]
+      y = QLinearConv(x, s, z, w, s, v, s, z) {dilations = ints [1, 1], group = 8, kernel_shape = ints [3, 3],
+                                               pads = ints [1, 1, 1, 1], strides = ints [1, 1], auto_pad = "NOTSET"} })"},
+    {"conv.integer", R"(graph "g" (x: u8[N,4,H,W]) -> (y) { const w: i8[6,4,1,1] = hash "a"
+      const s: f32[] = [0.5]
+      const t: f32[6] = [0.5, 0.25, 0.125, 1.0, 2.0, 0.75]
+      const z: u8[] = [3]
+      const v: i8[6] = splat 0
+      a = DequantizeLinear(x, s, z)
+      b = DequantizeLinear(w, t, v) {axis = 0}
+      y = Conv(a, b) {dilations = ints [1, 1], group = 1, kernel_shape = ints [1, 1], pads = ints [0, 0, 0, 0],
+                      strides = ints [1, 1], auto_pad = "NOTSET"} })"},
     {"attention", R"(graph "g" (q: f32[N,4,S,8], k: f32[N,4,T,8], v: f32[N,4,T,6], m: f32[N,1,S,T]) -> (y) {
       y = optc.Attention(q, k, v, m) {scale = 0.5} })"},
     {"attention", R"(graph "g" (q: f32[1,2,1,8], k: f32[1,2,9,8], v: f32[1,2,9,1]) -> (y) {
@@ -87,6 +108,24 @@ const std::vector<std::pair<std::string, std::string>> kGraphs = {
       const r: f32[2,12,3] = hash "b"
       const b: f32[2,24] = hash "c"
       y = LSTM(x, w, r, b) {hidden_size = 3, direction = "bidirectional"} })"},
+    {"rnn", R"(graph "g" (x: f32[S,N,5]) -> (y) { const w: i8[2,5,12] = hash "a"
+      const r: i8[2,3,12] = hash "b"
+      const s: f32[2] = [0.01, 0.02]
+      const t: f32[2,12] = splat 0.01
+      const z: i8[2] = [0, 1]
+      const v: i8[2,12] = hash "z"
+      y = com.microsoft.DynamicQuantizeLSTM(x, w, r, _, _, _, _, _, s, z, t, v) {hidden_size = 3,
+                                                                               direction = "bidirectional"} })"},
+    // Dequantized factors.
+    {"gemm", R"(graph "g" (x: u8[N,8], r: f32[N,16]) -> (y) { const w: i8[8,16] = hash "a"
+      const s: f32[] = [0.5]
+      const t: f32[16] = splat 0.25
+      const z: u8[] = [3]
+      const v: i8[16] = hash "b"
+      a = DequantizeLinear(x, s, z)
+      b = DequantizeLinear(w, t, v) {axis = 1}
+      c = MatMul(a, b)
+      y = Add(c, r) })"},
 };
 
 // The text of the graph number `which` of those for a schedule.
@@ -218,6 +257,21 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
       "gemm", "S2", [&](Program &, Schedule &s) { std::swap(gemm(s).view.a, gemm(s).view.b); }, 5);
   plant(
       "gemm", "S4", [&](Program &p, Schedule &s) { gemm(s).packed.buffer = p.inputs[0]; }, 4);
+  plant(
+      "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).zeros.a.from.buffer = BufferId(); }, 4);
+  plant(
+      "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).zeros.b.value = 1; }, 4);
+  const auto integers = [](Schedule &s) -> ConvolutionIntegerSchedule & {
+    return std::get<ConvolutionIntegerSchedule>(s);
+  };
+  plant("conv.integer", "S2", [&](Program &, Schedule &s) { integers(s).zeros.b.step = 2; });
+  plant("conv.integer", "S2", [&](Program &, Schedule &s) { integers(s).operands.geometry.dilations[2] = 1; });
+  plant("conv.integer", "S1", [&](Program &, Schedule &s) { integers(s).depthwise = true; });
+  plant("conv.direct", "S1", [&](Program &, Schedule &s) {
+    s = ConvolutionIntegerSchedule{*convolution(s), {}, false, task_scratch(s)};
+  });
+  plant(
+      "conv.integer", "S2", [&](Program &, Schedule &s) { integers(s).zeros.a.value = 4; }, 1);
   plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->height = 7; });
   plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->geometry.pads_begin[1] = 0; });
   plant("conv.direct", "S2", [](Program &, Schedule &s) { convolution(s)->channel_stride = 3; });
@@ -256,7 +310,13 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
   plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).b.chunk_bytes = 32; });
   plant(
       "gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).a.group = 8; }, 1);
-  plant("rnn", "S4", [](Program &p, Schedule &s) { std::get<RecurrentSchedule>(s).sums.buffer = p.outputs[0]; });
+  const auto recurrent = [](Schedule &s) -> RecurrentSchedule & { return std::get<RecurrentSchedule>(s); };
+  plant("rnn", "S4", [&](Program &p, Schedule &s) { recurrent(s).sums.buffer = p.outputs[0]; });
+  plant("rnn", "S1", [&](Program &, Schedule &s) { recurrent(s).weights = ElementType::kInt8; });
+  plant(
+      "rnn", "S2", [&](Program &, Schedule &s) { recurrent(s).weights = ElementType::kUInt8; }, 1);
+  plant(
+      "rnn", "S4", [&](Program &, Schedule &s) { recurrent(s).layers[1].r_scale.buffer = BufferId(); }, 1);
 }
 
 // No printer falls back to another form: what it cannot print is a fault of optc.
@@ -469,6 +529,15 @@ TEST(Schedule, ScratchOfAttentionAndRnnIsThatOfTheirPlans) {
   layer.input = 5;
   layer.hidden = 3;
   EXPECT_EQ(bytes_for(*rnn, {}), 4 * optc_rnn_scratch_floats(layer));
+  const Lowered integers = lower_text(graph_of("rnn", 1), {});
+  const Kernel *quantized = find(integers.program, "rnn");
+  ASSERT_TRUE(quantized) << integers.text;
+  for (int64_t steps : {1, 9, 400})
+    for (int64_t n : {1, 2, 33, 700}) {
+      const int64_t have = bytes_for(*quantized, {{"S", steps}, {"N", n}});
+      EXPECT_GE(have, optc_rnn_quantized_scratch(layer, n)) << steps << " " << n;
+      EXPECT_GE(have, optc_gemm_i8_scratch(steps * n, layer.input, true)) << steps << " " << n;
+    }
 }
 
 }  // namespace

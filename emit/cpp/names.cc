@@ -9,7 +9,8 @@ namespace {
 
 // What the code around the names uses itself, by where they stand.
 const std::vector<const char *> &around(NameScope::Use use) {
-  static const std::vector<const char *> kernel = {"plan", "s", "sink", "epilogue", "part", "partial", "a", "env"},
+  static const std::vector<const char *> kernel = {"plan", "s",   "sink",  "epilogue", "part",   "partial",
+                                                   "a",    "env", "begin", "end",      "scratch"},
                                          schedule = {"d",       "k",      "run",        "env",      "bytes",
                                                      "sizes",   "in",     "out",        "gpu",      "state",
                                                      "memory",  "places", "attributes", "Model",    "Mixed",

@@ -124,13 +124,16 @@ class NestPrinter : private DimText, private NestPlan {
   bool print_as(const ConvolutionDepthwiseSchedule &schedule);
   bool print_as(const ConvolutionWinogradSchedule &schedule);
   bool print_as(const ConvolutionTransposedSchedule &schedule);
+  bool print_as(const ConvolutionIntegerSchedule &schedule);
   bool print_as(const AttentionSchedule &schedule);
   bool print_as(const RecurrentSchedule &) { return false; }       // of library calls
   bool print_as(const GemmTensorCoreSchedule &) { return false; }  // of a GPU
   bool print_as(const LibrarySchedule &) { return false; }
   bool print_integer_gemm(const GemmSchedule &schedule);
+  // `zeros`, `is_signed`: of a convolution of bytes.
   bool print_convolution(const ConvolutionOperands &operands, const char *header, const std::string &function,
-                         Dim scratch);
+                         Dim scratch, const ZeroPoints *zeros = nullptr, bool is_signed = false);
+  std::string zero_point_text(const ZeroPoint &zero, const std::vector<Loop> &batch);
   // The address of the first element of an operand in the batch at hand: "x + i * 64".
   Dim iterations(const std::vector<Loop> &loops) const;
   std::string batch_base(const std::string &name, const OperandView &operand, const std::vector<Loop> &batch);

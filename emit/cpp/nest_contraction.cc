@@ -181,11 +181,12 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
 
 // What all convolutions print: the shape, and the call of `function` with what finishes the sums.
 bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const char *header,
-                                    const std::string &function, Dim scratch) {
+                                    const std::string &function, Dim scratch, const ZeroPoints *zeros, bool is_signed) {
   if (!operands.weight.buffer.valid() || !plan_epilogue({}, pixel_loops(nest_), column_loops(nest_))) return false;
   text_.headers = {"runtime/bundle/sinks.h", header};
-  text_.plan_headers = {nest_.contraction->transposed ? "runtime/cpu/conv_transposed_plan.h"
-                                                      : "runtime/cpu/conv_plan.h"};
+  text_.plan_headers = {zeros                           ? "runtime/cpu/conv_i8_plan.h"
+                        : nest_.contraction->transposed ? "runtime/cpu/conv_transposed_plan.h"
+                                                        : "runtime/cpu/conv_plan.h"};
   const std::string x = buffer_name(operands.input);
   name_loads(1);
   const std::string w = buffer_name(operands.weight.buffer);
@@ -207,9 +208,19 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
                    volume ? "; d, kd, its stride, dilation and pads" : ""));
   line(fmt::format("const OptcConvShape s = {{{}, {}, {}{}}};", dim(operands.batch), dim(operands.height),
                    dim(operands.width), rest));
-  line(fmt::format("{}(env, s, ConvSource{{{}, {}, {}, {}, {}{}}}, {}, tile_sink(epilogue));", function, x,
-                   dim(operands.image_stride), dim(operands.row_stride), dim(operands.pixel_stride),
-                   dim(operands.channel_stride), volume ? ", " + dim(operands.plane_stride) : "", w));
+  const std::string source =
+      fmt::format("{}, {}, {}, {}, {}{}", x, dim(operands.image_stride), dim(operands.row_stride),
+                  dim(operands.pixel_stride), dim(operands.channel_stride),
+                  volume  ? ", " + dim(operands.plane_stride)
+                  : zeros ? ", 0"
+                          : "");
+  if (!zeros) {
+    line(fmt::format("{}(env, s, ConvSource{{{}}}, {}, tile_sink(epilogue));", function, source, w));
+    return true;
+  }
+  line(fmt::format("{}(env, s, conv_i8_source({}, {}),", function, source, zero_point_text(zeros->a, {})));
+  line(fmt::format("    {}, {}, {}, tile_sink<int32_t>(epilogue));", w, is_signed ? "true" : "false",
+                   zero_point_text(zeros->b, {})));
   return true;
 }
 

@@ -1,4 +1,5 @@
-// LSTM, GRU and RNN layers by runtime/cpu/rnn.h: one function a node, both directions.
+// LSTM, GRU and RNN layers by runtime/cpu/rnn.h, LSTM of 8-bit weights by rnn_i8.h: one function a node, both
+// directions.
 #include <fmt/format.h>
 
 #include "emit/cpp/nest.h"
@@ -42,7 +43,9 @@ std::string float_text(float x) {
 class RecurrentPrinter : private DimText {
  public:
   RecurrentPrinter(const Program &program, const Kernel &kernel)
-      : program_(program), kernel_(kernel), call_(*kernel.library()) {}
+      : program_(program), kernel_(kernel), call_(*kernel.library()) {
+    for (const char *name : {"rows", "run", "means", "t"}) names_.unique(name, 16);  // of the code around
+  }
 
   KernelText print() {
     const auto &s = std::get<RecurrentSchedule>(kernel_.schedule);
@@ -50,34 +53,47 @@ class RecurrentPrinter : private DimText {
     input_ = s.input;
     hidden_ = s.hidden;
     directions_ = static_cast<int64_t>(s.layers.size());
+    integers_ = s.weights != ElementType::kFloat32;
     const bool layout = s.batch_first;
     const Shape &x = program_.buffer(call_.inputs[0]).shape();
     const Dim steps = x[layout ? 1 : 0], batch = x[layout ? 0 : 1];
     const std::string in = buffer(call_.inputs[0], false);
-    std::vector<std::string> packed;
+    std::vector<Weights> weights;
     for (const RecurrentSchedule::Layer &layer : s.layers)
-      for (const Packed *part : {&layer.w, &layer.r, &layer.bias}) packed.push_back(buffer(part->buffer, false));
+      weights.push_back({matrix(s, layer.w, layer.w_scale, layer.w_zeros, layer.w_zero),
+                         matrix(s, layer.r, layer.r_scale, layer.r_zeros, layer.r_zero),
+                         buffer(layer.bias.buffer, false)});
     const std::string h0 = operand(5), c0 = gates_ == 4 ? operand(6) : "", p = gates_ == 4 ? operand(7) : "";
     const std::string y = result(0), y_h = result(1), y_c = gates_ == 4 ? result(2) : "",
-                      sums = buffer(s.sums.buffer, true);
+                      sums = buffer(s.sums.buffer, true), bytes = integers_ ? buffer(s.bytes.buffer, true) : "";
     const std::string t = dim(steps), n = dim(batch), n_factor = dim(batch, kUnaryPrecedence),
                       t_factor = dim(steps, kUnaryPrecedence);
     const std::string state_row = std::to_string(layout ? directions_ * hidden_ : hidden_);
     line(1, fmt::format("const int64_t rows = {} * {};", t_factor, n_factor));
-    line(1, fmt::format("const OptcGemm plan = optc_gemm_plan(rows, {}, {});", gates_ * hidden_, input_));
+    if (integers_)
+      line(1, fmt::format("const RnnI8Scale means = rnn_i8_quantize({}, rows * {}, {});", in, input_, bytes));
+    line(1, fmt::format("const {0} plan = {1}_plan(rows, {2}, {3});", integers_ ? "OptcGemmI8" : "OptcGemm",
+                        integers_ ? "optc_gemm_i8" : "optc_gemm", gates_ * hidden_, input_));
     for (int64_t d = 0; d < directions_; ++d) {
       const std::string layer = fmt::format("{}_layer{}", kernel_.name, d);
       prologue_ += fmt::format(
           "struct {} {{\n  static constexpr OptcRnn kRnn = {};  // kind, input, hidden, linear_before_reset, "
           "input_forget, clip, activations, alpha, beta\n}};\n",
           layer, literal(d));
-      const std::string &w = packed[static_cast<size_t>(3 * d)], &r = packed[static_cast<size_t>(3 * d + 1)],
-                        &b = packed[static_cast<size_t>(3 * d + 2)];
+      const auto &[w, r, b] = weights[static_cast<size_t>(d)];
       const bool reverse = s.reverse || d == 1;
       line(1, fmt::format("{{  // {}", reverse ? "backward" : "forward"));
-      line(2, "parallel(env, optc_gemm_tasks(plan), 1, [&](int64_t begin, int64_t end, uint8_t *) OPTC_TASK {");
-      line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_inputs<{}>(rows, t, {}, {}, {}, {});", layer, in,
-                          w, b, sums));
+      if (integers_) {
+        line(
+            2,
+            "parallel(env, optc_gemm_i8_tasks(plan), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) OPTC_TASK {");
+        line(3, fmt::format("for (int64_t t = begin; t < end; ++t)"));
+        line(4, fmt::format("rnn_i8_inputs<{}>(rows, t, {}, means, {}, {}, {}, scratch);", layer, bytes, w, b, sums));
+      } else {
+        line(2, "parallel(env, optc_gemm_tasks(plan), 1, [&](int64_t begin, int64_t end, uint8_t *) OPTC_TASK {");
+        line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_inputs<{}>(rows, t, {}, {}, {}, {});", layer, in,
+                            w, b, sums));
+      }
       line(2, "});");
       line(2, "RnnRun run = {};");
       line(2, fmt::format("run.seq = {}, run.batch = {}, run.reverse = {}, run.sums = {};", t, n,
@@ -99,13 +115,17 @@ class RecurrentPrinter : private DimText {
       if (!y_c.empty()) line(2, fmt::format("run.y_c = {} + {};", y_c, state));
       line(2, fmt::format("run.initial_row = run.final_row = {};", state_row));
       if (!p.empty()) line(2, fmt::format("run.peepholes = {} + {};", p, d * 3 * hidden_));
-      line(2, fmt::format("parallel(env, optc_rnn_step_tasks({}), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) "
-                          "OPTC_TASK {{",
-                          n));
-      line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_steps<{}>(run, t, {}, {}, reinterpret_cast<float "
-                          "*>(scratch));",
-                          layer, r, b));
-      line(2, "});");
+      if (integers_) {
+        line(2, fmt::format("rnn_i8_steps<{}>(run, {}, {}, env.scratch);", layer, r, b));
+      } else {
+        line(2, fmt::format("parallel(env, optc_rnn_step_tasks({}), 1, [&](int64_t begin, int64_t end, uint8_t "
+                            "*scratch) OPTC_TASK {{",
+                            n));
+        line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_steps<{}>(run, t, {}, {}, "
+                            "reinterpret_cast<float *>(scratch));",
+                            layer, r, b));
+        line(2, "});");
+      }
       line(1, "}");
     }
     KernelText text;
@@ -114,16 +134,18 @@ class RecurrentPrinter : private DimText {
     for (size_t i = 0; i < buffers_.size(); ++i) {
       text.buffers.push_back(buffers_[i]);
       text.written.push_back(written_[i]);
-      text.parameters += fmt::format(", {}float *{}", written_[i] ? "" : "const ", buffer_names_[i]);
+      text.parameters += fmt::format(", {}{} *{}", written_[i] ? "" : "const ",
+                                     cpp_type(program_.buffer(buffers_[i]).element()).storage, buffer_names_[i]);
     }
     for (const auto &[symbol, name] : symbols_) {
       text.symbols.push_back(symbol);
       text.parameters += ", int64_t " + name;
     }
-    text.headers = {"runtime/cpu/rnn.h"};
+    text.headers = {integers_ ? "runtime/cpu/rnn_i8.h" : "runtime/cpu/rnn.h"};
     text.plan_headers = {"runtime/cpu/gemm_plan.h", "runtime/cpu/rnn_plan.h"};
-    text.panels = panel_bits(optc_gemm_panels(gates_ * hidden_)) | panel_bits(optc_gemm_panels(hidden_)) |
-                  panel_bits(optc_gemm_panels(2 * hidden_));
+    text.panels = integers_ ? kNoPanels
+                            : panel_bits(optc_gemm_panels(gates_ * hidden_)) | panel_bits(optc_gemm_panels(hidden_)) |
+                                  panel_bits(optc_gemm_panels(2 * hidden_));
     text.scratch_bytes = s.scratch_bytes;
     const std::string function =
         "static OPTC_KERNEL void " + kernel_.name + "(" + text.parameters + ") {\n" + out_ + "}\n";
@@ -136,6 +158,19 @@ class RecurrentPrinter : private DimText {
   }
 
  private:
+  struct Weights {  // of a direction, as arguments
+    std::string w, r, bias;
+  };
+  std::string matrix(const RecurrentSchedule &s, const Packed &packed, const Packed &scale, const Packed &zeros,
+                     int64_t zero) {
+    const std::string panels = buffer(packed.buffer, false);
+    if (!integers_) return panels;
+    const auto is_one = [&](const Packed &p) { return program_.buffer(p.buffer).constant.count() == 1; };
+    const std::string scales = buffer(scale.buffer, false);
+    return fmt::format("RnnI8Weights{{{}, {}, gemm_zero({}), {}, {}}}", panels, s.weights == ElementType::kInt8,
+                       zeros.buffer.valid() ? buffer(zeros.buffer, false) + ", 1" : std::to_string(zero), scales,
+                       is_one(scale) ? 0 : 1);
+  }
   std::string symbol(const DimSymbol &s) override {
     for (const auto &[known, name] : symbols_)
       if (known == &s) return name;
@@ -212,6 +247,7 @@ class RecurrentPrinter : private DimText {
   std::vector<std::string> buffer_names_;
   std::vector<std::pair<const DimSymbol *, std::string>> symbols_;
   std::string out_, prologue_;
+  bool integers_ = false;
   int64_t gates_ = 4, input_ = 0, hidden_ = 0, directions_ = 1;
 };
 

@@ -238,17 +238,41 @@ std::optional<ZeroPoint> zero_point(const Program &program, ScalarId zero, const
 
 }  // namespace
 
-std::optional<ZeroPoints> zero_points(const Program &program, const Kernel &kernel, const GemmView &view) {
-  const LoopNest &nest = *kernel.nest();
+namespace {
+
+// The product is one of int32: a cast of its factors to floats makes it another.
+bool sums_integers(const Program &program, const LoopNest &nest) {
   const Contraction &c = *nest.contraction;
-  // The product is one of int32: a cast of its factors to floats makes it another.
   for (ScalarId id : {c.lhs, c.rhs, nest.stages[c.stage].outputs[0].value})
-    if (program.scalars.at(id).type != ElementType::kInt32) return std::nullopt;
-  if (!is_byte(view.a.element) || !is_byte(view.b.element)) return std::nullopt;
-  const auto a = zero_point(program, factor_parts(program, c.lhs).zero, view.batch, view.m),
-             b = zero_point(program, factor_parts(program, c.rhs).zero, view.batch, view.n);
+    if (program.scalars.at(id).type != ElementType::kInt32) return false;
+  return true;
+}
+
+std::optional<ZeroPoints> zero_points(const Program &program, const Contraction &c, const std::vector<Loop> &batch,
+                                      const std::vector<Loop> &rows, const std::vector<Loop> &columns) {
+  const auto a = zero_point(program, factor_parts(program, c.lhs).zero, batch, rows),
+             b = zero_point(program, factor_parts(program, c.rhs).zero, batch, columns);
   if (!a || !b) return std::nullopt;
   return ZeroPoints{*a, *b};
+}
+
+}  // namespace
+
+std::optional<ZeroPoints> zero_points(const Program &program, const Kernel &kernel, const GemmView &view) {
+  if (!sums_integers(program, *kernel.nest()) || !is_byte(view.a.element) || !is_byte(view.b.element))
+    return std::nullopt;
+  return zero_points(program, *kernel.nest()->contraction, view.batch, view.m, view.n);
+}
+
+std::optional<ZeroPoints> zero_points(const Program &program, const Kernel &kernel, const ConvolutionView &view) {
+  if (!view.integer || !is_byte(program.buffer(view.input).element()) ||
+      !is_byte(program.buffer(view.weight).element()))
+    return std::nullopt;
+  const LoopNest &nest = *kernel.nest();
+  auto zeros = zero_points(program, *view.info, {}, pixel_loops(nest), column_loops(nest));
+  // A pixel outside the image has the zero point as its byte: one for all.
+  if (!zeros || !zeros->a.step.is(0)) return std::nullopt;
+  return zeros;
 }
 
 bool widens(const GemmView &view) {
@@ -262,13 +286,14 @@ std::optional<ConvolutionView> convolution_view(const Program &program, const Ke
   const Contraction &c = *nest->contraction;
   auto only_load = [&](ScalarId root) -> const Scalar * {
     std::vector<ScalarId> loads;
-    collect_loads(program, root, loads);
+    collect_loads(program, factor_parts(program, root).element, loads);
     return loads.size() == 1 ? &program.scalars.at(loads[0]) : nullptr;
   };
   const Scalar *x = only_load(c.lhs), *f = only_load(c.rhs);
   if (!x || !f || !reads_operands_themselves(program, *nest, *x, *f)) return std::nullopt;
   ConvolutionView view;
   view.info = &c;
+  view.integer = sums_integers(program, *nest);
   view.input = x->buffer;
   view.weight = f->buffer;
   const Shape &in = program.buffer(view.input).shape(), &w = program.buffer(view.weight).shape();

@@ -38,6 +38,7 @@ struct ConvolutionView {
   Dim batch, in_channels, out_channels;  // whole, not per group
   std::vector<Dim> in_spatial, out_spatial;
   const Contraction *info = nullptr;
+  bool integer = false;  // a sum in int32
 };
 std::optional<ConvolutionView> convolution_view(const Program &program, const Kernel &kernel);
 
@@ -49,19 +50,10 @@ std::optional<AttentionSchedule> attention_view(const Program &program, const Ke
 std::vector<Loop> column_loops(const LoopNest &nest);
 // The loops over output pixels of a convolution, outermost first: image, then space.
 std::vector<Loop> pixel_loops(const LoopNest &nest);
-// What is subtracted from each element of an operand of integers: a number, and where `from` has a buffer, its element,
-// with one stride a loop of the operand's batch, then of its rows (A) or columns (B).
-struct ZeroPoint {
-  int64_t value = 0;
-  OperandView from;
-  Dim step;  // of `from`, by the collapsed rows or columns
-};
-// For a product of int8 and uint8 in int32: nullopt for all others, and where a zero point is computed, is of another
-// type or runs along the sum.
-struct ZeroPoints {
-  ZeroPoint a, b;
-};
+// For a product (or a convolution) of int8 and uint8 in int32: nullopt for all others, and where a zero point is
+// computed, is of another type or runs along the sum.
 std::optional<ZeroPoints> zero_points(const Program &program, const Kernel &kernel, const GemmView &view);
+std::optional<ZeroPoints> zero_points(const Program &program, const Kernel &kernel, const ConvolutionView &view);
 inline bool is_byte(ElementType type) { return type == ElementType::kInt8 || type == ElementType::kUInt8; }
 
 // Of a product in f32: whether its operands are laid out as f32 before they are multiplied (runtime/cpu/gemm_stored.h),

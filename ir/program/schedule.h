@@ -36,6 +36,17 @@ struct OperandView {
   std::vector<Dim> strides;  // one a loop, in the order of the list that was asked for
 };
 
+// What is subtracted from each element of an operand of integers: a number, and where `from` has a buffer, its element,
+// with one stride a loop of the operand's batch, then of its rows (A, a convolution's pixels) or columns.
+struct ZeroPoint {
+  int64_t value = 0;
+  OperandView from;
+  Dim step;  // of `from`, by the collapsed rows or columns
+};
+struct ZeroPoints {
+  ZeroPoint a, b;
+};
+
 // A constant laid out for this kernel. Invalid: none.
 struct Packed {
   BufferId buffer;
@@ -133,6 +144,7 @@ struct GemmSchedule {
   enum class Partial : uint8_t { kNone, kOutput, kScratch };
   GemmView view;
   Packed packed;  // B in the panels of gemm_plan.h (gemm_i8_plan.h); invalid: B is read where it lies, packed in parts
+  ZeroPoints zeros;  // of bytes
   Partial partial = Partial::kNone;
   Dim scratch_bytes;  // of a running task: a packed block of B, then partial sums
 };
@@ -166,6 +178,16 @@ struct ConvolutionWinogradSchedule {  // winograd.h: F(tile x tile, 3x3), tile 2
   Dim scratch_bytes;
 };
 
+// conv_i8.h: a convolution of bytes in int32, as products of rows that are gathered for each pixel, or in lanes of
+// channels (depthwise); its channels lie innermost.
+struct ConvolutionIntegerSchedule {
+  static constexpr std::string_view kName = "conv.integer";
+  ConvolutionOperands operands;
+  ZeroPoints zeros;  // of the input, of the weights
+  bool depthwise = false;
+  Dim scratch_bytes;
+};
+
 // runtime/cpu/attention.h, of f32.
 struct AttentionSchedule {
   static constexpr std::string_view kName = "attention";
@@ -180,19 +202,25 @@ struct AttentionSchedule {
   Dim scratch_bytes;
 };
 
-// The library call "rnn" by runtime/cpu/rnn.h: LSTM, GRU and RNN of f32 with constant weights. Activations and
-// linear_before_reset are the call's attributes.
+// The library call "rnn" by runtime/cpu/rnn.h: LSTM, GRU and RNN of f32 with constant weights; "dynamic_quantize_lstm"
+// by rnn_i8.h. Activations and linear_before_reset are the call's attributes.
 struct RecurrentSchedule {
   static constexpr std::string_view kName = "rnn";
   struct Layer {  // of a direction, as runtime/cpu/rnn_plan.h lays it out
     Packed w, r, bias;
+    // Of 8-bit weights: their scale, one or one a column, and zero points, where w_zeros (r_zeros) is invalid all the
+    // same.
+    Packed w_scale, r_scale, w_zeros, r_zeros;
+    int64_t w_zero = 0, r_zero = 0;
   };
-  int64_t gates = 4;  // 4 LSTM, 3 GRU, 1 RNN
+  ElementType weights = ElementType::kFloat32;  // or kInt8, kUInt8
+  int64_t gates = 4;                            // 4 LSTM, 3 GRU, 1 RNN
   int64_t input = 0, hidden = 0;
   bool batch_first = false;  // ONNX's layout 1
   bool reverse = false;      // the only direction runs backwards
   std::vector<Layer> layers;
   Scratch sums;       // of the inputs of all steps
+  Scratch bytes;      // 8-bit weights: the inputs, quantized
   Dim scratch_bytes;  // of a running task
 };
 
@@ -224,8 +252,8 @@ struct LibrarySchedule {
 // function.
 using Schedule = std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule,
                               ConvolutionGemmSchedule, ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule,
-                              ConvolutionWinogradSchedule, ConvolutionTransposedSchedule, AttentionSchedule,
-                              RecurrentSchedule, GemmTensorCoreSchedule, LibrarySchedule>;
+                              ConvolutionWinogradSchedule, ConvolutionTransposedSchedule, ConvolutionIntegerSchedule,
+                              AttentionSchedule, RecurrentSchedule, GemmTensorCoreSchedule, LibrarySchedule>;
 
 // "gemm", "conv.winograd4"; "" when none was chosen. What steps, manifest and reports call it.
 std::string name(const Schedule &schedule);

@@ -23,6 +23,15 @@ void fields(S &s, V &&v) {
   v("buffer", s.buffer), v("element", s.element), v("offset", s.offset), v("strides", s.strides);
 }
 
+template <SameAs<ZeroPoint> S, typename V>
+void fields(S &s, V &&v) {
+  v("value", s.value), v("from", s.from), v("step", s.step);
+}
+template <SameAs<ZeroPoints> S, typename V>
+void fields(S &s, V &&v) {
+  v("a", s.a), v("b", s.b);
+}
+
 template <SameAs<GemmView> S, typename V>
 void fields(S &s, V &&v) {
   v("batch", s.batch), v("m", s.m), v("n", s.n), v("k", s.k);
@@ -33,7 +42,8 @@ void fields(S &s, V &&v) {
 
 template <SameAs<GemmSchedule> S, typename V>
 void fields(S &s, V &&v) {
-  v("view", s.view), v("packed", s.packed), v("partial", s.partial), v("scratch_bytes", s.scratch_bytes);
+  v("view", s.view), v("packed", s.packed), v("zeros", s.zeros), v("partial", s.partial);
+  v("scratch_bytes", s.scratch_bytes);
 }
 
 template <SameAs<ConvolutionGeometry> S, typename V>
@@ -64,6 +74,11 @@ void fields(S &s, V &&v) {
   v("operands", s.operands), v("tile", s.tile), v("scratch_bytes", s.scratch_bytes);
 }
 
+template <SameAs<ConvolutionIntegerSchedule> S, typename V>
+void fields(S &s, V &&v) {
+  v("operands", s.operands), v("zeros", s.zeros), v("depthwise", s.depthwise), v("scratch_bytes", s.scratch_bytes);
+}
+
 template <SameAs<AttentionRows> S, typename V>
 void fields(S &s, V &&v) {
   v("buffer", s.buffer), v("offset", s.offset), v("batch", s.batch), v("head", s.head), v("row", s.row);
@@ -85,11 +100,14 @@ void fields(S &s, V &&v) {
 template <SameAs<RecurrentSchedule::Layer> S, typename V>
 void fields(S &s, V &&v) {
   v("w", s.w), v("r", s.r), v("bias", s.bias);
+  v("w_scale", s.w_scale), v("r_scale", s.r_scale), v("w_zeros", s.w_zeros), v("r_zeros", s.r_zeros);
+  v("w_zero", s.w_zero), v("r_zero", s.r_zero);
 }
 template <SameAs<RecurrentSchedule> S, typename V>
 void fields(S &s, V &&v) {
   v("gates", s.gates), v("input", s.input), v("hidden", s.hidden), v("batch_first", s.batch_first);
-  v("reverse", s.reverse), v("layers", s.layers), v("sums", s.sums), v("scratch_bytes", s.scratch_bytes);
+  v("reverse", s.reverse), v("weights", s.weights), v("layers", s.layers), v("sums", s.sums), v("bytes", s.bytes);
+  v("scratch_bytes", s.scratch_bytes);
 }
 
 template <SameAs<GemmTensorCoreSchedule::Operand> S, typename V>
@@ -105,8 +123,8 @@ void fields(S &s, V &&v) {
 
 // A part of a schedule that has fields of its own.
 template <typename T>
-concept HasFields = SameAs<T, OperandView> || SameAs<T, GemmView> || SameAs<T, ConvolutionGeometry> ||
-    SameAs<T, ConvolutionOperands> || SameAs<T, AttentionRows> || SameAs<T, AttentionMask> ||
-    SameAs<T, RecurrentSchedule::Layer> || SameAs<T, GemmTensorCoreSchedule::Operand>;
+concept HasFields = SameAs<T, OperandView> || SameAs<T, ZeroPoint> || SameAs<T, ZeroPoints> || SameAs<T, GemmView> ||
+    SameAs<T, ConvolutionGeometry> || SameAs<T, ConvolutionOperands> || SameAs<T, AttentionRows> ||
+    SameAs<T, AttentionMask> || SameAs<T, RecurrentSchedule::Layer> || SameAs<T, GemmTensorCoreSchedule::Operand>;
 
 }  // namespace optc

@@ -103,8 +103,18 @@ class ScheduleVerifier {
     for (const OperandView *operand : {&s.view.a, &s.view.b})
       if (p_.buffer(operand->buffer).element() != operand->element)
         return fail_("S2", "an operand of its schedule has another type");
-    if (is_byte(s.view.a.element) && !zero_points(p_, kernel_, s.view))
-      fail_("S1", "its schedule is for a product of bytes in int32");
+    const auto zeros = zero_points(p_, kernel_, s.view);
+    if (is_byte(s.view.a.element) != zeros.has_value())
+      return fail_("S1", "its schedule is for a product of bytes in int32");
+    if (zeros) same_zeros(s.zeros, *zeros);
+  }
+  void same_zeros(const ZeroPoints &given, const ZeroPoints &meant) {
+    const auto same = [](const ZeroPoint &a, const ZeroPoint &b) {
+      return a.value == b.value && a.step == b.step && a.from.buffer == b.from.buffer &&
+             a.from.offset == b.from.offset && a.from.strides == b.from.strides;
+    };
+    if (!same(given.a, meant.a) || !same(given.b, meant.b))
+      fail_("S2", "its schedule has other zero points than the nest");
   }
   bool check_product(const GemmView &v) {
     const Contraction *c = contraction(ContractionKind::kMatMul);
@@ -171,6 +181,16 @@ class ScheduleVerifier {
     same_size("the stride of channels", o.channel_stride, strides[1]);
   }
   void check(const ConvolutionGemmSchedule &s) { check_convolution(s.operands, false); }
+  void check(const ConvolutionIntegerSchedule &s) {
+    check_convolution(s.operands, false);
+    const auto view = convolution_view(p_, kernel_);
+    const auto zeros = view ? zero_points(p_, kernel_, *view) : std::nullopt;
+    if (!zeros) return fail_("S1", "its schedule is for a convolution of bytes in int32");
+    same_zeros(s.zeros, *zeros);
+    const ConvolutionGeometry &g = s.operands.geometry;
+    if (s.depthwise && (g.groups != g.channels || g.filters != g.channels))
+      fail_("S1", "its schedule is for a depthwise convolution");
+  }
   void check(const ConvolutionDirectSchedule &s) { check_convolution(s.operands, true); }
   void check(const ConvolutionTransposedSchedule &s) { check_convolution(s.operands, true, true); }
   void check(const ConvolutionDepthwiseSchedule &s) { check_convolution(s.operands, false); }
@@ -262,7 +282,15 @@ class ScheduleVerifier {
 
   void check(const RecurrentSchedule &s) {
     const LibraryCall *call = kernel_.library();
-    of_nest(call && call->function == "rnn" && !s.layers.empty());
+    const bool integers = s.weights != ElementType::kFloat32;
+    const bool fits = call && call->function == (integers ? "dynamic_quantize_lstm" : "rnn") && !s.layers.empty();
+    of_nest(fits);
+    if (!fits || !integers) return;
+    if (!is_byte(s.weights) || p_.buffer(call->inputs[1]).element() != s.weights)
+      fail_("S2", "its schedule has weights of another type");
+    for (const RecurrentSchedule::Layer &layer : s.layers)
+      if (!layer.w_scale.buffer.valid() || !layer.r_scale.buffer.valid()) fail_("S4", "it has no scale of its weights");
+    if (!s.bytes.buffer.valid()) fail_("S4", "it has no memory for its inputs as bytes");
   }
 
   const Program &p_;

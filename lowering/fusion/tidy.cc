@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
 #include "lowering/fusion/legality.h"
 #include "ops/build.h"
@@ -82,8 +83,11 @@ void tidy(Program &program, Steps &steps) {
     drop_unit_loops(program, copy);
     operands.clear();
     if (copy.contraction && copy.contraction->kind == ContractionKind::kConvolution)
-      for (ScalarId factor : {copy.contraction->lhs, copy.contraction->rhs})
-        operands.push_back(program.scalars.at(factor));
+      for (ScalarId factor : {copy.contraction->lhs, copy.contraction->rhs}) {
+        std::vector<ScalarId> loads;
+        collect_loads(program, factor_parts(program, factor).element, loads);
+        for (ScalarId load : loads) operands.push_back(program.scalars.at(load));
+      }
     substitute_nest(program, copy, through);
     program.kernels[i].body = std::move(copy);
   }

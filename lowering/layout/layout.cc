@@ -45,11 +45,11 @@ class Layout {
 
  private:
   // Convolutions that have a channels-last template: up to three spatial dims (on a GPU two, not transposed), known
-  // channels, f32.
+  // channels, f32 (and on a CPU 8-bit integers).
   std::optional<ConvolutionView> spatial_convolution(KernelId k) const {
     auto view = convolution_view(p_, p_.kernel(k));
     const bool gpu = options_.target == LoweringOptions::Target::kGpu;
-    if (!view || view->in_spatial.size() > (gpu ? 2 : 3) || (gpu && view->info->transposed) ||
+    if (!view || view->in_spatial.size() > (gpu ? 2 : 3) || (gpu && (view->info->transposed || view->integer)) ||
         !view->in_channels.is_constant() || !view->out_channels.is_constant())
       return std::nullopt;
     return view;

@@ -61,7 +61,10 @@ class Chooser {
     if (auto *recurrent = std::get_if<RecurrentSchedule>(&schedule)) prepare(p_, kernel, add, *recurrent);
     if (auto *product = std::get_if<GemmTensorCoreSchedule>(&schedule))
       choices_.push_back(choose_tiles(p_, kernel, options_, *product));
-    if (convolution(schedule)) prepare_convolution(p_, kernel, add, schedule);
+    if (auto *integers = std::get_if<ConvolutionIntegerSchedule>(&schedule))
+      prepare(p_, kernel, add, *integers);
+    else if (convolution(schedule))
+      prepare_convolution(p_, kernel, add, schedule);
   }
 
   // One constant for each distinct content and layout, under a name of its own.

@@ -13,13 +13,6 @@
 namespace optc {
 namespace {
 
-// Stored with the channel innermost (or there is but one, or one pixel).
-bool channels_innermost(const Buffer &b) {
-  if (!b.order.empty()) return b.order.back() == 1 && b.order.front() == 0;
-  if (b.shape()[1].is(1)) return true;
-  return std::all_of(b.shape().begin() + 2, b.shape().end(), [](Dim d) { return d.is(1); });
-}
-
 // --- memory of a running task, as the plans of runtime/cpu/conv_plan.h have it
 
 using Sizes = std::array<Dim, 3>;  // depth, height, width
@@ -113,10 +106,37 @@ Schedule schedule_of(ConvolutionAlgorithm algorithm, const ConvolutionOperands &
   return {};
 }
 
-// The image as the templates see it: a line is one row high, of the direct one a column of one-pixel rows, since bands
-// of rows are what its tasks divide and copy.
-// `strides`: of the input's dims.
-ConvolutionOperands operands_of(const ConvolutionView &view, const std::vector<Dim> &strides, bool line_is_column) {
+ConvolutionAlgorithm algorithm_for(const ConvolutionShape &shape, LoweringOptions::Winograd winograd) {
+  const ConvolutionAlgorithm rule = convolution_algorithm(shape, winograd != LoweringOptions::Winograd::kAuto);
+  const bool off = winograd == LoweringOptions::Winograd::kOff;
+  return off && rule == ConvolutionAlgorithm::kWinograd2 ? ConvolutionAlgorithm::kDirect : rule;
+}
+
+ConvolutionAlgorithm algorithm_of(const Schedule &schedule) {
+  if (std::holds_alternative<ConvolutionTransposedSchedule>(schedule)) return ConvolutionAlgorithm::kTransposed;
+  if (std::holds_alternative<ConvolutionGemmSchedule>(schedule)) return ConvolutionAlgorithm::kGemm;
+  if (std::holds_alternative<ConvolutionDepthwiseSchedule>(schedule)) return ConvolutionAlgorithm::kDepthwise;
+  if (const auto *winograd = std::get_if<ConvolutionWinogradSchedule>(&schedule))
+    return winograd->tile == 4 ? ConvolutionAlgorithm::kWinograd4 : ConvolutionAlgorithm::kWinograd2;
+  return ConvolutionAlgorithm::kDirect;
+}
+
+// Whether products of weights with the zeros of a border are zero.
+bool all_finite(const Constant &weight) {
+  const float *w = weight.as<float>();
+  return std::all_of(w, w + weight.count(), [](float f) { return std::isfinite(f); });
+}
+
+}  // namespace
+
+bool channels_innermost(const Buffer &b) {
+  if (!b.order.empty()) return b.order.back() == 1 && b.order.front() == 0;
+  if (b.shape()[1].is(1)) return true;
+  return std::all_of(b.shape().begin() + 2, b.shape().end(), [](Dim d) { return d.is(1); });
+}
+
+ConvolutionOperands convolution_operands(const ConvolutionView &view, const std::vector<Dim> &strides,
+                                         bool line_is_column) {
   const Contraction &info = *view.info;
   const size_t spatial = info.kernel.size();
   const size_t first = spatial == 1 && line_is_column ? 1 : 3 - spatial;
@@ -150,32 +170,15 @@ ConvolutionOperands operands_of(const ConvolutionView &view, const std::vector<D
   return o;
 }
 
-ConvolutionAlgorithm algorithm_for(const ConvolutionShape &shape, LoweringOptions::Winograd winograd) {
-  const ConvolutionAlgorithm rule = convolution_algorithm(shape, winograd != LoweringOptions::Winograd::kAuto);
-  const bool off = winograd == LoweringOptions::Winograd::kOff;
-  return off && rule == ConvolutionAlgorithm::kWinograd2 ? ConvolutionAlgorithm::kDirect : rule;
+Dim convolution_outputs(const ConvolutionOperands &operands) {
+  const Sizes out = output_of(operands);
+  return operands.batch * out[0] * out[1] * out[2];
 }
-
-ConvolutionAlgorithm algorithm_of(const Schedule &schedule) {
-  if (std::holds_alternative<ConvolutionTransposedSchedule>(schedule)) return ConvolutionAlgorithm::kTransposed;
-  if (std::holds_alternative<ConvolutionGemmSchedule>(schedule)) return ConvolutionAlgorithm::kGemm;
-  if (std::holds_alternative<ConvolutionDepthwiseSchedule>(schedule)) return ConvolutionAlgorithm::kDepthwise;
-  if (const auto *winograd = std::get_if<ConvolutionWinogradSchedule>(&schedule))
-    return winograd->tile == 4 ? ConvolutionAlgorithm::kWinograd4 : ConvolutionAlgorithm::kWinograd2;
-  return ConvolutionAlgorithm::kDirect;
-}
-
-// Whether products of weights with the zeros of a border are zero.
-bool all_finite(const Constant &weight) {
-  const float *w = weight.as<float>();
-  return std::all_of(w, w + weight.count(), [](float f) { return std::isfinite(f); });
-}
-
-}  // namespace
 
 std::vector<Schedule> convolution_schedules(const Program &program, const Kernel &kernel,
                                             const LoweringOptions &options) {
   const auto view = convolution_view(program, kernel);
+  if (view && view->integer) return integer_convolution_schedules(program, kernel, *view);
   if (!view || !is_f32(program, view->input) || !is_f32(program, view->weight) ||
       program.buffer(view->weight).kind != BufferKind::kConstant)
     return {};
@@ -186,12 +189,12 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
   std::vector<Schedule> list;
   const std::vector<Dim> strides = storage_strides(program.buffer(view->input));
   if (view->info->transposed) {
-    const ConvolutionOperands operands = operands_of(*view, strides, true);
+    const ConvolutionOperands operands = convolution_operands(*view, strides, true);
     if (!transposed_parts(operands.geometry).empty() && all_finite(program.buffer(view->weight).constant))
       list.push_back(schedule_of(ConvolutionAlgorithm::kTransposed, operands));
     return list;
   }
-  const ConvolutionOperands operands = operands_of(*view, strides, false);
+  const ConvolutionOperands operands = convolution_operands(*view, strides, false);
   const ConvolutionAlgorithm best = algorithm_for(shape_of(operands), options.winograd);
   // One filter of one pixel: the nest itself sums along the channels in lanes, where a panel would have one column.
   if (best == ConvolutionAlgorithm::kGemm && operands.geometry.filters == 1) return {};
@@ -199,13 +202,14 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
     if (!channels_innermost(program.buffer(view->input))) return {};
     list.push_back(schedule_of(best, operands));
   }
-  list.push_back(schedule_of(ConvolutionAlgorithm::kDirect, operands_of(*view, strides, true)));
+  list.push_back(schedule_of(ConvolutionAlgorithm::kDirect, convolution_operands(*view, strides, true)));
   return list;
 }
 
 bool reads_any_strides(const ConvolutionView &view, const LoweringOptions &options) {
+  if (view.integer) return false;
   if (view.info->transposed) return true;
-  ConvolutionShape shape = shape_of(operands_of(view, std::vector<Dim>(view.in_spatial.size() + 2), false));
+  ConvolutionShape shape = shape_of(convolution_operands(view, std::vector<Dim>(view.in_spatial.size() + 2), false));
   if (options.target == LoweringOptions::Target::kGpu) shape.height = shape.width = 0;
   return algorithm_for(shape, options.winograd) == ConvolutionAlgorithm::kDirect;
 }

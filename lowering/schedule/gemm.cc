@@ -22,16 +22,6 @@ bool packs(const Program &program, const GemmView &view) {
   return view.b.offset.is_constant() && view.b_inner.is_constant() && view.b_column.is_constant();
 }
 
-// optc_gemm_i8_scratch: exact for sizes that are known, else its bound.
-Dim integer_scratch(const GemmView &view, bool packed) {
-  if (view.rows.is_constant() && view.inner.is_constant())
-    return optc_gemm_i8_scratch(view.rows.value(), view.inner.value(), packed);
-  const Dim row = ceil_div(max(view.inner, Dim(1)), Dim(64)) * Dim(64);
-  const Dim rows = min(view.rows * row, max(Dim(262144), row * Dim(32)));
-  const Dim column = ceil_div(view.inner, Dim(4)) * Dim(4) + Dim(4);
-  return packed ? rows : rows + column * Dim(kOptcGemmI8Panel) + Dim(kOptcGemmI8Slack);
-}
-
 // optc_gemm_stored_floats in bytes: exact for sizes that are known, else its bound.
 Dim stored_scratch(const GemmView &view, bool partial) {
   const Dim rows = view.rows.is_constant() ? Dim(std::min(kTaskRows, view.rows.value())) : Dim(kTaskRows);
@@ -47,13 +37,22 @@ bool is_stored_float(ElementType type) {
 
 }  // namespace
 
+Dim integer_gemm_scratch(Dim rows, Dim inner, bool packed) {
+  if (rows.is_constant() && inner.is_constant()) return optc_gemm_i8_scratch(rows.value(), inner.value(), packed);
+  const Dim row = ceil_div(max(inner, Dim(1)), Dim(64)) * Dim(64);
+  const Dim of_rows = min(rows * row, max(Dim(262144), row * Dim(32)));
+  const Dim column = ceil_div(inner, Dim(4)) * Dim(4) + Dim(4);
+  return packed ? of_rows : of_rows + column * Dim(kOptcGemmI8Panel) + Dim(kOptcGemmI8Slack);
+}
+
 std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &kernel) {
   const auto view = gemm_view(program, kernel);
-  if (view && zero_points(program, kernel, *view)) {
+  if (const auto zeros = view ? zero_points(program, kernel, *view) : std::nullopt) {
     if (!NestPlan(program, kernel).plan_epilogue(view->batch, view->m, view->n)) return std::nullopt;
     GemmSchedule schedule;
     schedule.view = *view;
-    schedule.scratch_bytes = integer_scratch(*view, packs(program, *view));
+    schedule.zeros = *zeros;
+    schedule.scratch_bytes = integer_gemm_scratch(view->rows, view->inner, packs(program, *view));
     return schedule;
   }
   if (!view || !is_stored_float(view->a.element) || !is_stored_float(view->b.element)) return std::nullopt;

@@ -34,6 +34,8 @@ void estimate_costs(Program &program);
 // Adds a constant of that content to the Program, or gives the one that it has.
 using AddConstant = std::function<BufferId(const std::string &name, Constant value)>;
 
+// Bytes of scratch of a task of runtime/cpu/gemm_i8.h: exact for sizes that are known, else a bound.
+Dim integer_gemm_scratch(Dim rows, Dim inner, bool packed);
 std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &kernel);
 void prepare(const Program &program, const Kernel &kernel, const AddConstant &add, GemmSchedule &schedule);
 
@@ -43,7 +45,20 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
 // Whether a convolution reads its input by any strides: its template copies bands of it anyway. (On a GPU, whose
 // kernels choose later, it is told from what does not depend on the image.)
 bool reads_any_strides(const ConvolutionView &view, const LoweringOptions &options);
+// The image as the templates see it: a line is one row high, of the direct one a column of one-pixel rows, since bands
+// of rows are what its tasks divide and copy. `strides`: of the input's dims.
+ConvolutionOperands convolution_operands(const ConvolutionView &view, const std::vector<Dim> &strides,
+                                         bool line_is_column);
+Dim convolution_outputs(const ConvolutionOperands &operands);  // pixels of all images
+// Stored with the channel innermost (or there is but one, or one pixel).
+bool channels_innermost(const Buffer &b);
 void prepare_convolution(const Program &program, const Kernel &kernel, const AddConstant &add, Schedule &schedule);
+
+// In int32, by runtime/cpu/conv_i8.h.
+std::vector<Schedule> integer_convolution_schedules(const Program &program, const Kernel &kernel,
+                                                    const ConvolutionView &view);
+void prepare(const Program &program, const Kernel &kernel, const AddConstant &add,
+             ConvolutionIntegerSchedule &schedule);
 
 std::optional<AttentionSchedule> attention_schedule(const Program &program, const Kernel &kernel);
 

@@ -56,11 +56,25 @@ bool is_step(const Graph &graph, const Node &node) {
   return true;
 }
 
+// Quantized weights stay quantized: a quarter of the bytes, and lowering may multiply them as they are.
+bool is_quantized_weight(const Graph &graph, const Node &node) {
+  if (node.op != "DequantizeLinear" || node.inputs.empty() || node.outputs.size() != 1) return false;
+  const Constant *q = graph.constant(node.inputs[0]);
+  if (!q || q->rank() < 2 || (q->type() != ElementType::kInt8 && q->type() != ElementType::kUInt8)) return false;
+  const std::vector<Use> &uses = graph.value(node.outputs[0]).uses;
+  return !uses.empty() && std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
+    if (use.kind != UseKind::kOperand) return false;
+    const std::string_view op = graph.node(use.node).op;
+    return op == "MatMul" || op == "Gemm" || op == "Conv";
+  });
+}
+
 Result<bool> fold_constant(RuleContext &context, NodeId n) {
   const Graph &graph = context.graph();
   const Node &node = graph.node(n);
   const OpDef *op = find_op(node.op);
   if (!op || !op->pure || !op->build || !node.regions.empty() || node.outputs.empty()) return false;
+  if (is_quantized_weight(graph, node)) return false;
   int64_t input_bytes = 0;
   for (ValueId v : node.inputs) {
     if (!v.valid()) continue;

@@ -23,12 +23,41 @@ OPTC_INLINE GemmZero gemm_zero(const uint8_t *p, int64_t step) { return {0, p, s
 OPTC_INLINE GemmZero gemm_zero(const int8_t *p, int64_t step) { return {0, (const uint8_t *)p, step, true}; }
 OPTC_INLINE GemmZero gemm_zero(int32_t value) { return {value, nullptr, 0, false}; }
 
+// to[0..n) = from[0..n), each with the bits of `flip` turned.
+OPTC_INLINE void copy_flipped(uint8_t *to, const uint8_t *from, int64_t n, uint8_t flip) {
+  if (!flip) {
+    memcpy(to, from, (size_t)n);
+    return;
+  }
+  int64_t i = 0;
+  for (const uint64_t flips = flip * 0x0101010101010101u; i + 8 <= n; i += 8) {
+    uint64_t word;
+    memcpy(&word, from + i, 8);
+    word ^= flips;
+    memcpy(to + i, &word, 8);
+  }
+  for (; i < n; ++i) to[i] = from[i] ^ flip;
+}
+
 // A[i][k] at p + i * row + k * inner.
 struct GemmI8Rows {
   const uint8_t *p;
   int64_t row, inner;
   bool is_signed;
   GemmZero zero;
+  // Whether rows can be multiplied where they lie: no byte changes, and no block of k is left over.
+  OPTC_MEMBER bool in_place(int64_t k, int64_t block) const { return inner == 1 && !is_signed && k % block == 0; }
+  // Rows [m0, m0 + rows) as unsigned bytes, `ld` apart.
+  OPTC_MEMBER void lay_out(int64_t m0, int64_t rows, int64_t k, int64_t ld, uint8_t *to) const {
+    const uint8_t flip = is_signed ? 0x80 : 0;
+    const uint8_t *from = p + m0 * row;
+    for (int64_t i = 0; i < rows; ++i, from += row, to += ld) {
+      if (inner == 1)
+        copy_flipped(to, from, k, flip);
+      else
+        for (int64_t x = 0; x < k; ++x) to[x] = from[x * inner] ^ flip;
+    }
+  }
 };
 OPTC_INLINE GemmI8Rows gemm_i8_rows(const uint8_t *p, int64_t row, int64_t inner, GemmZero zero) {
   return {p, row, inner, false, zero};
@@ -268,8 +297,10 @@ OPTC_INLINE uint32_t sum_bytes(const uint8_t *p, int64_t n) {
   return total;
 }
 
-// Task t of the plan; scratch: optc_gemm_i8_scratch bytes. `dot`: one of OPTC_DOT_*, at most optc_isa_dot().
-static OPTC_KERNEL void gemm_i8(const OptcGemmI8 &g, int64_t task, const GemmI8Rows &a, const GemmI8Columns &b,
+// Task t of the plan; scratch: optc_gemm_i8_scratch bytes. `dot`: one of OPTC_DOT_*, at most optc_isa_dot(). Rows:
+// GemmI8Rows, or a type with its members.
+template <class Rows>
+static OPTC_KERNEL void gemm_i8(const OptcGemmI8 &g, int64_t task, const Rows &a, const GemmI8Columns &b,
                                 uint8_t *scratch, const TileSinkOf<int32_t> &sink, [[maybe_unused]] int dot) {
   const OptcGemmTask part = optc_gemm_i8_task(g, task);
   const int64_t rows = part.m1 - part.m0, k = g.k;
@@ -280,28 +311,14 @@ static OPTC_KERNEL void gemm_i8(const OptcGemmI8 &g, int64_t task, const GemmI8R
   bool columns = false;
   for (int64_t n = part.n0; n < part.n1 && !columns; n = b.zero.step ? n + 1 : part.n1)
     columns = b.zero.at(n) + b_move != 0;
-  // A as it lies, where no byte must change and no block of k is left over; else laid out.
-  const bool in_place = a.inner == 1 && !a.is_signed && k % (amx ? 64 : 4) == 0;
+  const bool in_place = a.in_place(k, amx ? 64 : 4);
   const int64_t lda = in_place ? a.row : optc_gemm_i8_row(k);
   const uint8_t *bytes = in_place ? a.p + part.m0 * a.row : scratch;
+  if (!in_place) {
+    a.lay_out(part.m0, rows, k, lda, scratch);
+    for (int64_t i = 0; i < rows && lda > k; ++i) memset(scratch + i * lda + k, 0, (size_t)(lda - k));
+  }
   for (int64_t i = 0; i < rows; ++i) {
-    const uint8_t *from = a.p + (part.m0 + i) * a.row;
-    if (!in_place) {
-      uint8_t *to = scratch + i * lda;
-      const uint8_t flip = a.is_signed ? 0x80 : 0;
-      int64_t x = 0;
-      if (a.inner == 1) {
-        const uint64_t flips = flip * 0x0101010101010101u;
-        for (; x + 8 <= k; x += 8) {
-          uint64_t word;
-          memcpy(&word, from + x, 8);
-          word ^= flips;
-          memcpy(to + x, &word, 8);
-        }
-      }
-      for (; x < k; ++x) to[x] = from[x * a.inner] ^ flip;
-      memset(to + k, 0, (size_t)(lda - k));
-    }
     t.row_zero[i] = a.zero.at(part.m0 + i) + a_move;
     const uint32_t sum = columns ? sum_bytes(bytes + i * lda, k) : 0;
     t.row_term[i] = (int32_t)(sum - (uint32_t)k * (uint32_t)t.row_zero[i]);

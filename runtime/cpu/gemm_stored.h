@@ -74,6 +74,63 @@ struct StoredColumns {
   int64_t inner, column;
 };
 
+// Of few rows the weights are what is read: they are widened in registers. The sums of [row, row + MR) x `columns` of a
+// panel over k products, as gemm_tile adds them. a: [MR][lda]; b: the panel, `nr` elements from one k to the next.
+template <class B, int MR, int NV>
+static OPTC_KERNEL void gemm_stored_tile(const float *a, int64_t lda, const typename B::type *b, const GemmPanel &p,
+                                         int64_t row, int64_t at, const TileSink &sink) {
+  constexpr int kColumns = NV * OPTC_VW, KU = MR == 1 ? 4 : 2;
+  const int64_t columns = optc_clamp(p.n1 - p.n - at, 0, kColumns);
+  float sums[MR][kColumns];
+  vf acc[MR][NV], part[KU][MR][NV];
+  OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j) acc[i][j] = vf{};
+  if (!p.first) {
+    for (int i = 0; i < MR; ++i)
+      memcpy(sums[i], p.partial + (row + i) * p.ldp + p.n + at, sizeof(float) * (size_t)columns);
+    OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j) acc[i][j] =
+        load(&sums[i][j * OPTC_VW]);
+  }
+  OPTC_UNROLL for (int u = 0; u < KU; ++u) OPTC_UNROLL for (int i = 0; i < MR; ++i)
+      OPTC_UNROLL for (int j = 0; j < NV; ++j) part[u][i][j] = vf{};
+  int64_t k = p.k;
+  for (b += at; k >= KU; k -= KU, a += KU) {
+    OPTC_UNROLL for (int u = 0; u < KU; ++u, b += p.nr) {
+      OPTC_UNROLL for (int j = 0; j < NV * OPTC_VW; j += 32) __builtin_prefetch((const char *)(b + j) + 1024, 0, 3);
+      vf v[NV];
+      OPTC_UNROLL for (int j = 0; j < NV; ++j) v[j] = B::load(b + j * OPTC_VW);
+      OPTC_UNROLL for (int i = 0; i < MR; ++i) {
+        const vf s = splat(a[i * lda + u]);
+        OPTC_UNROLL for (int j = 0; j < NV; ++j) part[u][i][j] = fma(s, v[j], part[u][i][j]);
+      }
+    }
+  }
+  OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j) {
+    vf s = part[0][i][j] + part[1][i][j];
+    if (KU == 4) s = s + (part[KU - 2][i][j] + part[KU - 1][i][j]);
+    acc[i][j] += s;
+  }
+  for (; k > 0; --k, ++a, b += p.nr) {
+    OPTC_UNROLL for (int j = 0; j < NV; ++j) {
+      const vf v = B::load(b + j * OPTC_VW);
+      OPTC_UNROLL for (int i = 0; i < MR; ++i) acc[i][j] = fma(splat(a[i * lda]), v, acc[i][j]);
+    }
+  }
+  OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j)
+      store(&sums[i][j * OPTC_VW], acc[i][j]);
+  if (p.last) return sink(&sums[0][0], kColumns, row, p.n + at, MR, columns);
+  for (int i = 0; i < MR; ++i)
+    memcpy(p.partial + (row + i) * p.ldp + p.n + at, sums[i], sizeof(float) * (size_t)columns);
+}
+template <class B, int MR>
+static OPTC_KERNEL void gemm_stored_panel(const float *a, int64_t lda, const typename B::type *b, const GemmPanel &p,
+                                          int64_t row, const TileSink &sink) {
+  constexpr int kWide = OPTC_VW == 16 ? 4 : 2;  // as many as the registers hold
+  int64_t at = 0;
+  for (; at + kWide * OPTC_VW <= p.nr && p.n + at < p.n1; at += kWide * OPTC_VW)
+    gemm_stored_tile<B, MR, kWide>(a, lda, b, p, row, at, sink);
+  for (; at < p.nr && p.n + at < p.n1; at += OPTC_VW) gemm_stored_tile<B, MR, 1>(a, lda, b, p, row, at, sink);
+}
+
 // Task t of the plan. `partial` as in gemm(), or null: in the scratch (optc_gemm_stored_floats).
 template <class A, class B>
 static OPTC_KERNEL void gemm_stored(const OptcGemm &g, int64_t t, const StoredRows<A> &a, const StoredColumns<B> &b,
@@ -81,6 +138,7 @@ static OPTC_KERNEL void gemm_stored(const OptcGemm &g, int64_t t, const StoredRo
   const OptcGemmTask task = optc_gemm_task(g, t);
   if (g.k == 0) return gemm_zeros(task, sink);
   const int64_t rows = task.m1 - task.m0, ld = optc_round_up(g.kc, 16);
+  if (rows <= 0) return;
   float *staged = scratch + kOptcGemmPanelFloats;
   if (!partial) {
     ldp = task.n1 - task.n0;
@@ -95,6 +153,14 @@ static OPTC_KERNEL void gemm_stored(const OptcGemm &g, int64_t t, const StoredRo
     for (int64_t p = task.p0; p < task.p1; ++p) {
       const int64_t n = optc_panel_begin(g.panels, p);
       const int nr = optc_panel_width(g.panels, p);
+      if (b.packed && g.m <= kGemmFewRows) {
+        const bool whole = k0 == 0 && kc == g.k;
+        const GemmPanel panel = {
+            nullptr, nr, k0, kc, n, task.n1, k0 == 0, k0 + kc == g.k, whole ? nullptr : partial, ldp, false, true};
+        (rows == 1 ? gemm_stored_panel<B, 1> : gemm_stored_panel<B, 2>)(staged, ld, b.p + k0 * padded + n * kc, panel,
+                                                                        task.m0, sink);
+        continue;
+      }
       if (b.packed)
         widen_block<B>(scratch, nr, b.p + k0 * padded + n * kc, kc, nr, nr, nr, 1);
       else

@@ -122,16 +122,16 @@ OPTC_INLINE void rnn_cell(const float *sum, const float *product, const float *c
   }
 }
 
-// Task t: up to kRnnRows batch rows through all steps. scratch: optc_rnn_scratch_floats(r) floats of the running
-// thread.
-template <class Layer>
-static OPTC_KERNEL void rnn_steps(const RnnRun &run, int64_t t, const float *packed_r, const float *bias,
-                                  float *scratch) {
+// Batch rows [b0, b0 + rows) through all steps. scratch: rows * hidden * (gates + 3) floats. multiply(rows, operand,
+// which, out): operand [rows][hidden] times the part `which` of R^T: all gates (0), or of a GRU without
+// linear_before_reset z and r (0), then h (1).
+template <class Layer, class Multiply>
+static OPTC_KERNEL void rnn_walk(const RnnRun &run, int64_t b0, int64_t rows, const float *bias_h, float *scratch,
+                                 const Multiply &multiply) {
   constexpr OptcRnn r = Layer::kRnn;
   constexpr int64_t H = r.hidden, kGates = optc_rnn_gates(r), kColumns = kGates * H;
   constexpr int64_t kFirst = optc_rnn_split(r) ? 2 * H : kColumns;  // columns of the first recurrent product
-  const int64_t b0 = t * kRnnRows, rows = optc_clamp(run.batch - b0, 0, kRnnRows);
-  float *h = scratch, *c = h + kRnnRows * H, *reset = c + kRnnRows * H, *product = reset + kRnnRows * H,
+  float *h = scratch, *c = h + rows * H, *reset = c + rows * H, *product = reset + rows * H,
         *candidate = product + rows * kFirst;
   for (int64_t b = 0; b < rows; ++b)
     for (int64_t u = 0; u < H; ++u) {
@@ -139,7 +139,7 @@ static OPTC_KERNEL void rnn_steps(const RnnRun &run, int64_t t, const float *pac
       c[b * H + u] = run.initial_c ? run.initial_c[(b0 + b) * run.initial_row + u] : 0;
     }
   for (int64_t step = 0; step < run.seq; ++step) {
-    gemm_store(optc_gemm_plan(rows, kFirst, H), GemmRows{h, H}, packed_r, product, kFirst);
+    multiply(rows, h, 0, product);
     if constexpr (optc_rnn_split(r)) {
       for (int64_t b = 0; b < rows; ++b) {
         const int64_t length = run.lengths ? run.lengths[b0 + b] : run.seq,
@@ -152,8 +152,7 @@ static OPTC_KERNEL void rnn_steps(const RnnRun &run, int64_t t, const float *pac
           store_n(reset + b * H + u, gate * load_n(h + b * H + u, n), n);
         }
       }
-      gemm_store(optc_gemm_plan(rows, H, H), GemmRows{reset, H}, packed_r + optc_gemm_packed_floats(2 * H, H),
-                 candidate, H);
+      multiply(rows, reset, 1, candidate);
     }
     for (int64_t b = 0; b < rows; ++b) {
       const int64_t length = run.lengths ? run.lengths[b0 + b] : run.seq;
@@ -164,11 +163,11 @@ static OPTC_KERNEL void rnn_steps(const RnnRun &run, int64_t t, const float *pac
       const int64_t time = run.reverse ? length - 1 - step : step;
       const float *sum = run.sums + (time * run.sum_step + (b0 + b) * run.sum_row) * kColumns;
       for (int64_t u = 0; u + OPTC_VW <= H; u += OPTC_VW)
-        rnn_cell<Layer>(sum, product + b * kFirst, candidate + b * H, bias + kColumns, run.peepholes, u, OPTC_VW,
-                        h + b * H, c + b * H);
+        rnn_cell<Layer>(sum, product + b * kFirst, candidate + b * H, bias_h, run.peepholes, u, OPTC_VW, h + b * H,
+                        c + b * H);
       if constexpr (H % OPTC_VW != 0)
-        rnn_cell<Layer>(sum, product + b * kFirst, candidate + b * H, bias + kColumns, run.peepholes,
-                        H / OPTC_VW * OPTC_VW, int(H % OPTC_VW), h + b * H, c + b * H);
+        rnn_cell<Layer>(sum, product + b * kFirst, candidate + b * H, bias_h, run.peepholes, H / OPTC_VW * OPTC_VW,
+                        int(H % OPTC_VW), h + b * H, c + b * H);
       if (run.y) memcpy(run.y + time * run.y_step + (b0 + b) * run.y_row, h + b * H, sizeof(float) * H);
     }
   }
@@ -176,5 +175,20 @@ static OPTC_KERNEL void rnn_steps(const RnnRun &run, int64_t t, const float *pac
     if (run.y_h) memcpy(run.y_h + (b0 + b) * run.final_row, h + b * H, sizeof(float) * H);
     if (run.y_c) memcpy(run.y_c + (b0 + b) * run.final_row, c + b * H, sizeof(float) * H);
   }
+}
+
+// Task t: up to kRnnRows batch rows through all steps. scratch: optc_rnn_scratch_floats(r) floats of the running
+// thread.
+template <class Layer>
+static OPTC_KERNEL void rnn_steps(const RnnRun &run, int64_t t, const float *packed_r, const float *bias,
+                                  float *scratch) {
+  constexpr OptcRnn r = Layer::kRnn;
+  constexpr int64_t H = r.hidden, kFirst = (optc_rnn_split(r) ? 2 : optc_rnn_gates(r)) * H;
+  const auto multiply = [&](int64_t rows, const float *operand, int which, float *out) OPTC_LAMBDA {
+    gemm_store(optc_gemm_plan(rows, which ? H : kFirst, H), GemmRows{operand, H},
+               which ? packed_r + optc_gemm_packed_floats(2 * H, H) : packed_r, out, which ? H : kFirst);
+  };
+  const int64_t b0 = t * kRnnRows;
+  rnn_walk<Layer>(run, b0, optc_clamp(run.batch - b0, 0, kRnnRows), bias + optc_rnn_gates(r) * H, scratch, multiply);
 }
 #endif  // OPTC_CPU_RNN_H

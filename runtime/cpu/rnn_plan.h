@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-#include "runtime/cpu/gemm_plan.h"
+#include "runtime/cpu/gemm_i8_plan.h"
 
 enum OptcRnnKind { OPTC_RNN, OPTC_GRU, OPTC_LSTM };
 enum OptcRnnActivation {
@@ -66,3 +66,16 @@ static inline void optc_rnn_pack_bias(const OptcRnn &r, const float *b, float *o
 constexpr int64_t kRnnRows = 16;
 constexpr int64_t optc_rnn_step_tasks(int64_t batch) { return optc_ceil_div(batch, kRnnRows); }
 constexpr int64_t optc_rnn_scratch_floats(const OptcRnn &r) { return kRnnRows * r.hidden * (optc_rnn_gates(r) + 3); }
+
+// An LSTM of 8-bit weights (com.microsoft.DynamicQuantizeLSTM): x of all steps and h of each step are quantized to
+// uint8, each by one scale and zero point over all batch rows, which therefore go through the steps in one task. W
+// [input, 4 * hidden] and R [hidden, 4 * hidden] are packed by gemm_i8_plan.h.
+constexpr int64_t optc_rnn_quantized_state_floats(const OptcRnn &r, int64_t batch) {
+  return batch * r.hidden * (optc_rnn_gates(r) + 3);
+}
+// Scratch of the steps, beside which that of the product of the inputs is smaller or the same: the states and sums, h
+// as bytes, what gemm_i8 needs.
+constexpr int64_t optc_rnn_quantized_scratch(const OptcRnn &r, int64_t batch) {
+  return 4 * optc_rnn_quantized_state_floats(r, batch) + optc_round_up(batch * r.hidden, 64) +
+         optc_gemm_i8_scratch(batch, r.hidden, true);
+}

@@ -119,3 +119,100 @@ def dynamic_quantized_product(g):
     if r.random() < 0.6:
         y = g.node("Add", [y, vector(g, n)])
     activation(g, y)
+
+
+def finite_input(g, shape):
+    x = g.add_input(F32, shape)
+    if not np.isfinite(g.v[x]).all():
+        raise Reject
+    return x
+
+
+@op(2)
+def integer_convolution(g):
+    """ConvInteger, QLinearConv, and Conv of dequantized bytes: signed and unsigned, in groups, depthwise, dilated, of one to three dims. Scales
+    are powers of two, so that no sum is rounded."""
+    r = g.r
+    t, u = r.choice([np.uint8, np.int8]), r.choice([np.uint8, np.int8])
+    if t is np.int8:
+        u = np.int8
+    spatial = r.choice([1, 2, 2, 2, 3])
+    form = r.choice(["whole", "whole", "depthwise", "groups"])
+    group = 1 if form == "whole" else r.choice([2, 3]) if form == "groups" else r.choice([2, 5, 16, 20])
+    c = group * (1 if form == "depthwise" else r.choice([1, 3, 4, 8, 17]))
+    oc = group * (1 if form == "depthwise" else r.choice([1, 2, 5, 16, 20]))
+    kernel = [r.choice([1, 1, 2, 3]) for _ in range(spatial)]
+    dilations = [r.choice([1, 1, 1, 2]) for _ in range(spatial)]
+    strides = [r.choice([1, 1, 2]) for _ in range(spatial)]
+    pads = [r.choice([0, 0, 1, 2]) for _ in range(2 * spatial)]
+    size = [(k - 1) * d + r.choice([1, 2, 5, 9]) for k, d in zip(kernel, dilations)]
+
+    def drawn(kind, shape):
+        info = np.iinfo(kind)
+        return g.np.integers(info.min, info.max, shape, endpoint=True).astype(kind)
+
+    zero = r.choice([0, 0, 1, int(np.iinfo(t).max), int(np.iinfo(t).min)])
+    shape = [r.choice([1, 1, 2]), c, *size]
+    if r.random() < 0.5:
+        x = g.node("QuantizeLinear", [finite_input(g, shape), g.const(np.array(1 / 32, F32)), g.const(np.array(zero, t))])
+    else:
+        x = g.add_input(np.dtype(t), shape)
+    w = g.const(drawn(u, (oc, c // group, *kernel)))
+    f = lambda v: g.const(np.array(v, F32))  # noqa: E731
+    A = dict(kernel_shape=kernel, strides=strides, dilations=dilations, pads=pads, group=group)
+    kind = r.choice(["ConvInteger", "QLinearConv", "Conv"])
+    x_zero, w_zero = g.const(np.array(zero, t)), g.const(np.array(r.choice([0, 0, 3]), u))
+    if kind == "ConvInteger":
+        y = g.node(kind, [x, w, x_zero, w_zero][: r.choice([2, 3, 4, 4])], **A)
+        if r.random() < 0.6:
+            y = g.node("Mul", [g.node("Cast", [y], to=TensorProto.FLOAT), f(0.125)])
+            activation(g, y)
+        return
+    scale = 2.0 ** -r.choice([6, 8, 10])
+    if kind == "QLinearConv":
+        bias = [g.const(g.np.integers(-999, 999, oc).astype(np.int32))] if r.random() < 0.5 else []
+        g.node(kind, [x, f(0.5), x_zero, w, f(scale), w_zero, f(0.5), g.const(np.array(r.choice([0, 3]), t)), *bias], **A)
+        return
+    if g.opset < 13:
+        raise Reject
+    a = g.node("DequantizeLinear", [x, f(0.5), x_zero])
+    if r.random() < 0.5:
+        b = g.node("DequantizeLinear", [w, g.const((2.0 ** -g.np.integers(5, 9, oc)).astype(F32)), g.const(np.zeros(oc, u))], axis=0)
+    else:
+        b = g.node("DequantizeLinear", [w, f(scale), w_zero])
+    y = g.node(kind, [a, b, vector(g, oc)] if r.random() < 0.5 else [a, b], **A)
+    if r.random() < 0.5:
+        y = g.node("Relu", [y])
+    if r.random() < 0.7:
+        g.node("QuantizeLinear", [y, f(0.5), g.const(np.array(r.choice([0, 3]), t))])
+
+
+@op(1.5)
+def dequantized_product(g):
+    """MatMul or Gemm of dequantized bytes, with scales and zero points for all or for each column."""
+    r = g.r
+    if g.opset < 13:
+        raise Reject
+    t, u = r.choice([np.uint8, np.int8]), r.choice([np.uint8, np.int8])
+    m, k, n = r.choice([1, 5, 17, 33]), r.choice([1, 3, 4, 63, 64, 65, 130]), r.choice([1, 15, 16, 64, 70])
+    f = lambda v: g.const(np.array(v, F32))  # noqa: E731
+    x_zero = g.const(np.array(r.choice([0, 3, int(np.iinfo(t).max)]), t))
+    a = g.node("DequantizeLinear", [g.node("QuantizeLinear", [finite_input(g, [m, k]), f(0.0625), x_zero]), f(0.0625), x_zero])
+    gemm, swapped = r.random() < 0.5, r.random() < 0.5
+    info = np.iinfo(u)
+    w = g.const(g.np.integers(info.min, info.max, (n, k) if gemm and swapped else (k, n), endpoint=True).astype(u))
+    if r.random() < 0.6:  # along the columns; now and then along the sum, where it must stay in floats
+        axis = 0 if gemm and swapped else 1
+        if r.random() < 0.2:
+            axis = 1 - axis
+        length = g.v[w].shape[axis]
+        b = g.node("DequantizeLinear", [w, g.const((2.0 ** -g.np.integers(4, 8, length)).astype(F32)), g.const(g.np.integers(0, 4, length).astype(u))], axis=axis)
+    else:
+        b = g.node("DequantizeLinear", [w, f(0.03125), g.const(np.array(r.choice([0, 2]), u))])
+    if gemm:
+        y = g.node("Gemm", [a, b, vector(g, n)] if r.random() < 0.6 else [a, b], transB=int(swapped), alpha=r.choice([None, 0.5]))
+    else:
+        y = g.node("MatMul", [a, b])
+        if r.random() < 0.6:
+            y = g.node("Add", [y, vector(g, n)])
+    activation(g, y)
