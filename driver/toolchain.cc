@@ -114,6 +114,7 @@ Result<Program> lower_reported(const Graph &graph, const CompileOptions &options
   lowering.precision = options.precision;
   lowering.disabled = options.disabled;
   lowering.machine = &machine_of(options.targets);
+  lowering.warpgroups = all_have_warpgroups(options.targets);
   lowering.f32 = options.f32 == "ieee"   ? F32Products::kIEEE
                  : options.f32 == "tf32" ? F32Products::kTF32
                                          : F32Products::kThreeTF32;

@@ -39,10 +39,12 @@ struct LoweringOptions {
   std::vector<std::pair<std::string, std::string>> keep_f32;
   // Of a GPU: what choices are made for; how f32 products are computed.
   const GpuMachine *machine = &machine_of({});
+  bool warpgroups = false;  // every target has them (all_have_warpgroups)
   F32Products f32 = F32Products::kThreeTF32;
   // To measure (bench/gpu): products by this tile of the list for their type (schedule/tensor_core_tiles.cc) and this
   // many blocks a tile, where they can have it; -1 and 0: as modelled.
   int tile = -1, splits = 0;
+  int warpgroup_tile = -1;  // the same for products on warpgroups (schedule/warpgroup.cc)
 };
 
 struct PrecisionReport {

@@ -43,6 +43,8 @@ constexpr LoweringStepInfo kSteps[] = {
      "f32 (LSTM: or 8-bit weights), constant weights, no clip"},
     {"schedule.gemm.tensor_core", "on a GPU, a product or a convolution runs on tensor cores",
      "one sum of products of f32, f16 or bf16, stores behind it"},
+    {"schedule.gemm.warpgroup", "on GPUs that have it, a product runs on wgmma, its operands by TMA",
+     "f16 or bf16, plain operands with strides of 16 bytes, all targets of the bundle sm_90a"},
     {"place.in_place", "a result takes over the bytes of an operand",
      "the operand is used for the last time, and each element is read only where it is written"},
 };

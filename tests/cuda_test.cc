@@ -11,6 +11,7 @@
 
 #include "emit/ptx/cuda_source.h"
 #include "lowering/buffers/buffers.h"
+#include "lowering/schedule/schedule.h"
 #include "tests/ptx_programs.h"
 #include "tests/shell.h"
 
@@ -25,12 +26,12 @@ void write_tensor(std::ofstream &out, std::vector<int64_t> dims, const std::vect
 }
 
 // Prints a Program's GPU half into a new folder and compiles it to FOLDER/run; returns the folder, "" on failure.
-std::string build_runner(Program program, size_t launches) {
+std::string build_runner(Program program, size_t launches, std::vector<std::string> targets = {"sm_80", "sm_90a"}) {
   place_buffers(program);
   Diagnostics diagnostics;
   std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
   PtxOptions options;
-  options.targets = {"sm_80", "sm_90a"};
+  options.targets = std::move(targets);
   auto ptx = emitter->emit(program, options, diagnostics);
   if (!ptx.ok()) return {};
   auto source = print_cuda(program, *ptx, "model", diagnostics);
@@ -112,6 +113,70 @@ TEST(CudaBundle, RunsOnTheEmulatedDriver) {
                                        &status);
   EXPECT_NE(status, 0);
   EXPECT_NE(none.find("no CUDA driver"), std::string::npos) << none;
+  run_command("rm -r " + dir, &status);
+}
+
+// y = relu(x * w + b) on warpgroups, of a symbolic number of rows: tensor maps are made anew with the dims.
+TEST(CudaBundle, TensorMapsFollowTheDims) {
+  NestProgram n;
+  const int64_t width = 40, columns = 72;
+  n.given_in_f32 = false;
+  Dim rows = n.program.dims->model_symbol("N");
+  n.program.sources.push_back({single_symbol(rows), 0, 1});
+  n.matmul(ElementType::kFloat16, 1, rows, columns, width, false, false);
+  n.program.input_names = {"a", "w", "bias"};
+  n.program.output_names = {"y"};
+  LoweringOptions lowering;
+  lowering.target = LoweringOptions::Target::kGpu;
+  lowering.warpgroups = true;
+  LoweringReport report;
+  Steps steps({"schedule.gemm.tensor_core"}, INT64_MAX, report.steps);
+  choose_schedules(n.program, lowering, steps, report.choices);
+  ASSERT_EQ(name(n.program.kernels[0].schedule), "gemm.warpgroup");
+  Diagnostics diagnostics;
+  std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
+  PtxOptions two;
+  two.targets = {"sm_80", "sm_90a"};  // what only one of them can run is a fault
+  EXPECT_FALSE(emitter->emit(n.program, two, diagnostics).ok());
+  const std::string dir = build_runner(n.program, 1, {"sm_90a"});
+  ASSERT_FALSE(dir.empty());
+  int status = 0;
+  for (size_t count : {130u, 7u}) {
+    const auto half = [](std::ofstream &out, std::vector<int64_t> dims, const std::vector<float> &values) {
+      std::vector<int64_t> head{10, static_cast<int64_t>(dims.size()), static_cast<int64_t>(values.size() * 2)};
+      head.insert(head.end(), dims.begin(), dims.end());
+      out.write(reinterpret_cast<const char *>(head.data()), static_cast<std::streamsize>(8 * head.size()));
+      for (float v : values) {
+        const uint16_t bits = float_to_half(v);
+        out.write(reinterpret_cast<const char *>(&bits), 2);
+      }
+    };
+    const size_t K = static_cast<size_t>(width), N = static_cast<size_t>(columns);
+    std::vector<float> a(count * K), w(K * N), bias(N), want(count * N);  // multiples of an eighth: exact
+    for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(static_cast<int>(i * 7919 % 17) - 8) / 8;
+    for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(static_cast<int>(i * 104729 % 13) - 6) / 8;
+    for (size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i % 5) - 2;
+    for (size_t r = 0; r < count; ++r)
+      for (size_t c = 0; c < N; ++c) {
+        float sum = 0;
+        for (size_t k = 0; k < K; ++k) sum += a[r * K + k] * w[k * N + c];
+        want[r * N + c] = std::max(sum + bias[c], 0.0f);
+      }
+    const int64_t three = 3, one = 1;
+    std::ofstream in(dir + "/inputs.bin", std::ios::binary), out(dir + "/expected.bin", std::ios::binary);
+    in.write(reinterpret_cast<const char *>(&three), 8);
+    out.write(reinterpret_cast<const char *>(&one), 8);
+    half(in, {1, static_cast<int64_t>(count), width}, a);
+    half(in, {width, columns}, w);
+    write_tensor(in, {columns}, bias);
+    half(out, {1, static_cast<int64_t>(count), columns}, want);
+    in.close();
+    out.close();
+    const std::string result = run_command("OPTC_LIBCUDA=" OPTC_FAKE_DRIVER " " + dir + "/run " + dir +
+                                               "/cuda.weights " + dir + "/inputs.bin " + dir + "/expected.bin 1e-3",
+                                           &status);
+    EXPECT_EQ(status, 0) << result;
+  }
   run_command("rm -r " + dir, &status);
 }
 

@@ -12,6 +12,7 @@
 #include "emit/ptx/ptx.h"
 #include "lowering/schedule/schedule.h"
 #include "tests/ptx_emulator/emulator.h"
+#include "tests/ptx_emulator/tensor_map.h"
 #include "tests/ptx_programs.h"
 
 namespace optc::testing {
@@ -21,17 +22,22 @@ inline constexpr ElementType kF32 = ElementType::kFloat32, kF16 = ElementType::k
 // A Program's kernels in the emulator, on random inputs.
 class Machine {
  public:
-  explicit Machine(Program &program, std::string f32 = "3xtf32", std::string target = "sm_80", int splits = 0)
+  explicit Machine(Program &program, std::string f32 = "3xtf32", std::string target = "sm_80", int splits = 0,
+                   std::vector<std::string> disabled = {}, int warpgroup_tile = -1, int multiprocessors = 0)
       : program_(program), chained_(target.compare(0, 4, "sm_9") == 0) {
     Diagnostics diagnostics;
     std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
     LoweringOptions lowering;
     lowering.target = LoweringOptions::Target::kGpu;
-    lowering.machine = &machine_of({target});
+    GpuMachine card = machine_of({target});
+    if (multiprocessors > 0) card.multiprocessors = multiprocessors;
+    lowering.machine = &card;
     lowering.f32 = f32 == "ieee" ? F32Products::kIEEE : f32 == "tf32" ? F32Products::kTF32 : F32Products::kThreeTF32;
+    lowering.warpgroups = all_have_warpgroups({target});
     lowering.splits = splits;
+    lowering.warpgroup_tile = warpgroup_tile;
     LoweringReport report;
-    Steps steps({}, INT64_MAX, report.steps);
+    Steps steps(disabled, INT64_MAX, report.steps);
     choose_schedules(program, lowering, steps, report.choices);
     EXPECT_TRUE(verify(program, diagnostics).ok());
     PtxOptions options;
@@ -59,8 +65,10 @@ class Machine {
     }
   }
 
-  void run(uint64_t seed = 1) {
-    ASSERT_FALSE(output.modules.empty());
+  void run(uint64_t seed = 1) { ASSERT_EQ(fault(seed), ""); }
+  // What the emulator says against the kernels; "" when nothing.
+  std::string fault(uint64_t seed = 1) {
+    if (output.modules.empty()) return "no kernels";
     PtxEmulator emulator(output.modules[0].text);
     for (size_t i = 0; i < memory_.size(); ++i)
       emulator.add_memory(base(i), memory_[i].size() - 16, program_.buffers[i].kind != BufferKind::kInput);
@@ -77,7 +85,7 @@ class Machine {
     emulator.add_memory(&fault, sizeof fault, true);
     bool first = true;
     for (const PtxKernel &kernel : output.kernels) {
-      ASSERT_TRUE(kernel.on_gpu) << kernel.reason;
+      if (!kernel.on_gpu) return kernel.reason;
       for (const PtxLaunch &launch : kernel.launches) {
         PtxEmulator::Launch l;
         l.function = launch.function;
@@ -87,21 +95,25 @@ class Machine {
         l.seed = seed;
         l.chained = chained_ && !first;
         first = false;
+        std::vector<EmulatedTensorMap> maps(launch.arguments.size());
         for (const PtxArgument &argument : launch.arguments)
-          l.arguments.push_back(argument.kind == PtxArgument::Kind::kWorkspace ? reinterpret_cast<uint64_t>(work)
-                                : argument.kind == PtxArgument::Kind::kFault   ? reinterpret_cast<uint64_t>(&fault)
-                                : argument.kind == PtxArgument::Kind::kBuffer
-                                    ? reinterpret_cast<uint64_t>(base(argument.buffer.index))
-                                    : static_cast<uint64_t>(symbols_(*argument.symbol)));
+          l.arguments.push_back(
+              argument.kind == PtxArgument::Kind::kWorkspace   ? reinterpret_cast<uint64_t>(work)
+              : argument.kind == PtxArgument::Kind::kFault     ? reinterpret_cast<uint64_t>(&fault)
+              : argument.kind == PtxArgument::Kind::kTensorMap ? encode(argument.map, maps[l.arguments.size()])
+              : argument.kind == PtxArgument::Kind::kBuffer    ? reinterpret_cast<uint64_t>(base(argument.buffer.index))
+                                                               : static_cast<uint64_t>(symbols_(*argument.symbol)));
         try {
           emulator.run(l);
         } catch (const std::exception &e) {
-          FAIL() << e.what();
+          return e.what();
         }
         index_outside = index_outside || fault != 0;
-        for (size_t i = 0; i < counters; ++i) ASSERT_EQ(work[i], 0u) << "counter " << i << " of " << launch.function;
+        if (std::any_of(work, work + counters, [](uint32_t v) { return v != 0; }))
+          return "a counter of " + launch.function + " is not zero";
       }
     }
+    return "";
   }
 
   double get(BufferId id, size_t i) {
@@ -140,6 +152,18 @@ class Machine {
   bool index_outside = false;  // a launch reported one (PtxArgument::kFault)
 
  private:
+  uint64_t encode(const PtxTensorMap &m, EmulatedTensorMap &to) {
+    std::vector<uint64_t> extents, strides;
+    for (Dim d : m.extents) extents.push_back(static_cast<uint64_t>(number(d)));
+    for (size_t d = 1; d < m.byte_strides.size(); ++d)
+      strides.push_back(static_cast<uint64_t>(number(m.byte_strides[d])));
+    const std::vector<uint32_t> box(m.box.begin(), m.box.end());
+    EXPECT_TRUE(encode_tensor_map(
+        to, static_cast<uint32_t>(extents.size()),
+        reinterpret_cast<uint64_t>(base(m.buffer.index)) + static_cast<uint64_t>(number(m.byte_offset)), extents.data(),
+        strides.data(), box.data()));
+    return reinterpret_cast<uint64_t>(&to);
+  }
   uint8_t *base(size_t i) {  // 16-byte aligned, as device memory is
     const uintptr_t p = reinterpret_cast<uintptr_t>(memory_[i].data());
     return memory_[i].data() + (16 - p % 16) % 16;

@@ -78,7 +78,7 @@ class NestProgram {
     program.order.push_back(program.add_kernel(std::move(kernel)));
   }
   // y[b, m, n] = sum over k of a[b, m, k] * w[b?, k, n] + bias[n], relu; w as [K, N] or, transposed, [N, K].
-  void matmul(ElementType type, int64_t batch, int64_t m, int64_t n, int64_t k, bool transposed_b, bool batched_b) {
+  void matmul(ElementType type, int64_t batch, Dim m, int64_t n, int64_t k, bool transposed_b, bool batched_b) {
     BufferId a = input("a", given_in_f32 ? ElementType::kFloat32 : type, {batch, m, k});
     Shape ws = transposed_b ? Shape{n, k} : Shape{k, n};
     if (batched_b) ws.insert(ws.begin(), batch);

@@ -143,6 +143,10 @@ const std::vector<std::pair<std::string, std::string>> kGpuGraphs = {
       a = MatMul(x, w)
       y = Relu(a) })"},
     {"gemm.tensor_core", conv("f32[2,8,H,W]", "f32[16,8,3,3]", 1, 3, 2, 1, 1, 0)},
+    {"gemm.warpgroup", R"(graph "g" (x: f16[N,3,64]) -> (y) { const w: f16[64,48] = hash "a"
+      a = MatMul(x, w)
+      y = Relu(a) })"},
+    {"gemm.warpgroup", R"(graph "g" (x: f16[4,N,64], w: f16[4,64,72]) -> (y) { y = MatMul(x, w) })"},
     {"pointwise", R"(graph "g" (x: f32[N,8]) -> (y) { y = Exp(x) })"},
     {"loops", R"(graph "g" (x: f64[N,8], w: f64[8,8]) -> (y) { y = MatMul(x, w) })"},
     {"library", R"(graph "g" (x: f32[N,8]) -> (y) { y = NonZero(x) })"},
@@ -162,7 +166,12 @@ struct Case {
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const auto &[schedule, text] : kGraphs) cases.push_back({schedule, text, {}});
-  for (const auto &[schedule, text] : kGpuGraphs) cases.push_back({schedule, text, gpu_options()});
+  for (const auto &[schedule, text] : kGpuGraphs) {
+    cases.push_back({schedule, text, gpu_options()});
+    if (schedule != "gemm.warpgroup") continue;
+    cases.back().options.warpgroups = true;
+    cases.back().options.disabled = {"schedule.gemm.tensor_core"};  // which is quicker for little
+  }
   return cases;
 }
 
@@ -317,6 +326,18 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
       "rnn", "S2", [&](Program &, Schedule &s) { recurrent(s).weights = ElementType::kUInt8; }, 1);
   plant(
       "rnn", "S4", [&](Program &, Schedule &s) { recurrent(s).layers[1].r_scale.buffer = BufferId(); }, 1);
+  const auto groups = [](Schedule &s) -> GemmWarpgroupSchedule & { return std::get<GemmWarpgroupSchedule>(s); };
+  plant("gemm.warpgroup", "S2", [&](Program &, Schedule &s) { groups(s).map_a.strides[1] = 72; });
+  plant("gemm.warpgroup", "S2", [&](Program &, Schedule &s) { groups(s).map_b.extents[0] = 40; });
+  plant("gemm.warpgroup", "S2", [&](Program &, Schedule &s) { groups(s).map_b.offset = 8; });
+  plant("gemm.warpgroup", "S2", [&](Program &, Schedule &s) { groups(s).map_a.buffer = groups(s).map_b.buffer; });
+  plant(
+      "gemm.warpgroup", "S2", [&](Program &, Schedule &s) { groups(s).map_a.strides[2] = 64; }, 1);
+  plant("gemm.warpgroup", "S3", [&](Program &, Schedule &s) { groups(s).a.outer.clear(); });
+  plant("gemm.warpgroup", "S5", [&](Program &, Schedule &s) { groups(s).tiles.clear(); });
+  plant("gemm.warpgroup", "S5", [&](Program &, Schedule &s) { groups(s).tiles[0].m = 96; });
+  plant("gemm.warpgroup", "S5", [&](Program &, Schedule &s) { groups(s).tiles[1].stages = 40; });
+  plant("gemm.warpgroup", "S5", [&](Program &, Schedule &s) { groups(s).blocks = 0; });
 }
 
 // No printer falls back to another form: what it cannot print is a fault of optc.
@@ -358,6 +379,26 @@ TEST(Schedule, TilesAreChosenByTheMachine) {
     }
   }
   EXPECT_GT(first.size(), 1u);
+}
+
+// Of the ways that a product can have, the quickest by the model; on warpgroups only where all targets have them.
+TEST(Schedule, ProductsRunOnWarpgroupsWhereThatIsQuicker) {
+  const auto chosen = [](const std::string &sizes, bool warpgroups) {
+    LoweringOptions options = gpu_options();
+    options.warpgroups = warpgroups;
+    const Lowered lowered = lower_text("graph \"g\" (x: f16[" + sizes.substr(0, sizes.find(' ')) + "], w: f16[" +
+                                           sizes.substr(sizes.find(' ') + 1) + "]) -> (y) { y = MatMul(x, w) }",
+                                       options);
+    EXPECT_EQ(lowered.report.choices.size(), 1u);
+    for (const ScheduleChoice &choice : lowered.report.choices)
+      for (const ScheduleChoice::Way &way : choice.ranked)
+        EXPECT_GE(way.microseconds, choice.ranked[0].microseconds) << way.what;
+    return name(lowered.program.kernel(lowered.program.order[0]).schedule);
+  };
+  EXPECT_EQ(chosen("2048,2048 2048,2048", true), "gemm.warpgroup");
+  EXPECT_EQ(chosen("2048,2048 2048,2048", false), "gemm.tensor_core");
+  EXPECT_EQ(chosen("1,4096 4096,4096", true), "gemm.tensor_core");
+  EXPECT_EQ(chosen("16,64 64,32", true), "gemm.tensor_core");
 }
 
 // A kernel that runs on the host is not given a schedule of the card.

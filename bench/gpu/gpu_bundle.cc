@@ -29,7 +29,7 @@ std::string launches_json(const optc::Program &program, const optc::PtxOutput &p
     for (const optc::PtxLaunch &l : k.launches) {
       std::string arguments;
       for (const optc::PtxArgument &a : l.arguments) {
-        if (a.kind == optc::PtxArgument::Kind::kSymbol) return {};
+        if (a.kind == optc::PtxArgument::Kind::kSymbol || a.kind == optc::PtxArgument::Kind::kTensorMap) return {};
         if (a.kind == optc::PtxArgument::Kind::kWorkspace || a.kind == optc::PtxArgument::Kind::kFault) {
           arguments += ", -1";  // no index of a benchmark is outside its dimension
           continue;
@@ -88,6 +88,9 @@ int main(int argc, char **argv) {
                                      : optc::F32Products::kThreeTF32;
     } else if (arg == "--tile" && more) {  // for all products that can have it: bench/gpu/tiles.py
       lowering.tile = std::atoi(argv[++i]);
+    } else if (arg == "--warpgroup-tile" && more) {  // the same on warpgroups, wherever they can have the product
+      lowering.warpgroup_tile = std::atoi(argv[++i]);
+      lowering.disabled.push_back("schedule.gemm.tensor_core");
     } else if (arg == "--splits" && more) {
       lowering.splits = std::atoi(argv[++i]);
     } else if (arg == "--precision" && more) {
@@ -124,6 +127,7 @@ int main(int argc, char **argv) {
     return finish(optc::exit_code(s.failure().kind));
   lowering.target = optc::LoweringOptions::Target::kGpu;
   lowering.machine = &optc::machine_of(ptx_options.targets);
+  lowering.warpgroups = optc::all_have_warpgroups(ptx_options.targets);
   optc::LoweringReport lowered;
   auto program = optc::lower(*graph, lowering, lowered, diagnostics);
   if (!program.ok()) return finish(optc::exit_code(program.failure().kind));

@@ -17,11 +17,20 @@ Builder::Builder(llvm::Module &module, const std::string &name, const std::vecto
     : ir(module.getContext()), module_(module), chained_(chained), threads_(threads) {
   std::vector<llvm::Type *> types;
   for (ParamType p : params)
-    types.push_back(p == ParamType::kI32 ? static_cast<llvm::Type *>(ir.getInt32Ty()) : ir.getPtrTy(kGlobal));
+    types.push_back(p == ParamType::kI32         ? static_cast<llvm::Type *>(ir.getInt32Ty())
+                    : p == ParamType::kTensorMap ? ir.getPtrTy()
+                                                 : ir.getPtrTy(kGlobal));
   function_ = llvm::Function::Create(llvm::FunctionType::get(ir.getVoidTy(), types, false),
                                      llvm::GlobalValue::ExternalLinkage, name, module);
   for (size_t i = 0; i < params.size(); ++i) {
     if (params[i] == ParamType::kI32) continue;
+    if (params[i] == ParamType::kTensorMap) {
+      auto *bytes = llvm::ArrayType::get(ir.getInt8Ty(), 128);
+      function_->addParamAttr(i, llvm::Attribute::getWithByValType(module.getContext(), bytes));
+      function_->addParamAttr(i, llvm::Attribute::getWithAlignment(module.getContext(), llvm::Align(64)));
+      maps_.push_back(static_cast<unsigned>(i) + 1);
+      continue;
+    }
     function_->addParamAttr(i, llvm::Attribute::getWithAlignment(module.getContext(), llvm::Align(16)));
     if (params[i] == ParamType::kReadPointer) {
       function_->addParamAttr(i, llvm::Attribute::NoAlias);
@@ -163,6 +172,7 @@ void Builder::store(Value value, Value pointer, unsigned align) {
 
 unsigned Builder::reserve_shared(unsigned bytes, unsigned align) {
   shared_used_ = (shared_used_ + align - 1) / align * align;
+  shared_align_ = std::max(shared_align_, align);
   unsigned offset = shared_used_;
   shared_used_ += bytes;
   shared_high_ = std::max(shared_high_, shared_used_);
@@ -177,10 +187,30 @@ Value Builder::shared(Value byte_offset) {
       shared_memory_ = new llvm::GlobalVariable(module_, llvm::ArrayType::get(ir.getInt8Ty(), 0), false,
                                                 llvm::GlobalValue::ExternalLinkage, nullptr, kName, nullptr,
                                                 llvm::GlobalValue::NotThreadLocal, kShared);
-      shared_memory_->setAlignment(llvm::Align(128));
+      shared_memory_->setAlignment(llvm::Align(shared_align_));
     }
   }
+  if (shared_memory_->getAlign()->value() < shared_align_) shared_memory_->setAlignment(llvm::Align(shared_align_));
   return ir.CreateInBoundsGEP(ir.getInt8Ty(), shared_memory_, byte_offset);
+}
+
+Value Builder::shared_at(Value address) { return ir.CreateIntToPtr(address, ir.getPtrTy(kShared)); }
+
+Values Builder::effect_asm(const std::string &text, const std::string &constraints,
+                           const std::vector<llvm::Type *> &results, const Values &args) {
+  std::vector<llvm::Type *> types;
+  for (Value v : args) types.push_back(v->getType());
+  llvm::Type *result = results.empty()       ? ir.getVoidTy()
+                       : results.size() == 1 ? results[0]
+                                             : llvm::StructType::get(ir.getContext(), results);
+  auto *type = llvm::FunctionType::get(result, types, false);
+  auto *code = llvm::InlineAsm::get(type, text, constraints + (constraints.empty() ? "" : ",") + "~{memory}", true);
+  auto *made = ir.CreateCall(type, code, args);
+  made->setConvergent();
+  if (results.size() == 1) return {made};
+  Values out;
+  for (unsigned i = 0; i < results.size(); ++i) out.push_back(ir.CreateExtractValue(made, i));
+  return out;
 }
 
 void Builder::fence_gpu() {

@@ -17,7 +17,8 @@ using Values = std::vector<Value>;
 // kReadPointer: memory that no kernel of the model writes (weights, the model's inputs): its loads may go through the
 // read-only cache and before the wait for earlier kernels. kSharedPointer: what this kernel reads and an earlier one
 // may have written. kWritePointer: what this kernel writes.
-enum class ParamType : uint8_t { kReadPointer, kSharedPointer, kWritePointer, kI32 };
+// kTensorMap: a tensor map of TMA, 128 bytes by value.
+enum class ParamType : uint8_t { kReadPointer, kSharedPointer, kWritePointer, kI32, kTensorMap };
 
 enum class MmaType : uint8_t { kF16, kBF16, kTF32 };
 
@@ -41,6 +42,10 @@ class Builder {
   llvm::IRBuilder<> ir;
   llvm::Function *function() const { return function_; }
   Value param(size_t i) const { return function_->getArg(static_cast<unsigned>(i)); }
+  // Of a parameter that is a tensor map, as TMA's instructions take it (i64).
+  Value map_address(size_t i) { return ir.CreatePtrToInt(param(i), t_i64()); }
+  // The parameters that are tensor maps, from 1 on, for mark_kernel.
+  const std::vector<unsigned> &maps() const { return maps_; }
   unsigned threads() const { return threads_; }
 
   // --- Constants and types
@@ -107,6 +112,9 @@ class Builder {
   unsigned shared_bytes() const { return shared_high_; }
   Value shared(Value byte_offset);
   Value shared(unsigned byte_offset) { return shared(i32(byte_offset)); }
+  // The address of shared memory's begin, as instructions take it (i32), and the pointer to such an address.
+  Value shared_start() { return ir.CreatePtrToInt(shared(0u), t_i32()); }
+  Value shared_at(Value address);
   void barrier();
   Value local_array(llvm::Type *element, uint64_t count);  // per thread
 
@@ -133,6 +141,9 @@ class Builder {
 
   // One instruction of inline assembly without side effects, all operands f32 / i32.
   Value pure_asm(const char *text, const char *constraints, llvm::Type *result, llvm::ArrayRef<Value> args);
+  // Inline assembly with effects on memory, made by all threads of a warp together; gives one value a result type.
+  Values effect_asm(const std::string &text, const std::string &constraints, const std::vector<llvm::Type *> &results,
+                    const Values &args);
 
  private:
   llvm::Module &module_;
@@ -140,7 +151,8 @@ class Builder {
   llvm::GlobalVariable *shared_memory_ = nullptr;
   bool chained_ = false, early_ = false;
   std::vector<llvm::Instruction *> rolled_;
-  unsigned threads_ = 0, shared_used_ = 0, shared_high_ = 0;
+  std::vector<unsigned> maps_;
+  unsigned threads_ = 0, shared_used_ = 0, shared_high_ = 0, shared_align_ = 128;
   Value tid_ = nullptr, lane_ = nullptr, warp_ = nullptr, block_[3] = {};
 };
 

@@ -1,10 +1,11 @@
-// Matrix products and convolutions of a Program on the tensor-core template, as their schedule says: operands and
+// Matrix products and convolutions of a Program on the tensor-core templates, as their schedule says: operands and
 // epilogue.
 
 #include <algorithm>
 
 #include "emit/ptx/draft.h"
 #include "emit/ptx/gemm.h"
+#include "emit/ptx/warpgroup.h"
 
 namespace optc::ptx {
 
@@ -28,18 +29,17 @@ Value narrow_elements(Scope scope, const ProductOperand &operand, TensorCoreType
 
 namespace {
 
-// The schedule, and the nest's expressions that it stands for. (Stages point into the Program.)
+// The loops by role, and the nest's expressions that they stand for. (Stages point into the Program.)
 struct Plan {
-  GemmTensorCoreSchedule schedule;
-  TensorCoreChoice choice;
+  TensorCoreProduct schedule;
   ProductOperand a, b;
   std::vector<const Stage *> after;
   ScalarId initial;
 };
 
 // The operand's callbacks. `base` has the batch's counters.
-GemmOperand operand_of(KernelContext &k, const Scope &base, const Plan &plan,
-                       const GemmTensorCoreSchedule::Operand &side, const ProductOperand &factor) {
+GemmOperand operand_of(KernelContext &k, const Scope &base, const Plan &plan, const TensorCoreProduct::Operand &side,
+                       const ProductOperand &factor) {
   GemmOperand out;
   out.k_contiguous = side.k_contiguous;
   out.chunk_bytes = static_cast<unsigned>(side.chunk_bytes);
@@ -92,68 +92,67 @@ Value plain_sum(KernelContext &k, const Scope &base, const Plan &plan, Value siz
       true)[0];
 }
 
-void emit_epilogue(KernelContext &k, const Scope &base, const Plan &plan, Value row, Value column, Value first,
-                   Value second, Value pair) {
+// What is stored of sums.size() neighbours of a row, a power of two that divides the columns' last loop; `column` is a
+// multiple of it.
+void emit_epilogue(KernelContext &k, const Scope &base, const Plan &plan, Value row, Value column, const Values &sums) {
   Builder &b = k.b;
-  const bool even = !plan.schedule.b.outer.empty() && divisible_by(plan.schedule.b.outer.back().extent, 2);
-  auto one = [&](Value at, const Values &sums) {
-    Scope scope = base;
-    delinearize(scope, plan.schedule.a.outer, row);
-    delinearize(scope, plan.schedule.b.outer, at);
-    if (sums.size() == 2) scope.vectorize(plan.schedule.b.outer.back().index, 2);
-    scope.read_local = [&plan, &sums, &k](Scope &reader, const Scalar &, int lane) {
-      Value v = sums[static_cast<size_t>(lane)];
-      return plan.initial.valid() ? k.b.ir.CreateFAdd(reader.scalar(plan.initial, lane), v) : v;
-    };
-    for (const Stage *stage : plan.after)
-      for (const StageOutput &output : stage->outputs) {
-        auto store = [&](Scope &at_scope) {
-          Values values;
-          for (int lane = 0; lane < at_scope.lanes(); ++lane) values.push_back(at_scope.scalar(output.value, lane));
-          at_scope.store(output.buffer, output.index, values);
-        };
-        if (!output.condition.valid()) {
-          store(scope);
-          continue;
-        }
-        for (size_t lane = 0; lane < sums.size(); ++lane)
-          b.when(scope.scalar(output.condition, static_cast<int>(lane)), [&] {
-            Scope inner = scope;
-            Value v = inner.scalar(output.value, static_cast<int>(lane));
-            const ElementType type = k.program.buffer(output.buffer).element();
-            b.store(to_storage(b, type, v), inner.address(output.buffer, output.index, static_cast<int>(lane)),
-                    storage_size(type));
-          });
-      }
+  Scope scope = base;
+  delinearize(scope, plan.schedule.a.outer, row);
+  delinearize(scope, plan.schedule.b.outer, column);
+  if (sums.size() > 1) scope.vectorize(plan.schedule.b.outer.back().index, static_cast<int>(sums.size()));
+  scope.read_local = [&plan, &sums, &k](Scope &reader, const Scalar &, int lane) {
+    Value v = sums[static_cast<size_t>(lane)];
+    return plan.initial.valid() ? k.b.ir.CreateFAdd(reader.scalar(plan.initial, lane), v) : v;
   };
-  if (even) {
-    one(column, {first, second});
-  } else {
-    one(column, {first});
-    b.when(pair, [&] { one(b.add(column, 1), {second}); });
-  }
+  for (const Stage *stage : plan.after)
+    for (const StageOutput &output : stage->outputs) {
+      if (!output.condition.valid()) {
+        Values values;
+        for (int lane = 0; lane < scope.lanes(); ++lane) values.push_back(scope.scalar(output.value, lane));
+        scope.store(output.buffer, output.index, values);
+        continue;
+      }
+      for (size_t lane = 0; lane < sums.size(); ++lane)
+        b.when(scope.scalar(output.condition, static_cast<int>(lane)), [&] {
+          Scope inner = scope;
+          Value v = inner.scalar(output.value, static_cast<int>(lane));
+          const ElementType type = k.program.buffer(output.buffer).element();
+          b.store(to_storage(b, type, v), inner.address(output.buffer, output.index, static_cast<int>(lane)),
+                  storage_size(type));
+        });
+    }
+}
+
+// How many neighbours emit_epilogue takes, of `most`.
+int epilogue_lanes(const Plan &plan, int most) {
+  const std::vector<Loop> &columns = plan.schedule.b.outer;
+  while (most > 1 && (columns.empty() || !divisible_by(columns.back().extent, most))) most /= 2;
+  return most;
+}
+
+// Nothing where the nest has not the form of its schedule.
+std::optional<Plan> make_plan(const Program &program, const Kernel &kernel, const TensorCoreProduct &s) {
+  ProductSum sum;
+  if (!kernel.nest() || !product_sum(program, *kernel.nest(), sum)) return std::nullopt;
+  const LoopNest &nest = *kernel.nest();
+  Plan plan;
+  plan.schedule = s;
+  plan.a = peel(program, s.exchanged ? sum.rhs : sum.lhs);
+  plan.b = peel(program, s.exchanged ? sum.lhs : sum.rhs);
+  if (!fit(s.type, plan.a) || !fit(s.type, plan.b)) return std::nullopt;
+  plan.initial = nest.stages[0].outputs[0].initial;
+  for (size_t i = 1; i < nest.stages.size(); ++i) plan.after.push_back(&nest.stages[i]);
+  return plan;
 }
 
 }  // namespace
 
 std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &kernel, const GemmTensorCoreSchedule &s,
                                        int copies) {
-  ProductSum sum;
-  if (!kernel.nest() || !product_sum(program, *kernel.nest(), sum) || copies < 1 ||
-      static_cast<size_t>(copies) > s.tiles.size())
-    return std::nullopt;
-  const LoopNest &nest = *kernel.nest();
-  Plan plan;
-  plan.schedule = s;
-  plan.choice = s.tiles[static_cast<size_t>(copies) - 1];
-  plan.a = peel(program, s.exchanged ? sum.rhs : sum.lhs);
-  plan.b = peel(program, s.exchanged ? sum.lhs : sum.rhs);
-  if (!fit(s.type, plan.a) || !fit(s.type, plan.b)) return std::nullopt;
-  plan.initial = nest.stages[0].outputs[0].initial;
-  for (size_t i = 1; i < nest.stages.size(); ++i) plan.after.push_back(&nest.stages[i]);
-
-  const TensorCoreTile tile = plan.choice.tile;
-  const int splits = plan.choice.splits;
+  const auto made = make_plan(program, kernel, s);
+  if (!made || copies < 1 || static_cast<size_t>(copies) > s.tiles.size()) return std::nullopt;
+  const TensorCoreTile tile = s.tiles[static_cast<size_t>(copies) - 1].tile;
+  const int splits = s.tiles[static_cast<size_t>(copies) - 1].splits;
   const Dim m = total_extent(s.a.outer), n = total_extent(s.b.outer), k_size = total_extent(s.k),
             batch = total_extent(s.batch);
   if (splits > 1 && !(m.is_constant() && n.is_constant() && k_size.is_constant() && batch.is_constant()))
@@ -171,10 +170,10 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
   if (splits > 1) draft.workspace_bytes = (draft.grid[0] * draft.grid[1] * batch).value() * split_bytes(tile, splits);
   draft.waits = true;
   draft.early_next = upper_bound(m) <= 16;  // weights through once: bound by memory
-  draft.body = [plan, tile, splits, m, n, k_size](KernelContext &k) {
+  draft.body = [plan = *made, tile, splits, m, n, k_size](KernelContext &k) {
     Builder &b = k.b;
     Scope base(k);
-    const GemmTensorCoreSchedule &s = plan.schedule;
+    const TensorCoreProduct &s = plan.schedule;
     Value in_batch = splits > 1 ? b.div(b.block(2), splits) : b.block(2);
     delinearize(base, s.batch, in_batch);
     Gemm gemm;
@@ -203,10 +202,88 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
     gemm.b = operand_of(k, base, plan, s.b, plan.b);
     if (element_bytes(s.type) == 4)
       gemm.plain_sum = [&](Value row, Value column) { return plain_sum(k, base, plan, gemm.k, row, column); };
+    const bool even = epilogue_lanes(plan, 2) == 2;
     gemm.epilogue = [&](Value row, Value column, Value first, Value second, Value pair) {
-      emit_epilogue(k, base, plan, row, column, first, second, pair);
+      if (even) return emit_epilogue(k, base, plan, row, column, {first, second});
+      emit_epilogue(k, base, plan, row, column, {first});
+      b.when(pair, [&] { emit_epilogue(k, base, plan, row, b.add(column, 1), {second}); });
     };
     emit_gemm(b, gemm);
+  };
+  return draft;
+}
+
+std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kernel, const GemmWarpgroupSchedule &s,
+                                     int copies) {
+  const auto made = make_plan(program, kernel, s);
+  if (!made || element_bytes(s.type) != 2 || copies < 1 || static_cast<size_t>(copies) > s.tiles.size())
+    return std::nullopt;
+  const WarpgroupTile tile = s.tiles[static_cast<size_t>(copies) - 1];
+  const Dim m = total_extent(s.a.outer), n = total_extent(s.b.outer), k_size = total_extent(s.k),
+            batch = total_extent(s.batch);
+  const Dim tiles = ceil_div(m, tile.m) * ceil_div(n, tile.n) * batch;
+  Draft draft;
+  draft.form = "gemm." + std::string(to_string(s.type)) + " wgmma " + std::to_string(tile.m) + "x" +
+               std::to_string(tile.n) + (tile.turns ? " in turns" : "") + " tma " + (s.a.k_contiguous ? "k" : "m") +
+               " " + (s.b.k_contiguous ? "k" : "n");
+  draft.threads = static_cast<unsigned>(128 * (tile.warpgroups + 1));
+  draft.grid[0] = min(tiles, Dim(s.blocks));
+  draft.waits = true;
+  draft.early_next = tiles.is_constant() && tiles.value() <= s.blocks;
+  draft.maps = [tile, &program](const Kernel &member) {
+    const auto &product = std::get<GemmWarpgroupSchedule>(member.schedule);
+    std::vector<PtxTensorMap> maps;
+    const auto add = [&](const TensorMap &from, const TensorCoreProduct::Operand &side, int extent) {
+      PtxTensorMap map;
+      map.buffer = from.buffer;
+      map.byte_offset = from.offset * Dim(2);
+      map.type = program.buffer(from.buffer).element();
+      map.extents = from.extents;
+      for (Dim stride : from.strides) map.byte_strides.push_back(stride * Dim(2));
+      map.box.assign(from.extents.size(), 1);
+      map.box[0] = 64;
+      map.box[1] = side.k_contiguous ? extent : kWarpgroupDepth;
+      maps.push_back(std::move(map));
+    };
+    add(product.map_a, product.a, tile.m);
+    add(product.map_b, product.b, tile.n);
+    return maps;
+  };
+  draft.body = [plan = *made, tile, blocks = s.blocks, m, n, k_size, batch](KernelContext &k) {
+    Builder &b = k.b;
+    const Scope outside(k);
+    const TensorCoreProduct &s = plan.schedule;
+    Scope sizes = outside;
+    WarpgroupGemm gemm;
+    gemm.type = s.type == TensorCoreType::kF16 ? MmaType::kF16 : MmaType::kBF16;
+    gemm.tile = tile;
+    gemm.blocks = blocks;
+    gemm.m = sizes.index(m);
+    gemm.n = sizes.index(n);
+    gemm.k = sizes.index(k_size);
+    gemm.batches = sizes.index(batch);
+    gemm.a = {k.maps.at(0), s.a.k_contiguous};
+    gemm.b = {k.maps.at(1), s.b.k_contiguous};
+    gemm.batch_coordinates = [&](Value at) {
+      Values coordinates;
+      for (const Loop &loop : s.batch) {
+        Scope scope = outside;
+        coordinates.push_back(delinearize(scope, s.batch, at, loop.index));
+      }
+      return coordinates;
+    };
+    const int lanes = epilogue_lanes(plan, 8);
+    gemm.epilogue = [&](Value at, Value row, Value column, const Values &sums) {
+      Scope base = outside;
+      delinearize(base, s.batch, at);
+      for (int i = 0; i < 8; i += lanes) {
+        const Values part(sums.begin() + i, sums.begin() + i + lanes);
+        Value from = b.add(column, i);
+        // `column` alone is known to be one.
+        b.when(i == 0 ? b.ir.getTrue() : b.lt(from, gemm.n), [&] { emit_epilogue(k, base, plan, row, from, part); });
+      }
+    };
+    emit_warpgroup_gemm(b, gemm);
   };
   return draft;
 }

@@ -48,11 +48,9 @@ class Printer {
       out +=
           "int64_t floor_div(int64_t a, int64_t b) { return b <= 0 ? 0 : a / b - (a % b < 0); }\n"
           "int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b) * b; }\n";
-    if (extremes_)
-      out +=
-          "int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }\nint64_t most(int64_t a, int64_t b) { return "
-          "a > b ? a : b; }\n";
-    if (helpers_ || extremes_) out += "\n";
+    if (least_) out += "int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }\n";
+    if (most_) out += "int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }\n";
+    if (helpers_ || least_ || most_) out += "\n";
     out += "// Sizes; `s` holds the values of the model's dims";
     for (size_t i = 0; i < program_.sources.size(); ++i)
       out += fmt::format("{} {}: {}", i ? "," : ":", i, program_.sources[i].symbol->name);
@@ -70,12 +68,14 @@ class Printer {
         "const ModelTable kModel = {{{}, kSymbols, {}, kBuffers, {}, kLaunches, {}, kSegments, {}, kInputs, {}, "
         "kOutputs, {}, "
         "kImages, {}, "
-        "{}u, {}u, {}u}};\n\n}}  // namespace\n\nconst ModelTable &cuda_model();\nconst ModelTable &cuda_model() {{ "
+        "{}u, {}, {}, {}u, {}u}};\n\n}}  // namespace\n\nconst ModelTable &cuda_model();\nconst ModelTable "
+        "&cuda_model() {{ "
         "return "
         "kModel; }}\n\n}}  // namespace {}_code\n",
         quoted(name_), symbols_.size(), buffers_.size(), result_.launches, result_.schedule.segments,
         program_.inputs.size(), program_.outputs.size(), ptx_.modules.size(), result_.weights_bytes,
-        workspace_bytes_ > 0 ? 4 * kWorkspaceCounters : 0, workspace_bytes_, name_);
+        maps_.empty() ? "nullptr" : "kMaps", maps_.size(), workspace_bytes_ > 0 ? 4 * kWorkspaceCounters : 0,
+        workspace_bytes_, name_);
     if (!unplaced_.empty())
       return diagnostics.error(ErrorKind::kInternal,
                                "the buffer '" + unplaced_ + "' has no place in the plan of memory");
@@ -92,8 +92,7 @@ class Printer {
     for (const PtxKernel &kernel : ptx_.kernels)
       for (const PtxLaunch &launch : kernel.launches)
         for (const PtxArgument &a : launch.arguments) {
-          if (a.kind != PtxArgument::Kind::kBuffer) continue;
-          number(a.buffer);
+          if (a.kind == PtxArgument::Kind::kBuffer || a.kind == PtxArgument::Kind::kTensorMap) number(a.buffer);
         }
     const DeviceSchedule &schedule = result_.schedule;
     for (const auto &copies : schedule.copies)
@@ -134,10 +133,10 @@ class Printer {
         helpers_ = true;
         return fmt::format("floor_mod({}, {})", x, y);
       case AtomKind::kMin:
-        extremes_ = true;
+        least_ = true;
         return fmt::format("least({}, {})", x, y);
       case AtomKind::kMax:
-        extremes_ = true;
+        most_ = true;
         return fmt::format("most({}, {})", x, y);
     }
     return "0";
@@ -173,12 +172,7 @@ class Printer {
       for (const PtxLaunch &launch : kernel.launches) {
         const size_t index = result_.launches++;
         std::string list;
-        for (const PtxArgument &a : launch.arguments)
-          list += fmt::format("{}{{{}, {}}}", list.empty() ? "" : ", ", a.kind == PtxArgument::Kind::kSymbol,
-                              a.kind == PtxArgument::Kind::kWorkspace ? -1
-                              : a.kind == PtxArgument::Kind::kFault   ? -2
-                              : a.kind == PtxArgument::Kind::kSymbol  ? static_cast<int>(symbols_[a.symbol])
-                                                                      : static_cast<int>(numbers_[a.buffer.index]));
+        for (const PtxArgument &a : launch.arguments) list += (list.empty() ? "" : ", ") + argument(a);
         workspace_bytes_ = std::max(workspace_bytes_, launch.workspace_bytes);
         arguments += fmt::format("const ArgumentTable kArguments{}[] = {{{}}};\n", index, list);
         const bool checks = std::any_of(launch.arguments.begin(), launch.arguments.end(),
@@ -197,8 +191,48 @@ class Printer {
       table += fmt::format("    {{{}, {}, {}}},\n", segments[i].first, segments[i].second - segments[i].first,
                            open[i] ? "true" : "false");
     if (segments.empty()) table += "    {0, 0, false},\n";
-    return arguments + "\nconst LaunchTable kLaunches[] = {\n" + table + "};\n";
+    std::string maps;
+    if (!maps_.empty()) maps = map_sizes_ + "const TensorMapTable kMaps[] = {\n" + map_rows_ + "};\n";
+    return maps + arguments + "\nconst LaunchTable kLaunches[] = {\n" + table + "};\n";
   }
+  std::string argument(const PtxArgument &a) {
+    switch (a.kind) {
+      case PtxArgument::Kind::kBuffer:
+        return fmt::format("{{ArgumentKind::kBuffer, {}}}", numbers_[a.buffer.index]);
+      case PtxArgument::Kind::kSymbol:
+        return fmt::format("{{ArgumentKind::kSymbol, {}}}", symbols_[a.symbol]);
+      case PtxArgument::Kind::kTensorMap:
+        return fmt::format("{{ArgumentKind::kTensorMap, {}}}", tensor_map(a.map));
+      case PtxArgument::Kind::kFault:
+        return "{ArgumentKind::kFault, 0}";
+      case PtxArgument::Kind::kWorkspace:
+        break;
+    }
+    return "{ArgumentKind::kWorkspace, 0}";
+  }
+
+  // Its number in the table; equal ones are one.
+  size_t tensor_map(const PtxTensorMap &m) {
+    std::string extents, strides, box;
+    for (size_t d = 0; d < m.extents.size(); ++d) {
+      extents += (d ? ", " : "") + size(m.extents[d]);
+      if (d > 0) strides += (d > 1 ? ", " : "") + size(m.byte_strides[d]);
+      box += (d ? ", " : "") + std::to_string(m.box[d]);
+    }
+    const std::string row =
+        fmt::format("{}, {}, {}, {}, {{{}}}, {{{}}}, {{{}}}", numbers_[m.buffer.index], static_cast<int>(m.type),
+                    m.extents.size(), size(m.byte_offset), extents, strides, box);
+    const auto [at, fresh] = maps_.emplace(row, maps_.size());
+    if (fresh) {
+      map_sizes_ += fmt::format("const Size kMapExtents{0}[] = {{{1}}}, kMapStrides{0}[] = {{{2}}};\n", at->second,
+                                extents, strides);
+      map_rows_ +=
+          fmt::format("    {{{}, {}, {}, {}, kMapExtents{}, kMapStrides{}, {{{}}}}},\n", numbers_[m.buffer.index],
+                      static_cast<int>(m.type), m.extents.size(), size(m.byte_offset), at->second, at->second, box);
+    }
+    return at->second;
+  }
+
   static std::string one_line(std::string text) {
     for (char &c : text)
       if (c < ' ' || c == '\\') c = ' ';
@@ -309,8 +343,10 @@ class Printer {
   std::string unplaced_;  // a buffer of the arena that the Program's plan does not have
   std::unordered_map<std::string, std::string> sizes_;
   std::string size_text_;
+  std::map<std::string, size_t> maps_;  // tensor maps by their row
+  std::string map_sizes_, map_rows_;
   int64_t workspace_bytes_ = 0;
-  bool helpers_ = false, extremes_ = false;
+  bool helpers_ = false, least_ = false, most_ = false;
 };
 
 }  // namespace

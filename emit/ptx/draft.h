@@ -22,6 +22,8 @@ struct Draft {
   int64_t workspace_bytes = 0;
   bool waits = false;  // the body calls Builder::wait_for_kernels_before itself, having fetched what no kernel writes
   bool early_next = false;  // Builder::let_next_start_early
+  // The tensor maps that a kernel of this code is given, behind its buffers.
+  std::function<std::vector<PtxTensorMap>(const Kernel &)> maps;
   std::function<void(KernelContext &)> body;
 };
 
@@ -31,6 +33,9 @@ std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std
 // nullopt: the nest has not the form of its schedule, a fault of optc.
 std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &kernel,
                                        const GemmTensorCoreSchedule &schedule, int copies = 1);
+// The same on warpgroups (sm_90a).
+std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kernel,
+                                     const GemmWarpgroupSchedule &schedule, int copies = 1);
 // Attention as one kernel; empty when the nest does not have that form.
 std::vector<Draft> draft_attention(const Program &program, const Kernel &kernel);
 

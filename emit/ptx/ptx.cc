@@ -53,12 +53,28 @@ bool independent(const Program &program, const Kernel &a, const Kernel &b) {
 }
 
 constexpr size_t kWindow = 6, kMostJoined = kMostJoinedKernels;
+constexpr size_t kMapBytes = 128;  // of a tensor map
 
 struct Mark {
   llvm::Function *function = nullptr;
   unsigned threads = 0, min_blocks = 0;
   std::vector<llvm::Instruction *> rolled;
+  std::vector<unsigned> maps;
 };
+
+// A product on tensor cores as its schedule says; nullopt: another kernel, or (a fault of optc) a nest of another form.
+std::optional<Draft> draft_product(const Program &program, const Kernel &kernel, int copies = 1) {
+  if (const auto *product = std::get_if<GemmTensorCoreSchedule>(&kernel.schedule))
+    return ptx::draft_tensor_core(program, kernel, *product, copies);
+  if (const auto *product = std::get_if<GemmWarpgroupSchedule>(&kernel.schedule))
+    return ptx::draft_warpgroup(program, kernel, *product, copies);
+  return std::nullopt;
+}
+
+bool is_product(const Kernel &kernel) {
+  return std::holds_alternative<GemmTensorCoreSchedule>(kernel.schedule) ||
+         std::holds_alternative<GemmWarpgroupSchedule>(kernel.schedule);
+}
 
 class Emitter : public PtxEmitter {
  public:
@@ -81,9 +97,9 @@ class Emitter : public PtxEmitter {
       out.kernel = program.order[i];
       out.reason = reason_against_gpu(program, kernel);
       if (!out.reason.empty()) continue;
-      if (const auto *product = std::get_if<GemmTensorCoreSchedule>(&kernel.schedule)) {
-        auto draft = ptx::draft_tensor_core(program, kernel, *product);
-        if (!draft)
+      if (is_product(kernel)) {
+        auto draft = draft_product(program, kernel);
+        if (!draft || (draft->maps && !all_have_warpgroups(options.targets)))
           return diagnostics.error(ErrorKind::kInternal,
                                    "kernel '" + kernel.name + "' has not the form of its schedule '" +
                                        print(program, kernel.schedule) + "':\n" + print(program, kernel));
@@ -135,13 +151,15 @@ class Emitter : public PtxEmitter {
       if (group.empty()) continue;
       const std::string code = code_of(program, kernel_at(i), drafts[i][0]);
       std::erase_if(group, [&](size_t j) { return code_of(program, kernel_at(j), drafts[j][0]) != code; });
-      while (!group.empty() && parameter_bytes(program, kernel_at(i), group.size() + 1) > kMostParameterBytes)
+      const size_t map_bytes = drafts[i][0].maps ? kMapBytes * drafts[i][0].maps(kernel_at(i)).size() : 0;
+      while (!group.empty() &&
+             parameter_bytes(program, kernel_at(i), group.size() + 1) + (group.size() + 1) * map_bytes + kMapBytes >
+                 kMostParameterBytes)
         group.pop_back();
       if (group.empty()) continue;
       // Which tile that many products have together, lowering has said.
-      if (const auto *product = std::get_if<GemmTensorCoreSchedule>(&kernel_at(i).schedule))
-        if (auto again = ptx::draft_tensor_core(program, kernel_at(i), *product, static_cast<int>(group.size()) + 1))
-          drafts[i] = {std::move(*again)};
+      if (auto again = draft_product(program, kernel_at(i), static_cast<int>(group.size()) + 1))
+        drafts[i] = {std::move(*again)};
       if (drafts[i][0].workspace_bytes > 0) continue;
       joined[i] = group;
       kernels[i].form = drafts[i][0].form + " x" + std::to_string(group.size() + 1);
@@ -187,7 +205,8 @@ class Emitter : public PtxEmitter {
                        kernels[i].launches[j]);
       }
     }
-    for (const Mark &mark : marks) ptx::mark_kernel(*mark.function, mark.threads, mark.min_blocks, mark.rolled);
+    for (const Mark &mark : marks)
+      ptx::mark_kernel(*mark.function, mark.threads, mark.min_blocks, mark.rolled, mark.maps);
     return machine.print(*module, error);
   }
 
@@ -214,7 +233,7 @@ class Emitter : public PtxEmitter {
                          : kind == BufferKind::kConstant || kind == BufferKind::kInput || !chained
                              ? ptx::ParamType::kReadPointer
                              : ptx::ParamType::kSharedPointer);
-        launch.arguments.push_back({PtxArgument::Kind::kBuffer, root, nullptr});
+        launch.arguments.push_back({PtxArgument::Kind::kBuffer, root, nullptr, {}});
       }
       if (member == members[0]) roots = here;
     }
@@ -222,16 +241,26 @@ class Emitter : public PtxEmitter {
     const std::vector<const DimSymbol *> symbols = launch_symbols(program, kernel);
     for (const DimSymbol *symbol : symbols) {
       params.push_back(ptx::ParamType::kI32);
-      launch.arguments.push_back({PtxArgument::Kind::kSymbol, {}, symbol});
+      launch.arguments.push_back({PtxArgument::Kind::kSymbol, {}, symbol, {}});
     }
     if (draft.workspace_bytes > 0) {
       params.push_back(ptx::ParamType::kWritePointer);
-      launch.arguments.push_back({PtxArgument::Kind::kWorkspace, {}, nullptr});
+      launch.arguments.push_back({PtxArgument::Kind::kWorkspace, {}, nullptr, {}});
     }
     const bool checks = computes_indices(program, kernel);  // so do the others, their code is the same
     if (checks) {
       params.push_back(ptx::ParamType::kWritePointer);
-      launch.arguments.push_back({PtxArgument::Kind::kFault, {}, nullptr});
+      launch.arguments.push_back({PtxArgument::Kind::kFault, {}, nullptr, {}});
+    }
+    const size_t first_map = params.size();
+    size_t maps = 0;  // of a member
+    for (const Kernel *each : draft.maps ? members : std::vector<const Kernel *>()) {
+      const std::vector<PtxTensorMap> given = draft.maps(*each);
+      maps = given.size();
+      for (const PtxTensorMap &map : given) {
+        params.push_back(ptx::ParamType::kTensorMap);
+        launch.arguments.push_back({PtxArgument::Kind::kTensorMap, map.buffer, nullptr, map});
+      }
     }
     launch.workspace_bytes = draft.workspace_bytes;
     for (int axis = 0; axis < 3; ++axis) launch.grid[axis] = draft.grid[axis];
@@ -241,9 +270,9 @@ class Emitter : public PtxEmitter {
     // What is read is written by a kernel that may still run when this one starts.
     if (chained) invariant = false;
     ptx::Builder builder(module, name, params, draft.threads, chained);
-    ptx::KernelContext k{program, builder, {}, {}, nullptr, nullptr, invariant};
+    ptx::KernelContext k{program, builder, {}, {}, nullptr, nullptr, {}, invariant};
     if (draft.workspace_bytes > 0) k.workspace = builder.param(pointers + symbols.size());
-    if (checks) k.fault = builder.param(params.size() - 1);
+    if (checks) k.fault = builder.param(first_map - 1);
     for (size_t i = 0; i < symbols.size(); ++i) k.symbols.emplace_back(symbols[i], builder.param(pointers + i));
     ptx::Value member = nullptr;
     if (members.size() > 1) {
@@ -257,6 +286,13 @@ class Emitter : public PtxEmitter {
         pointer = builder.ir.CreateSelect(builder.ir.CreateICmpEQ(member, builder.i32(static_cast<int64_t>(m))),
                                           builder.param(m * roots.size() + i), pointer);
       k.pointers.emplace_back(roots[i], pointer);
+    }
+    for (size_t i = 0; i < maps; ++i) {
+      ptx::Value address = builder.map_address(first_map + i);
+      for (size_t m = 1; m < members.size(); ++m)
+        address = builder.ir.CreateSelect(builder.ir.CreateICmpEQ(member, builder.i32(static_cast<int64_t>(m))),
+                                          builder.map_address(first_map + m * maps + i), address);
+      k.maps.push_back(address);
     }
     const Dim blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
     if (draft.early_next || (blocks.is_constant() && blocks.value() <= 16)) builder.let_next_start_early();
@@ -280,7 +316,7 @@ class Emitter : public PtxEmitter {
       return;
     }
     // Marked once all are written: the numbers of metadata are part of a function's text.
-    marks.push_back({builder.function(), draft.threads, draft.min_blocks, builder.rolled()});
+    marks.push_back({builder.function(), draft.threads, draft.min_blocks, builder.rolled(), builder.maps()});
   }
 };
 

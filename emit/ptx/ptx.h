@@ -13,14 +13,26 @@
 
 namespace optc {
 
+// A tensor map of TMA over a buffer (a root), of `rank` dims, the contiguous one first: sizes in elements, strides of
+// the others in bytes, and the box that one copy fetches, in the 128-byte swizzle.
+struct PtxTensorMap {
+  BufferId buffer;
+  Dim byte_offset;
+  ElementType type = ElementType::kFloat16;
+  std::vector<Dim> extents, byte_strides;  // byte_strides[0] is not used
+  std::vector<int> box;
+};
+
 // One argument of a launch: the address of a buffer (a root: aliases are resolved into the kernel's indices), or the
 // value of a symbol as a 32-bit integer, or the address of the workspace: kWorkspaceCounters 32-bit counters, zero
 // before and after each launch, and then workspace_bytes of memory that holds nothing between launches; or the address
-// of a 32-bit word that becomes 1 when an index that the model computes leaves its dimension.
+// of a 32-bit word that becomes 1 when an index that the model computes leaves its dimension; or a tensor map, 128
+// bytes by value.
 struct PtxArgument {
-  enum class Kind : uint8_t { kBuffer, kSymbol, kWorkspace, kFault } kind = Kind::kBuffer;
+  enum class Kind : uint8_t { kBuffer, kSymbol, kWorkspace, kFault, kTensorMap } kind = Kind::kBuffer;
   BufferId buffer;
   const DimSymbol *symbol = nullptr;
+  PtxTensorMap map;
 };
 
 struct PtxLaunch {

@@ -25,6 +25,7 @@ struct KernelContext {
   std::vector<std::pair<const DimSymbol *, Value>> symbols;  // i32, of the model
   Value workspace = nullptr;                                 // where the draft asked for it
   Value fault = nullptr;                                     // of a kernel that computes indices (PtxArgument::kFault)
+  Values maps;                                               // the addresses of the draft's tensor maps
   bool reads_are_invariant = true;  // no buffer that is read shares memory with one that is written
   Value pointer(BufferId root) const;
 };

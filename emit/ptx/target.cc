@@ -98,7 +98,7 @@ std::optional<std::string> Machine::print(llvm::Module &module, std::string *err
 }
 
 void mark_kernel(llvm::Function &function, unsigned threads, unsigned min_blocks,
-                 const std::vector<llvm::Instruction *> &rolled) {
+                 const std::vector<llvm::Instruction *> &rolled, const std::vector<unsigned> &maps) {
   llvm::LLVMContext &context = function.getContext();
   llvm::NamedMDNode *list = function.getParent()->getOrInsertNamedMetadata("nvvm.annotations");
   auto number = [&](unsigned value) {
@@ -112,8 +112,15 @@ void mark_kernel(llvm::Function &function, unsigned threads, unsigned min_blocks
     branch->setMetadata(llvm::LLVMContext::MD_loop, loop);
   }
   auto *self = llvm::ConstantAsMetadata::get(&function);
-  list->addOperand(llvm::MDNode::get(context, {self, text("kernel"), number(1), text("maxntidx"), number(threads),
-                                               text("minctasm"), number(min_blocks)}));
+  std::vector<llvm::Metadata *> marks{
+      self, text("kernel"), number(1), text("maxntidx"), number(threads), text("minctasm"), number(min_blocks)};
+  if (!maps.empty()) {
+    std::vector<llvm::Metadata *> numbers;
+    for (unsigned map : maps) numbers.push_back(number(map));
+    marks.push_back(text("grid_constant"));
+    marks.push_back(llvm::MDNode::get(context, numbers));
+  }
+  list->addOperand(llvm::MDNode::get(context, marks));
 }
 
 std::string llvm_version() { return LLVM_VERSION_STRING; }

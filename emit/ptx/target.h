@@ -47,9 +47,9 @@ class Machine {
 
 // Makes a function a kernel entry of exactly `threads` threads a block (LLVM 19 reads this from !nvvm.annotations;
 // string attributes of later versions are ignored by it, hence one place). rolled: branches that end loops which are
-// not to be unrolled.
+// not to be unrolled. maps: parameters, from 1 on, that are read where they lie.
 void mark_kernel(llvm::Function &function, unsigned threads, unsigned min_blocks,
-                 const std::vector<llvm::Instruction *> &rolled);
+                 const std::vector<llvm::Instruction *> &rolled, const std::vector<unsigned> &maps);
 
 std::string llvm_version();
 

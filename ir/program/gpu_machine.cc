@@ -8,12 +8,12 @@ namespace {
 // measurement on an H200 (bench/gpu), on the others by the same bytes a multiprocessor.
 constexpr double kCacheBytes = 4830.0 / 132;
 constexpr GpuMachine kMachines[] = {
-    {"sm_80", "A100", 80, false, 108, 1.41, 164 << 10, 163 << 10, 108 * kCacheBytes, 1555, false},
-    {"sm_86", "A40", 86, false, 84, 1.74, 100 << 10, 99 << 10, 84 * kCacheBytes, 696, false},
-    {"sm_87", "Orin", 87, false, 16, 1.3, 164 << 10, 163 << 10, 16 * kCacheBytes, 204, false},
-    {"sm_89", "L40S", 89, false, 142, 2.52, 100 << 10, 99 << 10, 142 * kCacheBytes, 864, false},
-    {"sm_90", "H200", 90, false, 132, 1.755, 228 << 10, 227 << 10, 4830, 4800, true},
-    {"sm_90a", "H200", 90, true, 132, 1.755, 228 << 10, 227 << 10, 4830, 4800, true},
+    {"sm_80", "A100", 80, false, 108, 1.41, 164 << 10, 163 << 10, 108 * kCacheBytes, 1555, false, false},
+    {"sm_86", "A40", 86, false, 84, 1.74, 100 << 10, 99 << 10, 84 * kCacheBytes, 696, false, false},
+    {"sm_87", "Orin", 87, false, 16, 1.3, 164 << 10, 163 << 10, 16 * kCacheBytes, 204, false, false},
+    {"sm_89", "L40S", 89, false, 142, 2.52, 100 << 10, 99 << 10, 142 * kCacheBytes, 864, false, false},
+    {"sm_90", "H200", 90, false, 132, 1.755, 228 << 10, 227 << 10, 4830, 4800, false, true},
+    {"sm_90a", "H200", 90, true, 132, 1.755, 228 << 10, 227 << 10, 4830, 4800, true, true},
 };
 
 }  // namespace
@@ -38,6 +38,16 @@ const GpuMachine &machine_of(const std::vector<std::string> &targets) {
     for (const std::string &target : targets)
       if (machine.target == target) found = &machine;
   return found ? *found : kMachines[std::size(kMachines) - 1];
+}
+
+bool all_have_warpgroups(const std::vector<std::string> &targets) {
+  bool any = false;
+  for (const std::string &target : targets)
+    if (const GpuMachine *machine = find_gpu_machine(target)) {
+      if (!machine->warpgroups) return false;
+      any = true;
+    }
+  return any;
 }
 
 }  // namespace optc

@@ -22,7 +22,8 @@ struct GpuMachine {
   // Bytes a cycle that all multiprocessors together fetch through the second cache, and gigabytes a second of memory.
   double cache_bytes_per_cycle = 0;
   double memory_gb = 0;
-  bool chained = false;  // kernels may start before the one in front of them ends (griddepcontrol)
+  bool warpgroups = false;  // products by wgmma, tiles by TMA
+  bool chained = false;     // kernels may start before the one in front of them ends (griddepcontrol)
 };
 
 // In ascending order of capability: the last of those asked for is what choices are made for where one list of launches
@@ -32,5 +33,7 @@ const GpuMachine *find_gpu_machine(std::string_view target);  // null: not known
 std::string gpu_target_names();                               // "sm_80, sm_86, ..."
 // The row that choices are made for: the last known one among `targets`; of none, the last row.
 const GpuMachine &machine_of(const std::vector<std::string> &targets);
+// Whether every GPU among `targets` has GpuMachine::warpgroups, and there is one: one list of launches serves them all.
+bool all_have_warpgroups(const std::vector<std::string> &targets);
 
 }  // namespace optc

@@ -115,6 +115,15 @@ struct TensorCoreTile {
   int threads() const { return 32 * warps(); }
   friend bool operator==(const TensorCoreTile &, const TensorCoreTile &) = default;
 };
+// A tile of a product on warpgroups: m x n sums, by steps of 64 of k through a ring of `stages`. Each of `warpgroups`
+// has its rows of every tile or, in turns, every other tile, so that one's epilogue runs beside the other's products.
+struct WarpgroupTile {
+  int m = 128, n = 128;
+  int stages = 4;
+  int warpgroups = 2;
+  bool turns = false;
+  friend bool operator==(const WarpgroupTile &, const WarpgroupTile &) = default;
+};
 // A tile, and how many blocks split its k (split-K); they join their sums in the workspace.
 struct TensorCoreChoice {
   TensorCoreTile tile;
@@ -224,10 +233,8 @@ struct RecurrentSchedule {
   Dim scratch_bytes;  // of a running task
 };
 
-// A GPU's: a product or a convolution on tensor cores (emit/ptx/gemm.h: mma.sync, tiles through a ring in shared memory
-// filled by cp.async), with any stages of stores as its epilogue.
-struct GemmTensorCoreSchedule {
-  static constexpr std::string_view kName = "gemm.tensor_core";
+// A GPU's: a product or a convolution on tensor cores, with any stages of stores as its epilogue: the loops, by role.
+struct TensorCoreProduct {
   struct Operand {
     std::vector<Loop> outer;   // the loops of A's rows, of B's columns
     bool k_contiguous = true;  // which index walks memory: k, or the last of `outer`
@@ -239,8 +246,26 @@ struct GemmTensorCoreSchedule {
   std::vector<Loop> batch, k;  // of both operands; the last loop of k is the one along which chunks lie
   bool exchanged = false;      // A is the sum's second factor: the output lies along the rows of its first
   Operand a, b;
+};
+// By mma.sync, tiles through a ring in shared memory filled by cp.async (emit/ptx/gemm.h).
+struct GemmTensorCoreSchedule : TensorCoreProduct {
+  static constexpr std::string_view kName = "gemm.tensor_core";
   // [i]: where i + 1 such kernels of equal code share one launch (emit/ptx joins independent ones).
   std::vector<TensorCoreChoice> tiles;
+};
+// An operand as a tensor map of TMA names it: element i lies at offset + sum of i[d] * strides[d], in elements. The
+// contiguous index is first (stride 1), then the other one of the product, then those of its batch.
+struct TensorMap {
+  BufferId buffer;  // a root
+  Dim offset;
+  std::vector<Dim> extents, strides;
+};
+// By wgmma, tiles by TMA (sm_90a; emit/ptx/warpgroup.h): operands of 16 bits that tensor maps can name.
+struct GemmWarpgroupSchedule : TensorCoreProduct {
+  static constexpr std::string_view kName = "gemm.warpgroup";
+  TensorMap map_a, map_b;
+  int64_t blocks = 132;              // of a launch at most: they walk the tiles
+  std::vector<WarpgroupTile> tiles;  // as GemmTensorCoreSchedule's
 };
 
 // A library call by its function of runtime/cpu/lib_*.h.
@@ -253,7 +278,8 @@ struct LibrarySchedule {
 using Schedule = std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule,
                               ConvolutionGemmSchedule, ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule,
                               ConvolutionWinogradSchedule, ConvolutionTransposedSchedule, ConvolutionIntegerSchedule,
-                              AttentionSchedule, RecurrentSchedule, GemmTensorCoreSchedule, LibrarySchedule>;
+                              AttentionSchedule, RecurrentSchedule, GemmTensorCoreSchedule, GemmWarpgroupSchedule,
+                              LibrarySchedule>;
 
 // "gemm", "conv.winograd4"; "" when none was chosen. What steps, manifest and reports call it.
 std::string name(const Schedule &schedule);

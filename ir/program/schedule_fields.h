@@ -110,21 +110,29 @@ void fields(S &s, V &&v) {
   v("scratch_bytes", s.scratch_bytes);
 }
 
-template <SameAs<GemmTensorCoreSchedule::Operand> S, typename V>
+template <SameAs<TensorCoreProduct::Operand> S, typename V>
 void fields(S &s, V &&v) {
   v("outer", s.outer), v("k_contiguous", s.k_contiguous), v("chunk_bytes", s.chunk_bytes), v("group", s.group);
   v("constant", s.constant);
 }
-template <SameAs<GemmTensorCoreSchedule> S, typename V>
+template <SameAs<TensorMap> S, typename V>
+void fields(S &s, V &&v) {
+  v("buffer", s.buffer), v("offset", s.offset), v("extents", s.extents), v("strides", s.strides);
+}
+template <typename S, typename V>
+requires SameAs<S, GemmTensorCoreSchedule> || SameAs<S, GemmWarpgroupSchedule>
 void fields(S &s, V &&v) {
   v("type", s.type), v("batch", s.batch), v("k", s.k), v("exchanged", s.exchanged);
-  v("a", s.a), v("b", s.b), v("tiles", s.tiles);
+  v("a", s.a), v("b", s.b);
+  if constexpr (SameAs<S, GemmWarpgroupSchedule>) v("map_a", s.map_a), v("map_b", s.map_b), v("blocks", s.blocks);
+  v("tiles", s.tiles);
 }
 
 // A part of a schedule that has fields of its own.
 template <typename T>
 concept HasFields = SameAs<T, OperandView> || SameAs<T, ZeroPoint> || SameAs<T, ZeroPoints> || SameAs<T, GemmView> ||
     SameAs<T, ConvolutionGeometry> || SameAs<T, ConvolutionOperands> || SameAs<T, AttentionRows> ||
-    SameAs<T, AttentionMask> || SameAs<T, RecurrentSchedule::Layer> || SameAs<T, GemmTensorCoreSchedule::Operand>;
+    SameAs<T, AttentionMask> || SameAs<T, RecurrentSchedule::Layer> || SameAs<T, TensorCoreProduct::Operand> ||
+    SameAs<T, TensorMap>;
 
 }  // namespace optc

@@ -2,7 +2,8 @@
 //   NAME FIELD=VALUE; FIELD=VALUE; ...
 // A field of a part is PART.FIELD. Lists stand in brackets, a loop is SYMBOL<EXTENT, a buffer its name (quoted where it
 // has other characters than letters, digits and _./:-, with \ before a quote or backslash), "_" is no buffer. A tile of
-// a tensor core is "128x64x32 warps 4x2x1 stages 3 splits 1".
+// a tensor core is "128x64x32 warps 4x2x1 stages 3 splits 1", one of warpgroups "128x128 stages 6 warpgroups 2 in
+// turns".
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -72,6 +73,12 @@ struct Printer {
     char line[160];
     snprintf(line, sizeof line, "%dx%dx%d warps %dx%dx%d stages %d splits %d", c.tile.m, c.tile.n, c.tile.k,
              c.tile.warps_m, c.tile.warps_n, c.tile.warps_k, c.tile.stages, c.splits);
+    return line;
+  }
+  std::string text(const WarpgroupTile &t) {
+    char line[96];
+    snprintf(line, sizeof line, "%dx%d stages %d warpgroups %d%s", t.m, t.n, t.stages, t.warpgroups,
+             t.turns ? " in turns" : "");
     return line;
   }
   std::string text(BufferId id) { return id.valid() ? quoted(program.buffer(id).name) : "_"; }
@@ -204,6 +211,13 @@ struct Parser {
     return sscanf(text.c_str(), "%5dx%5dx%5d warps %3dx%3dx%3d stages %3d splits %5d%n", &c.tile.m, &c.tile.n,
                   &c.tile.k, &c.tile.warps_m, &c.tile.warps_n, &c.tile.warps_k, &c.tile.stages, &c.splits, &end) == 8 &&
            static_cast<size_t>(end) == text.size();
+  }
+  static bool read(const std::string &text, WarpgroupTile &t) {
+    int end = 0;
+    if (sscanf(text.c_str(), "%5dx%5d stages %3d warpgroups %3d%n", &t.m, &t.n, &t.stages, &t.warpgroups, &end) != 4)
+      return false;
+    t.turns = text.substr(static_cast<size_t>(end)) == " in turns";
+    return t.turns || static_cast<size_t>(end) == text.size();
   }
   bool read(const std::string &text, BufferId &id) {
     id = BufferId();

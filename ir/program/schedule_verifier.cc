@@ -243,23 +243,52 @@ class ScheduleVerifier {
   }
 
   void check(const GemmTensorCoreSchedule &s) {
-    const LoopNest *nest = kernel_.nest();
     ProductSum sum;
-    of_nest(nest && product_sum(p_, *nest, sum));
-    if (!nest || !product_sum(p_, *nest, sum)) return;
+    if (!check_product(s, sum)) return;
+    if (s.tiles.empty()) fail_("S5", "it has no tile");
+    for (const TensorCoreChoice &c : s.tiles)
+      if (!is_tile(s.type, c.tile) || c.splits < 1) fail_("S5", "a tile that the template does not have");
+  }
+  void check(const GemmWarpgroupSchedule &s) {
+    ProductSum sum;
+    if (!check_product(s, sum)) return;
+    if (s.tiles.empty() || s.blocks < 1) fail_("S5", "it has no tile or no block");
+    for (const WarpgroupTile &t : s.tiles)
+      if (!is_tile(t)) fail_("S5", "a tile that the template does not have");
+    if (element_bytes(s.type) != 2 || lower_bound(total_extent(s.k)) < 1)
+      fail_("S5", "a product that warpgroups do not have");
+    check_map("A", s, s.a, s.map_a, s.exchanged ? sum.rhs : sum.lhs);
+    check_map("B", s, s.b, s.map_b, s.exchanged ? sum.lhs : sum.rhs);
+  }
+  // S2: the map is the one that the operand's address gives; S5: TMA can have it.
+  void check_map(const char *side, const TensorCoreProduct &s, const TensorCoreProduct::Operand &o,
+                 const TensorMap &given, ScalarId factor) {
+    const auto meant = tensor_map(p_, s, o, peel(p_, factor));
+    if (!meant) return fail_("S5", std::string(side) + " has no tensor map");
+    if (given.buffer != meant->buffer || !(given.offset == meant->offset) || given.extents != meant->extents ||
+        given.strides != meant->strides)
+      fail_("S2", std::string("the tensor map of ") + side + " is another one");
+  }
+  bool check_product(const TensorCoreProduct &s, ProductSum &sum) {
+    const LoopNest *nest = kernel_.nest();
+    const bool fits = nest && product_sum(p_, *nest, sum);
+    of_nest(fits);
+    if (!fits) return false;
     std::vector<Loop> roles = s.batch, meant = nest->loops;
     for (const auto *list : {&s.a.outer, &s.b.outer, &s.k}) roles.insert(roles.end(), list->begin(), list->end());
     meant.insert(meant.end(), nest->stages[0].loops.begin(), nest->stages[0].loops.end());
     covers(std::move(roles), meant);
     covers(s.k, nest->stages[0].loops);
-    if (s.k.empty() || s.tiles.empty()) return fail_("S5", "it has no sum or no tile");
-    for (const TensorCoreChoice &c : s.tiles)
-      if (!is_tile(s.type, c.tile) || c.splits < 1) fail_("S5", "a tile that the template does not have");
+    if (s.k.empty()) {
+      fail_("S5", "it has no sum");
+      return false;
+    }
     check_side("A", s, s.a, s.exchanged ? sum.rhs : sum.lhs, s.b.outer);
     check_side("B", s, s.b, s.exchanged ? sum.lhs : sum.rhs, s.a.outer);
+    return true;
   }
-  void check_side(const char *side, const GemmTensorCoreSchedule &s, const GemmTensorCoreSchedule::Operand &o,
-                  ScalarId factor, const std::vector<Loop> &others) {
+  void check_side(const char *side, const TensorCoreProduct &s, const TensorCoreProduct::Operand &o, ScalarId factor,
+                  const std::vector<Loop> &others) {
     ProductOperand operand = peel(p_, factor);
     for (const Loop &l : others)
       if (uses_loop(p_, factor, l.index))

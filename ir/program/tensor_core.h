@@ -3,6 +3,7 @@
 // what a tile needs. Lowering chooses a GemmTensorCoreSchedule by it, the verifier asks it again, emit/ptx makes code
 // of the same answers.
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,13 @@ unsigned tensor_core_shared_bytes(TensorCoreType type, const TensorCoreTile &til
 int64_t steps_of_part(int64_t k, const TensorCoreTile &tile, int64_t splits);
 // Whether the template can run the tile: its warps share it evenly, in fragments of 16 x 16 and k of 32 bytes.
 bool is_tile(TensorCoreType type, const TensorCoreTile &tile);
+
+// The same for warpgroups: rows in blocks of 64 for each, columns in blocks of 64, the ring in a block's shared memory.
+bool is_tile(const WarpgroupTile &tile);
+int64_t warpgroup_shared_bytes(const WarpgroupTile &tile);
+// A warp's part of it, where 16 x 64 sums lie in rows while its threads finish them.
+inline constexpr int kWarpgroupRow = 72;    // f32 numbers, padded
+inline constexpr int kWarpgroupDepth = 64;  // of k in one step: 128 bytes
 
 // A factor of a product as a load under conditions: c1 && c2 ? load : 0, with a cast from a 16-bit type taken off.
 struct ProductOperand {
@@ -46,6 +54,11 @@ int together(const Program &program, const ProductOperand &operand, const Loop &
 bool wide_together(const Program &program, const ProductOperand &operand, const Loop &loop);
 // Whether no kernel writes what the operand reads, at addresses that depend on no data.
 bool is_constant(const Program &program, const ProductOperand &operand);
+
+// The operand as TMA takes it, where it can: a plain load at an address that is affine in the loops, those of k and
+// those of rows (columns) each as one index, all strides but the contiguous one and the offset multiples of 16 bytes.
+std::optional<TensorMap> tensor_map(const Program &program, const TensorCoreProduct &product,
+                                    const TensorCoreProduct::Operand &side, const ProductOperand &operand);
 
 // The sum of products that a contraction is, when it is one sum with stages of stores after it: its factors as the sum
 // has them, conditions included. False otherwise.

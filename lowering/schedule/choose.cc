@@ -12,6 +12,8 @@
 namespace optc {
 namespace {
 
+constexpr size_t kMostWays = 4;  // that are said of a kernel
+
 // The nest by itself.
 Schedule plain_form(const Kernel &kernel) {
   const LoopNest &nest = *kernel.nest();
@@ -41,17 +43,39 @@ class Chooser {
  private:
   // Every schedule but the plain ones is a step.
   void choose(KernelId id) {
+    Kernel &kernel = p_.kernel(id);
     const bool plain = options_.target == LoweringOptions::Target::kGpu && !on_gpu_.count(id.index);
-    for (Schedule &schedule : plain ? std::vector<Schedule>() : candidates(p_, p_.kernel(id), options_)) {
-      const std::string step = "schedule." + name(schedule);
-      if (!steps_.allowed(step)) continue;
-      steps_.record(step, p_.kernel(id).name);
-      lay_out(id, schedule);
-      p_.kernel(id).schedule = std::move(schedule);
+    std::optional<Schedule> chosen;
+    ScheduleChoice weighed;
+    for (Schedule &schedule : plain ? std::vector<Schedule>() : candidates(p_, kernel, options_)) {
+      if (!steps_.allowed("schedule." + name(schedule))) continue;
+      const ScheduleChoice ways = weigh(kernel, schedule);
+      if (!chosen || (!ways.ranked.empty() && ways.ranked[0].microseconds < weighed.ranked[0].microseconds))
+        chosen = std::move(schedule);
+      weighed.kernel = kernel.name;
+      weighed.ranked.insert(weighed.ranked.end(), ways.ranked.begin(), ways.ranked.end());
+      std::stable_sort(weighed.ranked.begin(), weighed.ranked.end(),
+                       [](const auto &x, const auto &y) { return x.microseconds < y.microseconds; });
+      if (ways.ranked.empty()) break;
+    }
+    if (!chosen) {
+      kernel.schedule = kernel.nest() ? plain_form(kernel) : Schedule(LibrarySchedule{});
       return;
     }
-    Kernel &kernel = p_.kernel(id);
-    kernel.schedule = kernel.nest() ? plain_form(kernel) : Schedule(LibrarySchedule{});
+    steps_.record("schedule." + name(*chosen), kernel.name);
+    if (weighed.ranked.size() > kMostWays) weighed.ranked.resize(kMostWays);
+    if (!weighed.ranked.empty()) choices_.push_back(std::move(weighed));
+    lay_out(id, *chosen);
+    p_.kernel(id).schedule = std::move(*chosen);
+  }
+
+  // The tiles of a schedule that has some, and what they cost; empty for others.
+  ScheduleChoice weigh(const Kernel &kernel, Schedule &schedule) {
+    if (auto *product = std::get_if<GemmTensorCoreSchedule>(&schedule))
+      return choose_tiles(p_, kernel, options_, *product);
+    if (auto *product = std::get_if<GemmWarpgroupSchedule>(&schedule))
+      return choose_tiles(p_, kernel, options_, *product);
+    return {};
   }
 
   void lay_out(KernelId id, Schedule &schedule) {
@@ -59,8 +83,6 @@ class Chooser {
     const Kernel &kernel = p_.kernel(id);
     if (auto *gemm = std::get_if<GemmSchedule>(&schedule)) prepare(p_, kernel, add, *gemm);
     if (auto *recurrent = std::get_if<RecurrentSchedule>(&schedule)) prepare(p_, kernel, add, *recurrent);
-    if (auto *product = std::get_if<GemmTensorCoreSchedule>(&schedule))
-      choices_.push_back(choose_tiles(p_, kernel, options_, *product));
     if (auto *integers = std::get_if<ConvolutionIntegerSchedule>(&schedule))
       prepare(p_, kernel, add, *integers);
     else if (convolution(schedule))
@@ -108,7 +130,10 @@ std::vector<Schedule> candidates(const Program &program, const Kernel &kernel, c
     if (schedule) list.push_back(std::move(*schedule));
   };
   if (options.target == LoweringOptions::Target::kGpu) {
-    if (kernel.nest() && kernel.nest()->contraction) add(tensor_core_schedule(program, kernel, options.f32));
+    if (!kernel.nest() || !kernel.nest()->contraction) return list;
+    auto product = tensor_core_schedule(program, kernel, options.f32);
+    if (product) add(warpgroup_schedule(program, kernel, *product, options));
+    add(std::move(product));
     return list;
   }
   if (kernel.library()) add(recurrent_schedule(program, kernel));

@@ -1,6 +1,7 @@
 #pragma once
 // How each kernel runs: a Schedule (ir/program/schedule.h). One file a template of runtime/cpu or emit/ptx says when a
-// kernel has its form and what the template is given; choose.cc takes the first that is allowed.
+// kernel has its form and what the template is given; choose.cc takes the first that is allowed, of those that have
+// tiles the quickest by the model.
 
 #include <functional>
 #include <optional>
@@ -67,9 +68,15 @@ void prepare(Program &program, const Kernel &kernel, const AddConstant &add, Rec
 
 std::optional<GemmTensorCoreSchedule> tensor_core_schedule(const Program &program, const Kernel &kernel,
                                                            F32Products f32);
-// The schedule's tiles, by a model of the time on options.machine.
+// The same product on warpgroups, where the targets have them and tensor maps can name its operands.
+std::optional<GemmWarpgroupSchedule> warpgroup_schedule(const Program &program, const Kernel &kernel,
+                                                        const GemmTensorCoreSchedule &product,
+                                                        const LoweringOptions &options);
+// The schedule's tiles, by a model of the time on options.machine; all that were weighed, the quickest first.
 ScheduleChoice choose_tiles(const Program &program, const Kernel &kernel, const LoweringOptions &options,
                             GemmTensorCoreSchedule &schedule);
+ScheduleChoice choose_tiles(const Program &program, const Kernel &kernel, const LoweringOptions &options,
+                            GemmWarpgroupSchedule &schedule);
 
 inline bool is_f32(const Program &program, BufferId b) { return program.buffer(b).element() == ElementType::kFloat32; }
 

@@ -162,8 +162,8 @@ ScheduleChoice choose_tiles(const Program &program, const Kernel &kernel, const 
     if (copies > 1) continue;
     for (const Costed &c : list) {  // those that differ in the depth of the ring alone are one way
       const std::string what = std::string(to_string(schedule.type)) + " " + text(c.choice);
-      if (said.ranked.size() < 4 && std::none_of(said.ranked.begin(), said.ranked.end(),
-                                                 [&](const ScheduleChoice::Way &w) { return w.what == what; }))
+      if (std::none_of(said.ranked.begin(), said.ranked.end(),
+                       [&](const ScheduleChoice::Way &w) { return w.what == what; }))
         said.ranked.push_back({what, c.cycles / (options.machine->clock_ghz * 1e3)});
     }
   }

@@ -33,6 +33,13 @@ constexpr unsigned kHostPortable = 1, kHostMapped = 2;  // CU_MEMHOSTALLOC_*
 
 constexpr int kProgrammaticSerialization = 6;  // CUlaunchAttributeID
 
+// CUtensorMap, and the values of its enumerations that are used: types, 128-byte swizzle, 256-byte fetches into the
+// second cache.
+struct alignas(64) TensorMap {
+  unsigned long long opaque[16];
+};
+constexpr int kTensorMapF16 = 6, kTensorMapBF16 = 9, kTensorMapSwizzle128 = 3, kTensorMapCache256 = 3;
+
 // CUlaunchAttribute and CUlaunchConfig.
 struct LaunchAttribute {
   int id;
@@ -65,6 +72,10 @@ struct Driver {
   Result (*launch)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void **,
                    void **);
   Result (*launch_with)(const LaunchConfig *, Function, void **, void **);  // null in drivers before 12.0
+  // Null in drivers before 12.0. Map, type, rank, address, extents, strides in bytes (of all but the first dim), box,
+  // steps, interleave, swizzle, cache, fill.
+  Result (*tensor_map)(TensorMap *, int, unsigned, void *, const uint64_t *, const uint64_t *, const uint32_t *,
+                       const uint32_t *, int, int, int, int);
   Result (*allocate)(Address *, size_t);
   Result (*release)(Address);
   Result (*host_allocate)(void **, size_t, unsigned);
@@ -149,6 +160,7 @@ struct Driver {
     if (!all) return nullptr;
     std::string not_needed;
     find(library, "cuLaunchKernelEx", &d.launch_with, &not_needed);
+    find(library, "cuTensorMapEncodeTiled", &d.tensor_map, &not_needed);
     if (const Result code = d.init(0)) {
       *why = "the CUDA driver does not start: " + d.describe(code);
       return nullptr;

@@ -27,9 +27,23 @@ struct BufferTable {
   int first, last;  // kArena: the first and the last kernel that touch it
 };
 
+// A tensor map of TMA over 16-bit elements of a buffer: `rank` dims, the contiguous one first, in the 128-byte swizzle.
+struct TensorMapTable {
+  int buffer;
+  int32_t type;              // onnx.TensorProto.DataType: 10 f16, 16 bf16
+  int rank;                  // 2 to 5
+  Size byte_offset;          // into the buffer
+  const Size *extents;       // elements
+  const Size *byte_strides;  // of all but the first dim
+  uint32_t box[5];
+};
+
+// kFault: the launch's word of bad indices.
+enum class ArgumentKind : uint8_t { kBuffer, kSymbol, kWorkspace, kFault, kTensorMap };
+
 struct ArgumentTable {
-  bool symbol;  // else a buffer
-  int index;    // -1: the workspace; -2: the launch's word of bad indices
+  ArgumentKind kind;
+  int index;  // of the buffer, the symbol, the tensor map
 };
 
 struct LaunchTable {
@@ -80,6 +94,8 @@ struct ModelTable {
   const ImageTable *images;
   int image_count;
   uint64_t weights_bytes;
+  const TensorMapTable *maps;
+  int map_count;
   // Memory for blocks that share work: counters, zero before and after each launch, and room for partial results.
   uint64_t counter_bytes, workspace_bytes;
 };

@@ -164,7 +164,7 @@ class Session {
     int most = 0;
     for (int i = 0; i < model.launch_count; ++i) most = std::max(most, model.launches[i].argument_count);
     arguments_.resize(static_cast<size_t>(most));
-    for (Argument &a : arguments_) argument_list_.push_back(&a);
+    argument_list_.resize(arguments_.size());
   }
 
   optc_status enqueue(const optc_tensor *inputs, optc_value *outputs, Stream stream) {
@@ -429,8 +429,37 @@ class Session {
                     : b.region == Region::kGrowing ? (grown_.empty() ? 0 : grown_[i].address)
                                                    : arena_ + offsets[i];
     }
+    if (const optc_status status = make_maps()) return status;
     current_ = symbols_;
     prepared_ = true;
+    return OPTC_OK;
+  }
+
+  // The tensor maps for these dims and addresses. What is empty has none: its launches have no blocks.
+  optc_status make_maps() {
+    maps_.resize(static_cast<size_t>(model_.map_count));
+    for (size_t i = 0; i < maps_.size(); ++i) {
+      const TensorMapTable &m = model_.maps[i];
+      uint64_t extents[5], strides[5];
+      const uint32_t steps[5] = {1, 1, 1, 1, 1};
+      bool empty = false;
+      for (int d = 0; d < m.rank; ++d) {
+        const int64_t extent = m.extents[d](symbols_.data());
+        empty = empty || extent <= 0;
+        extents[d] = static_cast<uint64_t>(extent);
+        if (d > 0) strides[d - 1] = static_cast<uint64_t>(m.byte_strides[d - 1](symbols_.data()));
+      }
+      if (empty) continue;
+      if (!d_->tensor_map) {
+        error_ = "the CUDA driver has no cuTensorMapEncodeTiled: kernels for sm_90a need a driver from 12.0 on";
+        return OPTC_DEVICE;
+      }
+      const Address at = address_[static_cast<size_t>(m.buffer)] + static_cast<Address>(m.byte_offset(symbols_.data()));
+      const Result code = d_->tensor_map(&maps_[i], m.type == 16 ? kTensorMapBF16 : kTensorMapF16,
+                                         static_cast<unsigned>(m.rank), reinterpret_cast<void *>(at), extents, strides,
+                                         m.box, steps, 0, kTensorMapSwizzle128, kTensorMapCache256, 0);
+      if (code) return fail(code, std::string("tensor map of '") + model_.buffers[m.buffer].name + "'");
+    }
     return OPTC_OK;
   }
 
@@ -471,7 +500,7 @@ class Session {
       bool behind = false;
       for (int i = segment.first; i < segment.first + segment.count; ++i) {
         for (int k = 0; k < model_.launches[i].argument_count; ++k)
-          if (!model_.launches[i].arguments[k].symbol && model_.launches[i].arguments[k].index >= 0)
+          if (model_.launches[i].arguments[k].kind == ArgumentKind::kBuffer)
             if (const optc_status status = grow(model_.launches[i].arguments[k].index)) return status;
         if (const optc_status status = launch(i, &behind)) return status;
       }
@@ -519,12 +548,16 @@ class Session {
     for (int k = 0; k < l.argument_count; ++k) {
       const ArgumentTable &a = l.arguments[k];
       Argument &argument = arguments_[static_cast<size_t>(k)];
-      if (a.symbol)
+      argument_list_[static_cast<size_t>(k)] = &argument;
+      if (a.kind == ArgumentKind::kSymbol)
         argument.number = static_cast<int32_t>(symbols_[static_cast<size_t>(a.index)]);
+      else if (a.kind == ArgumentKind::kTensorMap)
+        argument_list_[static_cast<size_t>(k)] = &maps_[static_cast<size_t>(a.index)];
       else
-        argument.address = a.index == -1   ? workspace_
-                           : a.index == -2 ? fault_address_ + static_cast<Address>(i) * kFaultWords * sizeof(uint32_t)
-                                           : address_[static_cast<size_t>(a.index)];
+        argument.address = a.kind == ArgumentKind::kWorkspace ? workspace_
+                           : a.kind == ArgumentKind::kFault
+                               ? fault_address_ + static_cast<Address>(i) * kFaultWords * sizeof(uint32_t)
+                               : address_[static_cast<size_t>(a.index)];
     }
     void **const arguments = argument_list_.data();
     Result code = 0;
@@ -558,6 +591,7 @@ class Session {
   };
   std::vector<Argument> arguments_;    // of the launch that is being made; as many as the model's longest list
   std::vector<void *> argument_list_;  // to each of them, as the driver takes them
+  std::vector<TensorMap> maps_;        // for `current_`
   std::vector<GraphExec> graphs_;      // by segment
   std::vector<Grown> grown_;           // by buffer
   bool prepared_ = false;              // memory for `current_`

@@ -2,6 +2,7 @@
 // runs end to end without a card. Loaded through OPTC_LIBCUDA. Copies are immediate, launches wait in the graph that
 // captures them.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,9 +14,11 @@
 
 #include "runtime/cuda/driver.h"
 #include "tests/ptx_emulator/emulator.h"
+#include "tests/ptx_emulator/tensor_map.h"
 
 namespace {
 
+using optc::testing::EmulatedTensorMap;
 using optc::testing::PtxEmulator;
 
 struct LoadedModule {
@@ -29,6 +32,7 @@ struct LoadedFunction {
 struct Recorded {
   LoadedModule *module = nullptr;
   PtxEmulator::Launch launch;
+  std::shared_ptr<std::vector<EmulatedTensorMap>> maps;  // what its parameters of 128 bytes point to
 };
 using RecordedGraph = std::vector<Recorded>;
 
@@ -61,7 +65,7 @@ std::vector<unsigned> parameters_of(const std::string &text, const std::string &
   std::vector<unsigned> sizes;
   const size_t from = text.find(".entry " + name + "("), to = text.find(')', from);
   for (size_t at = from; (at = text.find(".param ", at)) != std::string::npos && at < to; ++at)
-    sizes.push_back(text.compare(at + 7, 4, ".u64") == 0 ? 8 : 4);
+    sizes.push_back(text.compare(at + 7, 4, ".u64") == 0 ? 8 : text.compare(at + 7, 9, ".align 64") == 0 ? 128 : 4);
   return sizes;
 }
 
@@ -124,11 +128,20 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned thre
   r.launch.chained = state().chained;
   const std::vector<unsigned> &wide = function->module->arguments[function->name];
   unsigned parameter_bytes = 0;
-  for (unsigned w : wide) parameter_bytes = (parameter_bytes + w - 1) / w * w + w;
+  for (unsigned w : wide) {
+    const unsigned align = std::min(w, 64u);
+    parameter_bytes = (parameter_bytes + align - 1) / align * align + w;
+  }
   if (parameter_bytes > 4096) return 1;  // as real drivers
+  r.maps = std::make_shared<std::vector<EmulatedTensorMap>>(wide.size());
   for (size_t i = 0; i < wide.size(); ++i) {
     uint64_t v = 0;
-    std::memcpy(&v, arguments[i], wide[i]);
+    if (wide[i] == sizeof(optc::cuda::TensorMap)) {
+      std::memcpy(&(*r.maps)[i], arguments[i], sizeof(EmulatedTensorMap));
+      v = reinterpret_cast<uint64_t>(&(*r.maps)[i]);
+    } else {
+      std::memcpy(&v, arguments[i], wide[i]);
+    }
     r.launch.arguments.push_back(v);
   }
   if (state().capture) {
@@ -144,6 +157,20 @@ int cuLaunchKernelEx(const optc::cuda::LaunchConfig *c, void *f, void **argument
                                   c->shared_bytes, c->stream, arguments, extra);
   state().chained = false;
   return code;
+}
+int cuTensorMapEncodeTiled(optc::cuda::TensorMap *map, int type, unsigned rank, void *address, const uint64_t *extents,
+                           const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                           int swizzle, int cache, int fill) {
+  if (type != optc::cuda::kTensorMapF16 && type != optc::cuda::kTensorMapBF16) return 1;
+  if (interleave != 0 || swizzle != optc::cuda::kTensorMapSwizzle128 || cache != optc::cuda::kTensorMapCache256 || fill)
+    return 1;
+  for (unsigned d = 0; d < rank; ++d)
+    if (steps[d] != 1) return 1;
+  EmulatedTensorMap made;
+  if (!optc::testing::encode_tensor_map(made, rank, reinterpret_cast<uint64_t>(address), extents, strides, box))
+    return 1;
+  std::memcpy(map, &made, sizeof made);
+  return 0;
 }
 int cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
   void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "ir/constant.h"
+#include "tests/ptx_emulator/async.h"
 #include "tests/ptx_emulator/program.h"
 
 namespace optc::testing {
@@ -109,16 +110,23 @@ class PtxBlock {
  public:
   PtxBlock(PtxEmulator &machine, const PtxFunction &f, const PtxEmulator::Launch &launch, const int64_t *block,
            uint64_t seed)
-      : machine_(machine), f_(f), launch_(launch), random_(seed), n_(launch.threads) {
+      : machine_(machine),
+        f_(f),
+        launch_(launch),
+        random_(seed),
+        n_(launch.threads),
+        shared_(launch.shared_bytes, 0xFF),
+        async_(shared_, launch.threads) {
     for (int a = 0; a < 3; ++a) block_[a] = static_cast<uint32_t>(block[a]);
     registers_.assign(static_cast<size_t>(f.registers) * n_, 0xDEADBEEFDEADBEEF);
     pc_.assign(n_, 0);
     done_.assign(n_, false);
     waiting_.assign(n_, false);
     waited_.assign(n_, false);
-    shared_.assign(launch.shared_bytes, 0xFF);
     local_.assign(static_cast<size_t>(f.local_bytes) * n_, 0xFF);
     copies_.resize(n_);
+    asleep_.assign(n_, 0);
+    late_ = random_() % 2 == 0;
   }
 
   void run() {
@@ -127,7 +135,14 @@ class PtxBlock {
       std::vector<unsigned> ready;
       for (unsigned w = 0; w < warps; ++w)
         if (runnable(w)) ready.push_back(w);
+      if (async_.copies() && (ready.empty() || (!late_ && random_() % 4 == 0))) {
+        async_.land(random_() % async_.copy_count());
+        continue;
+      }
       if (ready.empty()) {
+        for (unsigned t = 0; t < n_; ++t)
+          if (sleeps(t))
+            throw std::runtime_error(f_.name + ": a barrier in shared memory hangs, thread " + std::to_string(t));
         bool any = false;
         for (unsigned t = 0; t < n_; ++t) any = any || waiting_[t];
         if (!any) return;
@@ -153,9 +168,11 @@ class PtxBlock {
 
   bool runnable(unsigned warp) const {
     for (unsigned t = 32 * warp; t < std::min(n_, 32 * warp + 32); ++t)
-      if (!done_[t] && !waiting_[t]) return true;
+      if (!done_[t] && !waiting_[t] && !sleeps(t)) return true;
     return false;
   }
+  // At a barrier in shared memory, of which nothing has changed since it looked.
+  bool sleeps(unsigned t) const { return !done_[t] && asleep_[t] == async_.version(); }
 
   [[noreturn]] void fail(const PtxInstruction &i, unsigned thread, const std::string &what) {
     throw std::runtime_error(f_.name + " line " + std::to_string(i.line) + " thread " + std::to_string(thread) +
@@ -164,6 +181,7 @@ class PtxBlock {
   }
 
   uint64_t &reg(unsigned t, int r) {
+    if (r < 0) throw std::runtime_error(f_.name + ": no register");
     return registers_[static_cast<size_t>(t) * static_cast<size_t>(f_.registers) + static_cast<size_t>(r)];
   }
 
@@ -188,6 +206,8 @@ class PtxBlock {
                                       static_cast<uint32_t>(launch_.grid[2])};
         return kValues[o.bits];
       }
+      case PtxOperand::Kind::kParameter:
+        return launch_.arguments.at(o.bits);
       default:
         return 0;
     }
@@ -198,6 +218,7 @@ class PtxBlock {
     if (space == PtxOp::kLdShared) {
       if (address + bytes > shared_.size())
         fail(i, t, "shared address " + std::to_string(address) + " of " + std::to_string(shared_.size()));
+      async_.touch(address, bytes, write);
       return shared_.data() + address;
     }
     if (space == PtxOp::kLdLocal) {
@@ -241,7 +262,9 @@ class PtxBlock {
   }
 
   static bool is_warp_wide(PtxOp op) {
-    return op == PtxOp::kShflBfly || op == PtxOp::kShflIdx || op == PtxOp::kLdMatrix || op == PtxOp::kMma;
+    return op == PtxOp::kShflBfly || op == PtxOp::kShflIdx || op == PtxOp::kLdMatrix || op == PtxOp::kMma ||
+           op == PtxOp::kWarpSync || op == PtxOp::kRegisters || op == PtxOp::kWgmma || op == PtxOp::kWgmmaFence ||
+           op == PtxOp::kWgmmaCommit || op == PtxOp::kWgmmaWait;
   }
 
   void step(unsigned warp) {
@@ -253,7 +276,7 @@ class PtxBlock {
       unsigned there = 0, everybody = 0;
       for (unsigned t = first; t < last; ++t) {
         everybody += !done_[t];
-        if (done_[t] || waiting_[t] || pc_[t] < least) continue;
+        if (done_[t] || waiting_[t] || sleeps(t) || pc_[t] < least) continue;
         if (pc < 0 || pc_[t] < pc) there = 0, pc = pc_[t];
         there += pc_[t] == pc;
       }
@@ -267,25 +290,35 @@ class PtxBlock {
     unsigned alive = 0;
     for (unsigned t = first; t < last; ++t) {
       alive += !done_[t];
-      if (done_[t] || waiting_[t] || pc_[t] != pc) continue;
+      if (done_[t] || waiting_[t] || sleeps(t) || pc_[t] != pc) continue;
       ++pc_[t];
       if (i.predicate >= 0 && ((reg(t, i.predicate) & 1) != 0) == i.negated) continue;
       active.push_back(t);
     }
+    if (is_warp_wide(i.op)) {
+      if (active.empty()) return;
+      if (active.size() != 32 || alive != 32)
+        fail(i, active[0], "the warp has diverged (" + std::to_string(active.size()) + " threads)");
+    }
     switch (i.op) {
       case PtxOp::kShflBfly:
       case PtxOp::kShflIdx:
+        return shuffle(i, first);
       case PtxOp::kLdMatrix:
+        return ldmatrix(i, first);
       case PtxOp::kMma:
-        if (active.empty()) return;
-        if (active.size() != 32 || alive != 32)
-          fail(i, active[0], "the warp has diverged (" + std::to_string(active.size()) + " threads)");
-        if (i.op == PtxOp::kMma)
-          mma(i, first);
-        else if (i.op == PtxOp::kLdMatrix)
-          ldmatrix(i, first);
-        else
-          shuffle(i, first);
+        return mma(i, first);
+      case PtxOp::kWarpSync:
+      case PtxOp::kRegisters:
+        return;
+      case PtxOp::kWgmma:
+        return wgmma(i, warp);
+      case PtxOp::kWgmmaFence:
+        return async_.fence(warp);
+      case PtxOp::kWgmmaCommit:
+        return async_.commit(warp);
+      case PtxOp::kWgmmaWait:
+        async_.wait(warp, i.operands[0].bits);
         return;
       default:
         for (unsigned t : active) execute(i, t);
@@ -350,10 +383,79 @@ class PtxBlock {
             bits_of(static_cast<float>(d[l / 4 + 8 * (r / 2)][2 * (l % 4) + r % 2]));
   }
 
+  // The warp's 16 rows. A thread has pairs of columns of two rows, 8 apart.
+  void wgmma(const PtxInstruction &i, unsigned warp) {
+    const unsigned first = 32 * warp, n = i.size;
+    const auto &o = i.operands;
+    if (o.size() != 8 || o[0].list.size() != n / 2 || o[4].bits != 1 || o[5].bits != 1) fail(i, first, "operands");
+    const bool accumulate = (value(first, o[3]) & 1) != 0;
+    for (unsigned l = 1; l < 32; ++l)
+      for (size_t k : {size_t{1}, size_t{2}, size_t{3}})
+        if (value(first + l, o[k]) != value(first, o[k])) fail(i, first + l, "operands differ in a warp");
+    std::vector<float> sums(16 * n);
+    const auto each = [&](const auto &visit) {
+      for (unsigned l = 0; l < 32; ++l)
+        for (unsigned r = 0; r < n / 2; ++r)
+          visit(first + l, o[0].list[r], (l / 4 + 8 * (r / 2 % 2)) * n + 8 * (r / 4) + 2 * (l % 4) + r % 2);
+    };
+    if (accumulate) each([&](unsigned t, int r, unsigned at) { sums[at] = as<float>(reg(t, r)); });
+    try {
+      async_.multiply(warp, i.type, n, value(first, o[1]), o[6].bits != 0, value(first, o[2]), o[7].bits != 0, sums,
+                      accumulate);
+    } catch (const AsyncFault &e) {
+      fail(i, first, e.what());
+    }
+    if (flight_.empty()) flight_.assign(registers_.size(), 0);
+    each([&](unsigned t, int r, unsigned at) {
+      reg(t, r) = bits_of(sums[at]);
+      flight(t, r) = async_.open_group(warp);
+    });
+  }
+  // The group of products that holds a register; 0: none ever did.
+  uint64_t &flight(unsigned t, int r) {
+    return flight_[static_cast<size_t>(t) * static_cast<size_t>(f_.registers) + static_cast<size_t>(r)];
+  }
+  // Nothing but a move (which the assembler takes away) and another product touches what a product holds.
+  void check_flight(const PtxInstruction &i, unsigned t) {
+    const auto free = [&](int r) { return r < 0 || async_.done(t / 32, flight(t, r)); };
+    for (size_t k = 0; k < i.operands.size(); ++k) {
+      const PtxOperand &o = i.operands[k];
+      if (o.kind == PtxOperand::Kind::kRegister && i.op == PtxOp::kMov) {
+        if (k == 1 && i.operands[0].kind == PtxOperand::Kind::kRegister)
+          flight(t, i.operands[0].reg) = flight(t, o.reg);
+        continue;
+      }
+      if (o.kind == PtxOperand::Kind::kRegister || o.kind == PtxOperand::Kind::kAddress)
+        if (!free(o.reg)) fail(i, t, "a register that a product still holds");
+      for (int r : o.list)
+        if (!free(r)) fail(i, t, "a register that a product still holds");
+    }
+  }
+
+  void tensor_copy(const PtxInstruction &i, unsigned t) {
+    const auto &o = i.operands;
+    EmulatedTensorMap map;
+    std::memcpy(&map, reinterpret_cast<const void *>(value(t, o[1])), sizeof map);  // a parameter of the launch
+    std::vector<int32_t> coordinates;
+    for (int r : o[2].list) coordinates.push_back(static_cast<int32_t>(reg(t, r)));
+    if (launch_.chained && !waited_[t]) fail(i, t, "a copy before griddepcontrol.wait");
+    async_.copy(
+        low(PtxOp::kLdShared, address(t, o[0])), map, std::move(coordinates), low(PtxOp::kLdShared, address(t, o[3])),
+        [this, &i, t](uint64_t from, unsigned bytes) { return memory(i, t, PtxOp::kLdGlobal, from, bytes, false); });
+  }
+
   uint64_t address(unsigned t, const PtxOperand &o) { return o.reg < 0 ? o.bits : address_register(t, o.reg) + o.bits; }
   uint64_t address_register(unsigned t, int r) { return reg(t, r); }
 
   void execute(const PtxInstruction &i, unsigned t) {
+    try {
+      if (!flight_.empty()) check_flight(i, t);
+      perform(i, t);
+    } catch (const AsyncFault &e) {
+      fail(i, t, e.what());
+    }
+  }
+  void perform(const PtxInstruction &i, unsigned t) {
     const auto &o = i.operands;
     const unsigned bytes = bytes_of(i.type);
     auto in = [&](size_t k) { return k < o.size() ? value(t, o[k]) : 0; };
@@ -449,6 +551,22 @@ class PtxBlock {
       case PtxOp::kGridEarly:
       case PtxOp::kFence:
         return;
+      case PtxOp::kBarrierFence:
+        return async_.barrier_fence();
+      case PtxOp::kBarrierInit:
+        return async_.barrier_init(low(PtxOp::kLdShared, address(t, o[0])), in(1));
+      case PtxOp::kBarrierExpect:
+        return async_.barrier_arrive(low(PtxOp::kLdShared, address(t, o[1])), in(2));
+      case PtxOp::kBarrierArrive:
+        return async_.barrier_arrive(low(PtxOp::kLdShared, address(t, o[1])), 0);
+      case PtxOp::kBarrierWait: {
+        const bool passed = async_.barrier_passed(low(PtxOp::kLdShared, address(t, o[1])), in(2));
+        set(passed);
+        asleep_[t] = passed ? 0 : async_.version();
+        return;
+      }
+      case PtxOp::kTensorCopy:
+        return tensor_copy(i, t);
       case PtxOp::kAtomAdd: {
         uint8_t *p = memory(i, t, PtxOp::kLdGlobal, address(t, o[1]), 4, true);
         uint32_t old;
@@ -641,6 +759,10 @@ class PtxBlock {
   std::vector<bool> done_, waiting_, waited_;
   std::vector<uint8_t> shared_, local_;
   std::vector<Copies> copies_;
+  PtxAsync async_;
+  std::vector<uint64_t> asleep_;  // the version of the barriers at which a thread went to sleep
+  std::vector<uint64_t> flight_;  // by register
+  bool late_ = false;             // tensor copies land only when nothing else can go on
 };
 
 PtxEmulator::PtxEmulator(const std::string &text) {

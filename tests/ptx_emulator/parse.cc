@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -60,12 +61,14 @@ class Parser {
         parameters_.clear();
         registers_.clear();
         labels_.clear();
+        locals_.clear();
         jumps_.clear();
         inside_ = false;
       } else if (s.rfind(".param ", 0) == 0) {
         auto words = split(s, ' ');
         std::string name = words.back();
         if (name.back() == ',') name.pop_back();
+        if (size_t at = name.find('['); at != std::string::npos) name.erase(at);  // by value
         parameters_.emplace(name, static_cast<int>(parameters_.size()));
       } else if (s == "{") {
         inside_ = true;
@@ -90,7 +93,11 @@ class Parser {
   }
 
   void body(std::string s) {
-    if (s.rfind("{ .reg", 0) == 0) s = trim(s.substr(s.find(';') + 1));  // its block may end on the same line
+    if (s.rfind("{ wgmma", 0) == 0) s = trim(s.substr(1));
+    if (s.rfind("{ .reg", 0) == 0) {  // its block may end on the same line
+      locals_.insert(split(s.substr(1, s.find(';') - 1), ' ').back());
+      s = trim(s.substr(s.find(';') + 1));
+    }
     if (s.empty() || s.rfind(".reg", 0) == 0) return;
     if (s.size() > 3 && s.compare(s.size() - 3, 3, "; }") == 0)
       s.resize(s.size() - 2);  // the end of a block with a register of its own
@@ -143,9 +150,14 @@ class Parser {
       o.bits = static_cast<uint64_t>(it->second);
       return o;
     }
-    if (s[0] == '%') {
+    if (s[0] == '%' || locals_.count(s)) {
       o.kind = PtxOperand::Kind::kRegister;
       o.reg = reg(s);
+      return o;
+    }
+    if (auto it = parameters_.find(s); it != parameters_.end()) {
+      o.kind = PtxOperand::Kind::kParameter;
+      o.bits = static_cast<uint64_t>(it->second);
       return o;
     }
     o.kind = PtxOperand::Kind::kImmediate;
@@ -164,6 +176,10 @@ class Parser {
     PtxInstruction i;
     i.line = line_;
     i.text = s;
+    if (size_t colon = s.find(": "); colon != std::string::npos && s.find(' ') > colon) {  // a label in a block
+      labels_[s.substr(0, colon)] = static_cast<int>(function_.code.size());
+      s = trim(s.substr(colon + 1));
+    }
     if (s[0] == '@') {
       size_t space = s.find_first_of(" \t");
       std::string p = s.substr(1, space - 1);
@@ -196,6 +212,7 @@ class Parser {
       function_.code.push_back(i);
       return;
     }
+    if (base == "cp" && has("tensor")) return tensor_copy(std::move(i), rest);
     for (const std::string &o : split(rest, ',')) {
       size_t bar = o.find('|');  // shfl's second result is a predicate, which we do not emit
       if (bar != std::string::npos) fail("two results: " + statement);
@@ -209,6 +226,18 @@ class Parser {
     if (base == "griddepcontrol") {
       i.op = has("wait") ? PtxOp::kGridWait : PtxOp::kGridEarly;
       function_.code.push_back(i);
+      return;
+    }
+    if (base == "mbarrier" || base == "wgmma" || base == "setmaxnreg" || (base == "bar" && has("warp"))) {
+      i.op = hopper(base, parts[1], has("expect_tx"));
+      if (i.op == PtxOp::kWgmma) {  // m64nNk16
+        if (parts.size() != 8 || parts[4].rfind("m64n", 0) != 0 || parts[4].find("k16") == std::string::npos ||
+            parts[5] != "f32")
+          fail("unknown instruction: " + statement);
+        i.size = static_cast<unsigned>(std::atoi(parts[4].c_str() + 4));
+        i.type = has("bf16") ? PtxType::kBF16 : PtxType::kF16;
+      }
+      function_.code.push_back(std::move(i));
       return;
     }
     static const std::map<std::string, PtxOp> kPlain = {
@@ -237,7 +266,7 @@ class Parser {
       else
         fail("address space: " + statement);
     } else if (base == "fence") {
-      i.op = PtxOp::kFence;
+      i.op = has("mbarrier_init") ? PtxOp::kBarrierFence : PtxOp::kFence;
     } else if (base == "atom") {
       i.op = PtxOp::kAtomAdd;
       if (!has("add") || !has("global") || i.type != PtxType::kU32) fail(statement);
@@ -275,12 +304,41 @@ class Parser {
     function_.code.push_back(std::move(i));
   }
 
+  PtxOp hopper(const std::string &base, const std::string &what, bool expect) {
+    if (base == "bar") return PtxOp::kWarpSync;
+    if (base == "setmaxnreg") return PtxOp::kRegisters;
+    if (base == "mbarrier") {
+      if (what == "init") return PtxOp::kBarrierInit;
+      if (what == "arrive") return expect ? PtxOp::kBarrierExpect : PtxOp::kBarrierArrive;
+      if (what == "try_wait") return PtxOp::kBarrierWait;
+    }
+    if (base == "wgmma") {
+      if (what == "mma_async") return PtxOp::kWgmma;
+      if (what == "fence") return PtxOp::kWgmmaFence;
+      if (what == "commit_group") return PtxOp::kWgmmaCommit;
+      if (what == "wait_group") return PtxOp::kWgmmaWait;
+    }
+    fail("unknown instruction: " + base + "." + what);
+  }
+
+  // [to], [map, {coordinates}], [barrier]
+  void tensor_copy(PtxInstruction i, const std::string &rest) {
+    const std::vector<std::string> given = split(rest, ',');
+    if (given.size() != 3 || i.text.find("im2col") != std::string::npos) fail("unknown instruction: " + i.text);
+    const std::vector<std::string> source = split(given[1].substr(1, given[1].size() - 2), ',');
+    if (source.size() != 2) fail("unknown instruction: " + i.text);
+    i.op = PtxOp::kTensorCopy;
+    for (const std::string &o : {given[0], source[0], source[1], given[2]}) i.operands.push_back(operand(o));
+    function_.code.push_back(std::move(i));
+  }
+
   std::istringstream in_;
   int line_ = 0;
   bool inside_ = false;
   std::string pending_;
   PtxFunction function_;
   std::map<std::string, int> parameters_, registers_, labels_;
+  std::set<std::string> locals_;  // registers of blocks
   std::vector<std::pair<size_t, std::string>> jumps_;
 };
 

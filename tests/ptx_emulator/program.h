@@ -63,6 +63,18 @@ enum class PtxOp : uint8_t {
   kGridEarly,
   kFence,  // blocks run one after the other
   kAtomAdd,
+  kWarpSync,
+  kRegisters,     // setmaxnreg
+  kBarrierInit,   // mbarrier
+  kBarrierFence,  // fence.mbarrier_init
+  kBarrierExpect,
+  kBarrierArrive,
+  kBarrierWait,
+  kTensorCopy,  // cp.async.bulk.tensor: operands to, map, coordinates, barrier
+  kWgmma,
+  kWgmmaFence,
+  kWgmmaCommit,
+  kWgmmaWait,
 };
 
 enum class PtxType : uint8_t {
@@ -89,9 +101,18 @@ enum class PtxType : uint8_t {
 unsigned bytes_of(PtxType type);
 
 struct PtxOperand {
-  enum class Kind : uint8_t { kNone, kRegister, kImmediate, kVector, kAddress, kSpecial } kind = Kind::kNone;
+  enum class Kind : uint8_t {
+    kNone,
+    kRegister,
+    kImmediate,
+    kVector,
+    kAddress,
+    kSpecial,
+    kParameter
+  } kind = Kind::kNone;
   int reg = -1;       // register; address: its base, -1 when it is a symbol at 0
-  uint64_t bits = 0;  // immediate; address: the offset; special: which (0..2 tid, 3..5 ctaid, 6..8 ntid, 9..11 nctaid)
+  uint64_t bits = 0;  // immediate; address: the offset; special: which (0..2 tid, 3..5 ctaid, 6..8 ntid, 9..11 nctaid);
+                      // parameter: its number
   std::vector<int> list;  // vector: registers, -1 for "_"
 };
 
@@ -109,7 +130,7 @@ struct PtxInstruction {
   std::string compare;  // setp: "lt", "ltu", ...
   std::vector<PtxOperand> operands;
   int target = -1;    // bra
-  unsigned size = 0;  // cp.async
+  unsigned size = 0;  // cp.async; wgmma: n
   int line = 0;
   std::string text;
 };

@@ -1,0 +1,34 @@
+#pragma once
+// The product of emit/ptx/gemm.h on warpgroups of sm_90a: D[m, n] = sum over k of A[m, k] * B[k, n] of 16-bit operands
+// in f32. A block walks tiles; the thread of one warpgroup has TMA fetch steps of 64 of k into a ring in shared memory
+// (full and empty barriers), the others multiply (wgmma), each its rows of every tile or in turns a tile of its own,
+// and finish: sums go through a warp's part of shared memory, so that a thread has eight neighbours of a row.
+//
+// Ring, barriers, order of tiles: as in the kernels of CUTLASS's and DeepGEMM's documentation, in form our own.
+
+#include <functional>
+
+#include "emit/ptx/hopper.h"
+#include "ir/program/tensor_core.h"
+
+namespace optc::ptx {
+
+struct WarpgroupGemm {
+  MmaType type = MmaType::kF16;
+  WarpgroupTile tile;
+  Value m = nullptr, n = nullptr, k = nullptr, batches = nullptr;  // sizes, i32; k > 0
+  int64_t blocks = 1;                                              // of the launch at most; they walk the tiles
+  struct Operand {
+    Value map = nullptr;       // of boxes of 64 contiguous elements by the tile's rows (columns), or by 64 of k
+    bool k_contiguous = true;  // else m or n
+  } a, b;
+  // The coordinates in both maps behind those of the product's own.
+  std::function<Values(Value batch)> batch_coordinates;
+  // Eight sums of a row, from `column` on, a multiple of 8. row < m and column < n hold, not more.
+  std::function<void(Value batch, Value row, Value column, const Values &sums)> epilogue;
+};
+
+// The whole kernel, the wait for those before it included. Uses the builder's shared memory from its current end.
+void emit_warpgroup_gemm(Builder &b, const WarpgroupGemm &gemm);
+
+}  // namespace optc::ptx

@@ -1,0 +1,102 @@
+// emit/ptx/warpgroup.h: products on wgmma, their operands by TMA: whether tensor maps can name them, and by which tile.
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/program/contraction_view.h"
+#include "ir/program/gpu_launch.h"
+#include "ir/program/gpu_machine.h"
+#include "ir/program/tensor_core.h"
+#include "lowering/schedule/schedule.h"
+
+namespace optc {
+namespace {
+
+// What one block has to itself, in cycles: a step of the ring, and what is done behind the last step of a tile.
+struct Timed {
+  WarpgroupTile tile;
+  double step, finish;
+};
+constexpr double kKernel = 1980;  // a launch, until the first step
+constexpr Timed kTiles[] = {{{64, 64, 5, 1, false}, 291, 886},
+                            {{64, 128, 6, 1, false}, 365, 1103},
+                            {{128, 64, 6, 2, false}, 410, 1234},
+                            {{128, 128, 5, 2, true}, 587, 3873},
+                            {{128, 256, 3, 2, false}, 1230, 2650}};
+
+// A model of the time in cycles, fitted to products of 17 sizes on an H200 (bench/gpu/README.md): blocks walk their
+// tiles one after the other. Where warpgroups take turns, what is behind one's last step runs beside the other's steps.
+double modelled_cycles(const GpuMachine &machine, const Timed &t, double m, double n, double k, double batch) {
+  const double rounds = std::ceil(std::ceil(m / t.tile.m) * std::ceil(n / t.tile.n) * batch / machine.multiprocessors),
+               steps = std::ceil(k / kWarpgroupDepth) * t.step;
+  if (t.tile.turns) return kKernel + rounds * std::max(steps, t.finish / 2) + t.finish;
+  return kKernel + rounds * (steps + t.finish);
+}
+
+struct Ranked {
+  WarpgroupTile tile;
+  double cycles = 0;
+};
+
+// The quickest first. `copies`: products like this one in the same launch.
+std::vector<Ranked> ranked(const GemmWarpgroupSchedule &s, int copies, const LoweringOptions &options) {
+  const Dim dims[] = {total_extent(s.a.outer), total_extent(s.b.outer), total_extent(s.k), total_extent(s.batch)};
+  const bool known = std::all_of(std::begin(dims), std::end(dims), [](Dim d) { return d.is_constant(); });
+  // Sizes that are known at run time only count as small and as large ones.
+  const std::vector<double> table = known ? std::vector<double>{1} : std::vector<double>{128, 1024};
+  const auto size = [](Dim d, double open) { return d.is_constant() ? static_cast<double>(d.value()) : open; };
+  std::vector<Ranked> list;
+  for (const Timed &timed : kTiles) {
+    if (options.warpgroup_tile >= 0 &&
+        &timed != kTiles + static_cast<size_t>(options.warpgroup_tile) % std::size(kTiles))
+      continue;
+    Ranked r{timed.tile, 0};
+    for (const double unknown : table)
+      r.cycles += modelled_cycles(*options.machine, timed, size(dims[0], unknown), size(dims[1], unknown),
+                                  size(dims[2], unknown), size(dims[3], 12) * copies) /
+                  static_cast<double>(table.size());
+    list.push_back(r);
+  }
+  std::stable_sort(list.begin(), list.end(), [](const Ranked &x, const Ranked &y) { return x.cycles < y.cycles; });
+  return list;
+}
+
+}  // namespace
+
+std::optional<GemmWarpgroupSchedule> warpgroup_schedule(const Program &program, const Kernel &kernel,
+                                                        const GemmTensorCoreSchedule &product,
+                                                        const LoweringOptions &options) {
+  constexpr size_t kMapBytes = 2 * 128 + 64;  // of a launch's parameters, aligned
+  ProductSum sum;
+  if (!options.warpgroups || options.tile >= 0 || options.splits > 0) return std::nullopt;
+  if (element_bytes(product.type) != 2 || !product_sum(program, *kernel.nest(), sum)) return std::nullopt;
+  if (lower_bound(total_extent(product.k)) < 1 || parameter_bytes(program, kernel) + kMapBytes > kMostParameterBytes)
+    return std::nullopt;
+  GemmWarpgroupSchedule s;
+  static_cast<TensorCoreProduct &>(s) = product;
+  auto a = tensor_map(program, s, s.a, peel(program, product.exchanged ? sum.rhs : sum.lhs));
+  auto b = tensor_map(program, s, s.b, peel(program, product.exchanged ? sum.lhs : sum.rhs));
+  if (!a || !b) return std::nullopt;
+  s.map_a = std::move(*a);
+  s.map_b = std::move(*b);
+  s.blocks = options.machine->multiprocessors;
+  return s;
+}
+
+ScheduleChoice choose_tiles(const Program &, const Kernel &kernel, const LoweringOptions &options,
+                            GemmWarpgroupSchedule &schedule) {
+  ScheduleChoice said;
+  said.kernel = kernel.name;
+  for (int copies = 1; copies <= kMostJoinedKernels; ++copies) {
+    const std::vector<Ranked> list = ranked(schedule, copies, options);
+    schedule.tiles.push_back(list[0].tile);
+    if (copies > 1) continue;
+    for (const Ranked &r : list)
+      said.ranked.push_back({std::string(to_string(schedule.type)) + " wgmma " + std::to_string(r.tile.m) + "x" +
+                                 std::to_string(r.tile.n) + (r.tile.turns ? " in turns" : ""),
+                             r.cycles / (options.machine->clock_ghz * 1e3)});
+  }
+  return said;
+}
+
+}  // namespace optc
