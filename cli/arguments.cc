@@ -31,6 +31,7 @@ Option *Option::delimiter(char c) {
   return this;
 }
 Option *Option::one_of(std::vector<std::string> values) {
+  choices_ = values;
   of(option_)->check(CLI::IsMember(std::move(values)));
   return this;
 }
@@ -122,6 +123,36 @@ std::vector<std::string> CommandLine::options(const std::string &verb) const {
   for (const CLI::Option *option : parts_->app.get_subcommand(verb)->get_options())
     for (const std::string &name : option->get_lnames()) names.push_back("--" + name);
   return names;
+}
+
+std::string CommandLine::description() const { return parts_->app.get_description(); }
+
+std::vector<VerbInfo> CommandLine::table() const {
+  std::vector<VerbInfo> verbs;
+  for (const auto &verb : parts_->verbs) {
+    const CLI::App *app = app_of(verb->app_);
+    VerbInfo info{app->get_name(), app->get_description(), app->get_footer(), {}};
+    for (const CLI::Option *option : app->get_options()) {
+      OptionInfo one;
+      if (!option->get_snames().empty()) one.shorter = "-" + option->get_snames().front();
+      if (!option->get_lnames().empty()) one.longer = "--" + option->get_lnames().front();
+      if (option->get_positional()) one.name = option->get_single_name();
+      const bool flag = option->get_expected_min() == 0 && !option->get_positional();
+      if (!flag) one.value = option->get_type_name();
+      if (const size_t colon = one.value.find(':'); colon != std::string::npos) one.value.resize(colon);
+      // A flag and its opposite are two names of one option.
+      for (const std::string &name : option->get_lnames())
+        if (flag && "--" + name != one.longer) one.opposite = "--" + name;
+      one.help = option->get_description();
+      one.group = option->get_group() == "Options" ? "" : option->get_group();
+      one.required = option->get_required();
+      for (const auto &known : verb->options_)
+        if (known->option_ == option) one.choices = known->choices_;
+      info.options.push_back(std::move(one));
+    }
+    verbs.push_back(std::move(info));
+  }
+  return verbs;
 }
 
 std::string CommandLine::parse(const std::vector<std::string> &words) {

@@ -25,7 +25,9 @@ class Option {
 
  private:
   friend class Verb;
+  friend class CommandLine;
   void *option_ = nullptr;  // CLI::Option
+  std::vector<std::string> choices_;
 };
 
 // Names are as CLI11 takes them: "-o,--output", "MODEL" for a word without a dash, "--x,!--no-x" for a flag and its
@@ -50,6 +52,21 @@ class Verb {
   std::vector<std::unique_ptr<Option>> options_;
 };
 
+// The grammar as data: what completions and the manual page are written of.
+struct OptionInfo {
+  std::string shorter, longer;       // "-o", "--output"; both empty: a word without a dash
+  std::string name;                  // of such a word: "MODEL"
+  std::string value;                 // what stands behind the name: "FILE"; empty: nothing, it is a flag
+  std::string help, group;           // group: the section of the help; empty: the verb's own
+  std::vector<std::string> choices;  // one_of
+  std::string opposite;              // of a flag: "--no-external"
+  bool required = false;
+};
+struct VerbInfo {
+  std::string name, help, footer;
+  std::vector<OptionInfo> options;
+};
+
 class CommandLine {
  public:
   CommandLine(const std::string &program, const std::string &version, const std::string &description);
@@ -59,6 +76,8 @@ class CommandLine {
   std::vector<std::string> verbs() const;
   bool has_verb(const std::string &name) const;
   std::vector<std::string> options(const std::string &verb) const;  // the long names, with their dashes
+  std::string description() const;
+  std::vector<VerbInfo> table() const;
 
   // Parses the words behind the program's name and runs the callback of the verb chosen, or prints the help or the
   // version. Returns what is wrong with the words; empty when nothing is.

@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 
 #include "cli/common.h"
 #include "driver/bundle.h"
 #include "driver/oracle.h"
+#include "support/file.h"
 
 namespace optc::cli {
 namespace {
@@ -17,24 +22,78 @@ namespace {
 struct BenchOptions : CommonOptions {
   int warmup = 3, iterations = 200;
   double duration = 5;
-  std::string against;
+  std::string against, baseline, slower;
+  std::vector<std::string> percentiles;
   bool per_node = false;
 };
 
 struct Times {
   double median = 0, min = 0, p95 = 0;
   size_t runs = 0;
+  std::vector<std::pair<std::string, double>> percentiles;  // "99.9": ms, as they were asked for
 };
 
-Times summarize(std::vector<double> ms) {
+// The time that `percent` of the runs do not exceed (nearest rank), of sorted times.
+double percentile(const std::vector<double> &ms, double percent) {
+  const auto rank = static_cast<size_t>(std::ceil(percent / 100 * static_cast<double>(ms.size())));
+  return ms[std::min(ms.size() - 1, rank == 0 ? 0 : rank - 1)];
+}
+
+Times summarize(std::vector<double> ms, const std::vector<std::string> &asked) {
   Times t;
   t.runs = ms.size();
   if (ms.empty()) return t;
   std::sort(ms.begin(), ms.end());
   t.min = ms.front();
   t.median = ms.size() % 2 ? ms[ms.size() / 2] : 0.5 * (ms[ms.size() / 2 - 1] + ms[ms.size() / 2]);
-  t.p95 = ms[std::min(ms.size() - 1, ms.size() * 95 / 100)];
+  t.p95 = percentile(ms, 95);
+  for (const std::string &p : asked) t.percentiles.emplace_back(p, percentile(ms, std::strtod(p.c_str(), nullptr)));
   return t;
+}
+
+// A number from 0 to 100, with or without a percent sign.
+std::optional<double> percent_of(std::string text) {
+  if (!text.empty() && text.back() == '%') text.pop_back();
+  char *end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != 0 || !(value >= 0 && value <= 1e6)) return std::nullopt;
+  return value;
+}
+
+// What a time is of: two times can be compared where all of it is the same.
+nlohmann::ordered_json setting(const BenchOptions &o, const SizeByName &dims, bool gpu, const std::string &model_hash) {
+  return {{"model_hash", model_hash},
+          {"device", gpu ? "gpu" : "cpu"},
+          {"threads", o.threads},
+          {"precision", o.precision},
+          {"dims", dims}};
+}
+
+// The first line of its kind in /proc/cpuinfo; empty where there is none.
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
+      return line.substr(line.find(": ") + 2);
+  return {};
+}
+
+// An earlier `bench --format=json`: its median, once it is known to be of the same setting.
+Result<double> baseline_median(const std::string &path, const nlohmann::ordered_json &now, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const auto file, MappedFile::open(path, diagnostics));
+  const auto then = nlohmann::ordered_json::parse(file->data(), file->data() + file->size(), nullptr, false);
+  if (!then.is_object() || !then.contains("median_ms") || !then["median_ms"].is_number() || then["median_ms"] <= 0 ||
+      !then.contains("setting"))
+    return diagnostics.error(ErrorKind::kUsage, path + " is no result of optc bench", {},
+                             "`optc bench MODEL --format=json > " + path + "` makes one");
+  for (const auto &[key, value] : now.items())
+    if (!then["setting"].contains(key) || then["setting"][key] != value)
+      return diagnostics.error(
+          ErrorKind::kUsage,
+          fmt::format("{} was measured with another {}: {}, here {}", path, key == "model_hash" ? "model" : key,
+                      then["setting"].contains(key) ? then["setting"][key].dump() : "none", value.dump()),
+          {}, "measure it anew, or with the same options");
+  return then["median_ms"].get<double>();
 }
 
 // What a kernel does in a run with these sizes; negative: it depends on what the run finds.
@@ -74,10 +133,15 @@ std::string rate(double amount, double us) {
 }
 
 nlohmann::ordered_json to_json(const Times &t) {
-  return {{"median_ms", t.median}, {"min_ms", t.min}, {"p95_ms", t.p95}, {"runs", t.runs}};
+  nlohmann::ordered_json json = {{"median_ms", t.median}, {"min_ms", t.min}, {"p95_ms", t.p95}, {"runs", t.runs}};
+  for (const auto &[percent, ms] : t.percentiles) json["percentiles_ms"][percent] = ms;
+  return json;
 }
 
 Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
+  if (!o.slower.empty() && o.baseline.empty())
+    return diagnostics.error(ErrorKind::kUsage, "--fail-if-slower needs --baseline FILE", {},
+                             "FILE is an earlier `optc bench --format=json`");
   const std::unique_ptr<Listener> listener = make_listener(o);
   OPTC_ASSIGN(Prepared prepared, prepare(o, *listener, diagnostics));
   const Graph &model = prepared.model;
@@ -97,18 +161,30 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
   const SizeByName &chosen = set.sizes;
   listener->begin("measure");
   OPTC_ASSIGN(const auto milliseconds, bundle->time(inputs, o.warmup, o.iterations, o.duration, diagnostics));
-  const Times own = summarize(milliseconds);
+  const Times own = summarize(milliseconds, o.percentiles);
   std::string dims;
   for (const auto &[name, value] : chosen) dims += fmt::format(" {}={}", name, value);
   nlohmann::ordered_json json = {{"schema_version", 1},
                                  {"model", o.model},
                                  {"device", run_options.cuda ? "gpu" : "cpu"},
                                  {"threads", o.threads},
-                                 {"dims", chosen}};
+                                 {"dims", chosen},
+                                 {"processor", processor()},
+                                 {"cores", std::thread::hardware_concurrency()}};
   json.update(to_json(own));
+  OPTC_ASSIGN(const auto model_file, MappedFile::open(o.model, diagnostics));
+  json["setting"] = setting(o, chosen, run_options.cuda, xxh3_128(model_file->data(), model_file->size()));
   const std::string where = run_options.cuda ? "GPU" : fmt::format("{} thread{}", o.threads, o.threads == 1 ? "" : "s");
   std::string text = fmt::format("{}{}  {}   {:.3f} ms median (min {:.3f}, p95 {:.3f}, {} runs)", built.name, dims,
                                  where, own.median, own.min, own.p95, own.runs);
+  for (const auto &[percent, ms] : own.percentiles) text += fmt::format("   p{} {:.3f}", percent, ms);
+  double change = 0;
+  if (!o.baseline.empty()) {
+    OPTC_ASSIGN(const double then, baseline_median(o.baseline, json["setting"], diagnostics));
+    change = 100 * (own.median / then - 1);
+    json["baseline"] = {{"median_ms", then}, {"change_percent", change}};
+    text += fmt::format("   baseline {:.3f} ({:+.1f} %)", then, change);
+  }
   if (o.against == "ort") {
     OracleOptions oracle;
     oracle.optimize = true;
@@ -116,7 +192,7 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
     oracle.iterations = o.iterations;
     oracle.seconds = o.duration;
     OPTC_ASSIGN(const OracleResult rival, run_oracle(o.model, model, inputs, oracle, diagnostics));
-    const Times theirs = summarize(rival.milliseconds);
+    const Times theirs = summarize(rival.milliseconds, o.percentiles);
     json["against"] = {{"onnxruntime", to_json(theirs)}};
     json["against"]["onnxruntime"]["version"] = rival.version;
     json["speedup"] = theirs.median / own.median;
@@ -162,6 +238,8 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
   }
   print(o.format == "json" ? json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
                            : text + "\n");
+  if (!o.slower.empty() && change > *percent_of(o.slower))
+    return diagnostics.error(ErrorKind::kMismatch, fmt::format("{:.1f} % slower than {}", change, o.baseline));
   return {};
 }
 
@@ -178,6 +256,18 @@ void add_bench(CommandLine &line, int &code) {
   verb->add_option("--against", o->against, "ort: also time ONNX Runtime with its optimizations on")
       ->one_of({"ort"})
       ->type_name("RIVAL");
+  verb->add_option("--percentile", o->percentiles, "also the time that P % of the runs do not exceed (repeatable)")
+      ->delimiter(',')
+      ->check([](const std::string &text) {
+        const auto value = percent_of(text);
+        return value && *value > 0 && *value <= 100 && text.back() != '%' ? "" : "expected a number above 0, to 100";
+      })
+      ->type_name("P");
+  verb->add_option("--baseline", o->baseline, "compare the median with that of an earlier `bench --format=json`")
+      ->type_name("FILE");
+  verb->add_option("--fail-if-slower", o->slower, "exit with 1 when the median is more than P % above the baseline's")
+      ->check([](const std::string &text) { return percent_of(text) ? "" : "expected a percentage, as 5%"; })
+      ->type_name("P%");
   verb->add_flag("--per-node", o->per_node, "time by kernel, with the operations and the bytes moved a second");
   add_run_options(*verb, *o);
   add_shape_options(*verb, *o);

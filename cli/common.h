@@ -96,5 +96,8 @@ void add_bench(CommandLine &line, int &code);
 void add_ops(CommandLine &line, int &code);
 void add_diff(CommandLine &line, int &code);
 void add_explain(CommandLine &line, int &code);
+// Both read the grammar of `line`, with all its verbs, when they are chosen.
+void add_completion(CommandLine &line, int &code);
+void add_man(CommandLine &line, int &code, const std::string &version);
 
 }  // namespace optc::cli

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/common.h"
 #include "emit/report/diff.h"
 #include "importer/importer.h"
@@ -15,6 +17,7 @@ constexpr size_t kLines = 40;  // patterns, and changes, that are printed withou
 
 struct DiffOptions : CommonOptions {
   std::string other, html;
+  std::vector<std::string> ignored;
   bool exit_code = false;
 };
 
@@ -45,8 +48,12 @@ Result<Provenance> noted_in(const std::string &path, Diagnostics &diagnostics) {
   return noted;
 }
 
-Status tell(const DiffOptions &o, const Graph &before, const Graph &after, const GraphDiff &result,
-            const std::string &title, Diagnostics &diagnostics) {
+Status tell(const DiffOptions &o, const Graph &before, const Graph &after, GraphDiff result, const std::string &title,
+            Diagnostics &diagnostics) {
+  uint32_t ignored = 0;
+  for (const ChangeKind kind : kChangeKinds)
+    if (std::find(o.ignored.begin(), o.ignored.end(), to_string(kind)) != o.ignored.end()) ignored |= bit_of(kind);
+  if (ignored) ignore_changes(before, after, result, ignored);
   const size_t lines = o.verbose ? 0 : kLines;
   print(o.format == "json"       ? diff_json(before, after, result)
         : o.format == "markdown" ? diff_markdown(before, after, result, title, lines)
@@ -92,6 +99,14 @@ void add_diff(CommandLine &line, int &code) {
   verb->add_option("A", o->model, "the model before")->required()->type_name("");
   verb->add_option("B", o->other, "the model after; without it: A as optc optimizes it")->type_name("");
   verb->add_option("--html", o->html, "also write a page that opens offline")->type_name("FILE");
+  std::vector<std::string> kinds;
+  for (const ChangeKind kind : kChangeKinds) kinds.emplace_back(to_string(kind));
+  verb->add_option("--ignore", o->ignored,
+                   "kinds of changes that count as none, comma-separated: opset, input, output, operator, attribute, "
+                   "edge, type, weight")
+      ->delimiter(',')
+      ->one_of(kinds)
+      ->type_name("KIND");
   verb->add_flag("--exit-code", o->exit_code, "exit with 1 when the models differ");
   add_disable_pass(*verb, *o);
   add_shape_options(*verb, *o);

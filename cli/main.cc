@@ -107,6 +107,8 @@ int run(int argc, char **argv) {
   optc::cli::add_explain(line, code);
   optc::cli::add_ops(line, code);
   optc::cli::add_cache(line, code);
+  optc::cli::add_completion(line, code);
+  optc::cli::add_man(line, code, kVersion);
 
   std::vector<std::string> words(argv + 1, argv + argc);
   // Asked of no model: the names that --disable-pass takes.

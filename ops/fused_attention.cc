@@ -1,8 +1,9 @@
 // optc.Attention: what the rule attention.scaled_mask makes of the exporters' chains.
 //
-//   Y = softmax(scale * Q K^T + mask, keys) V     Q [B,H,S,D]  K [B,H,T,D]  V [B,H,T,E]  mask broadcasts to [B,H,S,T]
+//   Y = softmax(scale * Q K^T + mask, keys) V     Q [B,H,S,D]  K [B,G,T,D]  V [B,G,T,E]  mask broadcasts to [B,H,S,T]
 //   Y [B,H,S,E]
 //
+// H / G heads of Q, one after another, share a head of K and V; H = G, or both are numbers and G divides H.
 // attributes: scale (float), zero_masked_rows (1: a row's probabilities are 0 where they would be NaN, as
 // Where(IsNaN(p), 0, p) makes them). The mask is additive (float) or bool (false excludes). Scores and sums are f32
 // (f64 for f64).
@@ -19,6 +20,10 @@ Status infer(InferContext &c) {
     OPTC_TRY(c.require_shape(i));
     if (c.rank(i) != 4) return c.invalid("optc.Attention needs operands of rank 4");
   }
+  const Dim heads = c.shape(0)[1], shared = c.shape(1)[1];
+  const bool divides = heads.is_constant() && shared.is_constant() && shared.value() > 0 &&
+                       heads.value() % shared.value() == 0 && c.shape(2)[1] == shared;
+  if (!(heads == shared) && !divides) return c.invalid("optc.Attention needs heads of K and V that divide those of Q");
   Shape shape = c.shape(0);
   shape[3] = c.shape(2)[3];
   c.set_tensor(0, c.element(0), std::move(shape));
@@ -29,7 +34,11 @@ Status build(BuildContext &c) {
   const Shape q_shape = c.shape(0), k_shape = c.shape(1), v_shape = c.shape(2), out_shape = c.output_shape(0);
   const ElementType type = compute_type(c.input_type(0).element);
   NestBuilder nest(c, "attention");
-  const Dim b = nest.outer("b", q_shape[0]), h = nest.outer("h", q_shape[1]), i = nest.outer("i", q_shape[2]);
+  const bool grouped = !(q_shape[1] == k_shape[1]);
+  const Dim group = grouped ? floor_div(q_shape[1], k_shape[1]) : Dim(1);
+  const Dim b = nest.outer("b", q_shape[0]), g = nest.outer("h", k_shape[1]),
+            r = grouped ? nest.outer("r", group) : Dim(0), i = nest.outer("i", q_shape[2]);
+  const Dim h = grouped ? g * group + r : g;
   const Dim keys = k_shape[2], inner = q_shape[3], width = v_shape[3];
   const LocalId product = nest.local_row("product", type, {keys}), scores = nest.local_row("scores", type, {keys});
   Contraction info;
@@ -38,7 +47,7 @@ Status build(BuildContext &c) {
   info.masked_rows = guarded ? MaskedRows::kZeroProbabilities : MaskedRows::kNaN;
 
   Dim j = nest.stage_loop("j", keys), d = nest.stage_loop("d", inner);
-  const Expr q = nest.load(c.input(0), {b, h, i, d}), k = nest.load(c.input(1), {b, h, j, d});
+  const Expr q = nest.load(c.input(0), {b, h, i, d}), k = nest.load(c.input(1), {b, g, j, d});
   info.query = q.id();
   info.key = k.id();
   info.k = {single_symbol(j), single_symbol(d)};
@@ -74,9 +83,10 @@ Status build(BuildContext &c) {
   const LocalId result = nest.local_row("result", type, {width});
   j = nest.stage_loop("j", keys);
   Dim e = nest.stage_loop("e", width);
-  const Expr v = nest.load(c.input(2), {b, h, j, e});
+  const Expr v = nest.load(c.input(2), {b, g, j, e});
   info.value = v.id();
-  info.batch = {single_symbol(b), single_symbol(h)};
+  info.batch = {single_symbol(b), single_symbol(g)};
+  if (grouped) info.batch.push_back(single_symbol(r));
   info.m = {single_symbol(i)};
   info.n = {single_symbol(j), single_symbol(e)};
   // All probabilities of a row are NaN, or none: where their sum is.

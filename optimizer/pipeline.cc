@@ -27,7 +27,8 @@ constexpr PassRow kPasses[] = {
     {"dead", nullptr, remove_dead_nodes},   // so that use counts are true
     {"cse", nullptr, share_equal_nodes},    // one mask, one transpose: attention patterns see the same value
     {"view", view_rules, nullptr},          // chains of views hide patterns too
-    {"norm", norm_rules, nullptr},          // before activations: both start from products
+    {"transpose", transpose_rules, nullptr},
+    {"norm", norm_rules, nullptr},  // before activations: both start from products
     {"activation", activation_rules, nullptr},
     {"convolution", convolution_rules, nullptr},
     {"matmul", matmul_rules, nullptr},        // after convolution and norm, which look for Add and Mul

@@ -28,6 +28,15 @@ std::optional<double> RuleContext::scalar(ValueId v) const {
   return c->as_double(0);
 }
 
+int64_t RuleContext::bytes_of_constants() const {
+  int64_t bytes = 0;
+  for (uint32_t i = 0; i < graph().value_capacity(); ++i) {
+    const Value &value = graph().value(ValueId(i));
+    if (value.alive && value.kind == ValueKind::kConstant) bytes += static_cast<int64_t>(value.constant.size());
+  }
+  return bytes;
+}
+
 bool RuleContext::is_scalar(ValueId v, double value, double relative) const {
   const auto s = scalar(v);
   return s && std::fabs(*s - value) <= relative * std::fabs(value);

@@ -17,7 +17,7 @@ namespace optc {
 class RuleContext {
  public:
   RuleContext(Rewriter &rewriter, const OptimizeOptions &options, Diagnostics &diagnostics)
-      : rewriter_(rewriter), options_(options), diagnostics_(diagnostics) {}
+      : rewriter_(rewriter), options_(options), diagnostics_(diagnostics), growth_left_(bytes_of_constants() / 100) {}
   Rewriter &rewriter() { return rewriter_; }
   const Graph &graph() const { return rewriter_.graph(); }
   const OptimizeOptions &options() const { return options_; }
@@ -53,6 +53,9 @@ class RuleContext {
     rewriter_.missed(rule, n, operators.name + " has no " + std::string(op) + " of " + std::string(to_string(of)));
     return false;
   }
+  // Bytes by which folding may still enlarge the constants beyond what pays anyway: 1 % of what they were at first.
+  int64_t growth_left() const { return growth_left_; }
+  void grow(int64_t bytes) { growth_left_ -= bytes; }
   // The two operands of a commutative node, the one that `is` accepts second.
   template <typename Is>
   std::optional<std::pair<ValueId, ValueId>> commuted(NodeId n, Is is) const {
@@ -63,9 +66,12 @@ class RuleContext {
   }
 
  private:
+  int64_t bytes_of_constants() const;
+
   Rewriter &rewriter_;
   const OptimizeOptions &options_;
   Diagnostics &diagnostics_;
+  int64_t growth_left_;
 };
 
 struct Rule {
@@ -81,6 +87,7 @@ struct Rule {
 std::span<const Rule> fold_rules();
 std::span<const Rule> identity_rules();
 std::span<const Rule> view_rules();
+std::span<const Rule> transpose_rules();
 std::span<const Rule> activation_rules();
 std::span<const Rule> norm_rules();
 std::span<const Rule> matmul_rules();

@@ -37,8 +37,25 @@ Status lower_attention(Graph &graph, NodeId id, Diagnostics &diagnostics) {
     scores_scale = 1;
   }
   auto scaled = [&](ValueId v, const char *what, double by) { return by == 1 ? v : add("Mul", {v, number(what, by)}); };
+  // Heads that share keys and values get them repeated.
+  const int64_t heads = (*graph.value(node.inputs[0]).type.shape)[1].is_constant()
+                            ? (*graph.value(node.inputs[0]).type.shape)[1].value()
+                            : 0;
+  auto repeated = [&](ValueId v, const char *what) {
+    const Shape shape = *graph.value(v).type.shape;
+    if (heads == 0 || !shape[1].is_constant() || shape[1].value() == heads) return v;
+    const auto list = [&](const char *part, const std::vector<int64_t> &values) {
+      return graph.add_constant(graph.unique_name(node.name + "/" + what + "_" + part), Constant::int64s(values));
+    };
+    const ValueId one = add("Unsqueeze", {v, list("axes", {2})});
+    const ValueId all = add("Expand", {one, list("groups", {1, 1, heads / shape[1].value(), 1, 1})});
+    const ValueId part = add("Transpose", {all}, {{"perm", std::vector<int64_t>{0, 3, 1, 2, 4}}});
+    // [B,T,G,H/G,D]: the first two dims are copied, so that none need be known.
+    const ValueId joined = add("Reshape", {part, list("heads", {0, 0, heads, -1})}, {{"allowzero", int64_t{0}}});
+    return add("Transpose", {joined}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+  };
   const ValueId queries = scaled(node.inputs[0], "queries_scale", queries_scale);
-  const ValueId keys = add("Transpose", {scaled(node.inputs[1], "keys_scale", keys_scale)},
+  const ValueId keys = add("Transpose", {scaled(repeated(node.inputs[1], "keys"), "keys_scale", keys_scale)},
                            {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
   ValueId scores = scaled(add("MatMul", {queries, keys}), "scale", scores_scale);
   if (const ValueId mask = node.input(3); mask.valid()) {
@@ -52,7 +69,7 @@ Status lower_attention(Graph &graph, NodeId id, Diagnostics &diagnostics) {
     const ValueId empty = add("IsNaN", {weights});
     weights = add("Where", {empty, number("zero", 0), weights});
   }
-  const ValueId result = add("MatMul", {weights, node.inputs[2]});
+  const ValueId result = add("MatMul", {weights, repeated(node.inputs[2], "values")});
   for (NodeId n : made) OPTC_TRY(infer_node(graph, n, diagnostics));
   const std::string name = graph.value(out).name;
   graph.replace_uses(out, result);

@@ -202,14 +202,17 @@ class Finder {
   }
 
   void finish() {
-    for (const size_t g : changed_) diff_.groups[g].status = DiffStatus::kChanged;
+    for (const auto &[g, kinds] : changed_) {
+      diff_.groups[g].status = DiffStatus::kChanged;
+      diff_.groups[g].kinds = kinds;
+    }
     std::stable_sort(diff_.changes.begin(), diff_.changes.end(),
                      [](const DiffChange &x, const DiffChange &y) { return x.kind < y.kind; });
   }
 
  private:
   DiffChange &add(ChangeKind kind, size_t group, NodeId x, NodeId y) {
-    changed_.insert(group);
+    changed_[group] |= bit_of(kind);
     DiffChange &change = diff_.changes.emplace_back();
     change.kind = kind;
     change.group = group;
@@ -277,7 +280,7 @@ class Finder {
     const uint64_t both = (uint64_t{behind_copies(a_, v).index} << 32) | behind_copies(b_, w).index;
     if (const auto told = told_.find(both); told != told_.end()) {  // one weight that several nodes read
       if (told->second == SIZE_MAX) return;
-      changed_.insert(g);
+      changed_[g] |= bit_of(ChangeKind::kWeight);
       ++readers_[told->second];
       return;
     }
@@ -469,7 +472,7 @@ class Finder {
   std::unordered_map<uint32_t, ValueId> input_of_;  // inputs of A that B has too
   std::unordered_set<uint32_t> of_b_;               // those of B
   std::unordered_map<uint64_t, size_t> told_;       // two constants -> the change; SIZE_MAX: they are equal
-  std::set<size_t> changed_;                        // groups
+  std::map<size_t, uint32_t> changed_;              // groups, with the kinds of their changes
 
  public:
   std::map<size_t, size_t> readers_;  // a change of a weight -> how many more nodes read it

@@ -116,9 +116,12 @@ std::string attributes_text(const Node &node) {
   return text;
 }
 
-void finish_diff(const Graph &a, const Graph &b, GraphDiff &diff, Told told) {
-  for (DiffGroup &g : diff.groups) g.status = status_of(g);
-  find_changes(a, b, diff, told);
+namespace {
+
+// Counts the groups and collects the patterns, of statuses that stand.
+void collect(const Graph &a, const Graph &b, GraphDiff &diff) {
+  for (const auto &[status, count] : kStatusCounts) diff.*count = 0;
+  diff.patterns.clear();
   std::map<std::string, size_t> index;
   for (size_t i = 0; i < diff.groups.size(); ++i) {
     DiffGroup &g = diff.groups[i];
@@ -136,6 +139,21 @@ void finish_diff(const Graph &a, const Graph &b, GraphDiff &diff, Told told) {
   }
   std::stable_sort(diff.patterns.begin(), diff.patterns.end(),
                    [](const auto &x, const auto &y) { return x.groups.size() > y.groups.size(); });
+}
+
+}  // namespace
+
+void finish_diff(const Graph &a, const Graph &b, GraphDiff &diff, Told told) {
+  for (DiffGroup &g : diff.groups) g.status = status_of(g);
+  find_changes(a, b, diff, told);
+  collect(a, b, diff);
+}
+
+void ignore_changes(const Graph &before, const Graph &after, GraphDiff &diff, uint32_t kinds) {
+  std::erase_if(diff.changes, [&](const DiffChange &change) { return (bit_of(change.kind) & kinds) != 0; });
+  for (DiffGroup &g : diff.groups)
+    if (g.status == DiffStatus::kChanged && (g.kinds &= ~kinds) == 0) g.status = status_of(g);
+  collect(before, after, diff);
 }
 
 RulesByOrigin rules_by_origin(const std::vector<RewriteRecord> &rewrites) {

@@ -21,6 +21,10 @@ const char *to_string(DiffStatus status);
 // from it (the types behind a changed attribute, the readers of a changed weight) is not told again.
 enum class ChangeKind : uint8_t { kOpset, kInput, kOutput, kOperator, kAttribute, kEdge, kType, kWeight };
 const char *to_string(ChangeKind kind);
+inline constexpr ChangeKind kChangeKinds[] = {ChangeKind::kOpset,    ChangeKind::kInput,     ChangeKind::kOutput,
+                                              ChangeKind::kOperator, ChangeKind::kAttribute, ChangeKind::kEdge,
+                                              ChangeKind::kType,     ChangeKind::kWeight};
+constexpr uint32_t bit_of(ChangeKind kind) { return 1u << static_cast<uint32_t>(kind); }
 
 struct DiffChange {
   static constexpr size_t kModel = SIZE_MAX;
@@ -42,6 +46,7 @@ struct DiffGroup {
   std::vector<std::string> kernels;  // kernels that compute it, when it was compiled
   // What links them: "origin", "structure", "weights", "name", "neighbours", "course", "region"; empty: nothing.
   std::string evidence;
+  uint32_t kinds = 0;  // kChanged: of what kinds its changes are, bits of bit_of()
 };
 
 struct GraphDiff {
@@ -73,6 +78,8 @@ GraphDiff diff_by_origin(const Graph &before, const Graph &after, const std::vec
 // Two files, as read_graph reads them (types may be left open): by what the exporter noted, by structure and constants,
 // by names where what is known already says that they mean the same, by neighbours, then regions between matched nodes.
 GraphDiff diff_graphs(const Graph &before, const Graph &after, const Provenance &noted = {});
+// Takes the changes of these kinds (bits of bit_of) for none: what differs in nothing else counts as the same.
+void ignore_changes(const Graph &before, const Graph &after, GraphDiff &diff, uint32_t kinds);
 // Names the kernels that compute each group of a diff_by_origin whose `after` was lowered to `program`.
 void name_kernels(GraphDiff &diff, const Graph &after, const Program &program);
 

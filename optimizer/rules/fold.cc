@@ -75,7 +75,7 @@ Result<bool> fold_constant(RuleContext &context, NodeId n) {
   const OpDef *op = find_op(node.op);
   if (!op || !op->pure || !op->build || !node.regions.empty() || node.outputs.empty()) return false;
   if (is_quantized_weight(graph, node)) return false;
-  int64_t input_bytes = 0;
+  int64_t input_bytes = 0, growth = 0;
   for (ValueId v : node.inputs) {
     if (!v.valid()) continue;
     const Constant *c = graph.constant(v);
@@ -94,7 +94,10 @@ Result<bool> fold_constant(RuleContext &context, NodeId n) {
     // A small seed that blows up (ConstantOfShape, Expand, Tile) costs more as a weight than as code.
     constexpr int64_t kStep = int64_t{64} << 10;
     const bool grows = *bytes > 4096 && *bytes > 4 * input_bytes;
-    if (grows && (*bytes > kStep || !is_step(graph, node))) return false;
+    if (!grows || (*bytes <= kStep && is_step(graph, node))) continue;
+    // What takes arithmetic to make (a mask of all pairs) may cost some bytes; what only repeats its seed not.
+    if (op->form != OpForm::kPointwise || growth != 0 || *bytes - input_bytes > context.growth_left()) return false;
+    growth = *bytes - input_bytes;
   }
   Diagnostics quiet;
   Result<std::vector<RuntimeValue>> values = evaluate_node(graph, n, quiet);
@@ -111,6 +114,7 @@ Result<bool> fold_constant(RuleContext &context, NodeId n) {
   constants.resize(node.outputs.size());
   for (size_t i = 0; i < constants.size(); ++i)
     if (node.outputs[i].valid() && !constants[i].valid()) return false;
+  context.grow(growth);
   return replace_with_constants(context, n, "fold.constant", std::move(constants));
 }
 
@@ -172,7 +176,8 @@ Result<bool> fold_if(RuleContext &context, NodeId n) {
 constexpr Rule kRules[] = {
     {"fold.constant", NumericsClass::kExact, "*", "a node whose operands are all constants -> its value",
      "pure, and the value is no larger than 4 KiB or four times its operands, or at most 64 KiB and read by what is "
-     "computed of constants alone",
+     "computed of constants alone, or is computed element by element and all such values add at most 1 % to the "
+     "weights",
      fold_constant},
     {"fold.shape", NumericsClass::kExact, "*", "a node whose results are numbers by shape inference -> their value",
      "every element is known at compile time", fold_shape},

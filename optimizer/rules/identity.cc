@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "optimizer/rule.h"
+#include "optimizer/rules/zero_sign.h"
 
 namespace optc {
 namespace {
@@ -100,7 +100,7 @@ bool all_equal(const Constant &c, double value, bool negative_zero) {
   return c.count() > 0;
 }
 
-// x - 0, x + (-0), x * 1, x / 1; x + 0 for integers. (For floats -0 + 0 is +0.)
+// x - 0, x + (-0), x * 1, x / 1; x + 0 for integers, and for floats, where -0 + 0 is +0, when nothing can tell.
 Result<bool> neutral(RuleContext &context, NodeId n) {
   const std::string &op = context.node(n).op;
   const bool commutes = op == "Add" || op == "Mul";
@@ -115,8 +115,26 @@ Result<bool> neutral(RuleContext &context, NodeId n) {
                                : op == "Sub" ? all_equal(*value, 0, false)
                                              : all_equal(*value, 1, false);
     if (neutral_value) return forward(context, n, "identity.neutral", x);
+    if (op != "Add" || !all_equal(*value, 0, false)) continue;
+    const std::string reader = tells_zeros_apart(context, context.output(n));
+    if (reader.empty()) return forward(context, n, "identity.neutral", x);
+    context.rewriter().missed("identity.neutral", n, "-0 + 0 is +0, and the sign of a zero reaches " + reader);
   }
   return false;
+}
+
+// Where(Not(c), a, b) -> Where(c, b, a)
+Result<bool> negated_choice(RuleContext &context, NodeId n) {
+  const NodeId negation = context.producer(context.input(n, 0), "Not");
+  if (!negation.valid()) return false;
+  auto change = context.rewriter().begin("identity.negated_choice", RewriteKind::kFuse, n);
+  const bool only = context.single_use(context.output(negation));
+  const NodeId made = change.create("Where", {context.input(negation, 0), context.input(n, 2), context.input(n, 1)});
+  change.replace(context.output(n), change.output(made));
+  change.erase(n);
+  if (only) change.erase(negation);
+  OPTC_TRY(change.commit());
+  return true;
 }
 
 Result<bool> transpose_pair(RuleContext &context, NodeId n) {
@@ -173,7 +191,12 @@ constexpr Rule kRules[] = {
     {"identity.one_operand", NumericsClass::kExact, "Concat Sum Max Min Mean",
      "Concat(x), Sum(x), Max(x), Min(x), Mean(x) -> x", "one operand", one_operand},
     {"identity.neutral", NumericsClass::kExact, "Add Sub Mul Div", "x - 0, x * 1, x / 1, x + (-0), integer x + 0 -> x",
-     "the constant does not broadcast x to a larger shape; a float x + (+0) stays, since -0 + 0 is +0", neutral},
+     "the constant does not broadcast x to a larger shape; a float x + (+0), which makes +0 of -0, goes where only "
+     "sums "
+     "of products and functions that know one zero read it",
+     neutral},
+    {"identity.negated_choice", NumericsClass::kExact, "Where", "Where(Not(c), a, b) -> Where(c, b, a)", "always",
+     negated_choice},
     {"identity.transpose_nothing", NumericsClass::kExact, "Transpose",
      "Transpose with the identity permutation -> the operand", "always", transpose_nothing},
     {"identity.transpose_pair", NumericsClass::kExact, "Transpose", "Transpose(Transpose(x)) -> one Transpose",

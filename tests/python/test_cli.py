@@ -51,8 +51,35 @@ def test_no_arguments_is_a_usage_error_that_names_help(optc):
 
 def test_help_lists_the_verbs(optc):
     text = run(optc, "--help").stdout
-    for verb in ("compile", "opt", "run", "verify", "inspect", "bench", "diff", "explain", "ops", "cache"):
+    for verb in ("compile", "opt", "run", "verify", "inspect", "bench", "diff", "explain", "ops", "cache", "completion", "man"):
         assert verb in text
+
+
+def test_completions_and_the_manual_know_every_option(optc, tmp_path):
+    """All three are written of the grammar: what the help of a verb lists they have."""
+    import re
+    import shutil
+
+    texts = {shell: run(optc, "completion", shell).stdout for shell in ("bash", "zsh", "fish")}
+    manual = run(optc, "man").stdout.replace("\\-", "-")
+    verbs = re.findall(r"^  (\w+)  ", run(optc, "--help").stdout.split("Subcommands:")[1], re.M)
+    assert len(verbs) >= 12
+    for verb in verbs:
+        for option in re.findall(r"^  (?:-\w,)?--([a-z][\w-]*)", run(optc, verb, "--help").stdout, re.M):
+            assert f"--{option}" in manual and f"--{option}" in texts["bash"] and f"--{option}" in texts["zsh"], (verb, option)
+            assert f" -l {option}" in texts["fish"], (verb, option)
+    if shutil.which("bash"):
+        (tmp_path / "complete").write_text(texts["bash"])
+        words = "source complete; COMP_WORDS=(optc verify model.onnx --engine ''); COMP_CWORD=4; _optc; echo ${COMPREPLY[@]}; " \
+                "COMP_WORDS=(optc diff --ig); COMP_CWORD=2; _optc; echo ${COMPREPLY[@]}; COMP_WORDS=(optc ben); COMP_CWORD=1; _optc; echo ${COMPREPLY[@]}"
+        said = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+        assert said.split("\n")[:3] == ["bundle evaluate", "--ignore", "bench"]
+    if shutil.which("zsh"):
+        (tmp_path / "_optc").write_text(texts["zsh"])
+        subprocess.run(["zsh", "-n", str(tmp_path / "_optc")], check=True)
+    if shutil.which("man"):
+        done = subprocess.run(["man", "--warnings", "-l", "-"], input=run(optc, "man").stdout, capture_output=True, text=True, check=True)
+        assert not done.stderr and "--fail-if-slower" in done.stdout
 
 
 def test_the_list_of_operators_in_docs_is_the_tools(optc, root):
@@ -259,6 +286,22 @@ def test_an_interrupted_compile_leaves_nothing(optc, tmp_path):
 def test_bench_gives_median_and_min(optc, model):
     facts = json.loads(run(optc, "bench", model, "--format=json", "--iters=20").stdout)
     assert 0 < facts["min_ms"] <= facts["median_ms"] and facts["threads"] == 1
+
+
+def test_bench_compares_with_an_earlier_run(optc, model, tmp_path):
+    base = run(optc, "bench", model, "--format=json", "--iters=20", "--percentile=50,99.9").stdout
+    facts = json.loads(base)
+    assert facts["min_ms"] <= facts["percentiles_ms"]["50"] <= facts["percentiles_ms"]["99.9"] and facts["processor"]
+    path = tmp_path / "base.json"
+    for scale, code in ((1000, 0), (0.001, 1)):
+        path.write_text(json.dumps({**facts, "median_ms": facts["median_ms"] * scale}))
+        done = run(optc, "bench", model, "--iters=20", "--baseline", path, "--fail-if-slower=5%", code=code)
+        assert "baseline" in done.stdout and ("slower than" in done.stderr) == (code == 1)
+    assert "dims" in run(optc, "bench", model, "--iters=2", "--dim=N=7", "--baseline", path, code=2).stderr
+    path.write_text("{}")
+    assert "no result of optc bench" in run(optc, "bench", model, "--iters=2", "--baseline", path, code=2).stderr
+    assert "--baseline" in run(optc, "bench", model, "--fail-if-slower=5%", code=2).stderr
+    assert "percentage" in run(optc, "bench", model, "--baseline", path, "--fail-if-slower=fast", code=2).stderr
 
 
 def test_bench_tells_the_work_of_each_kernel(optc, model):

@@ -216,6 +216,23 @@ def test_a_weight_of_several_nodes_is_told_once(optc, tmp_path):
     assert diff(optc, nan, nan)["equal"] and len(diff(optc, tmp_path / "a.onnx", nan)["changes"]) == 1
 
 
+def test_kinds_of_changes_can_be_ignored(optc, tmp_path):
+    def model(path, last, alpha):
+        nodes = [helper.make_node("Mul", ["x", "w"], ["p"], name="p"), helper.make_node("Elu", ["p"], ["q"], name="q", alpha=alpha),
+                 helper.make_node("Add", ["q", "w"], ["y"], name="r")]
+        return edits.small(path, nodes, [floats("x", 3)], [floats("y", 3)],
+                           [numpy_helper.from_array(np.array([1, 2, last], np.float32), "w")])
+
+    a, b = model(tmp_path / "a.onnx", 3, 1.0), model(tmp_path / "b.onnx", 4, 0.5)
+    assert diff(optc, a, b)["changed"] == 3
+    rest = diff(optc, a, b, "--ignore=weight")
+    assert [(c["kind"], c["node"]) for c in rest["changes"]] == [("attribute", "q")] and (rest["changed"], rest["same"]) == (1, 2)
+    none = diff(optc, a, b, "--ignore=weight,attribute", "--exit-code")
+    assert none["equal"] and not none["patterns"] and none["same"] == 3
+    diff(optc, a, b, "--ignore=edge", "--exit-code", code=1)
+    assert "weight" in run(optc, "diff", a, b, "--ignore", "weights", code=2).stderr
+
+
 def test_options_of_one_model_are_refused_for_two(optc, tmp_path):
     a = edits.small(tmp_path / "a.onnx", [helper.make_node("Relu", ["x"], ["y"])], [floats("x", "N")], [floats("y", "N")])
     done = subprocess.run([optc, "diff", a, a, "--dim", "N=1"], capture_output=True, text=True, check=False)

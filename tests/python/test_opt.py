@@ -61,6 +61,21 @@ def test_counts_are_the_files(optc, root, tmp_path, name):
     assert run(optc, "opt", path, "-o", out).stdout.startswith(f"{facts['nodes_before']} → {facts['nodes_after']} nodes, ")
 
 
+# Nodes that the best of ONNX Runtime (basic), onnxslim, onnxsim and onnxoptimizer leaves of them (bench/optimizers.py).
+BEST = {"convnext_tiny.dynamo": 226, "lstm_tagger.script": 10, "swin_t.dynamo": 488, "unet_diffusion.dynamo": 313, "whisper_tiny_encoder.dynamo": 127,
+        "whisper_tiny_encoder.script17": 143, "efficientnet_b0.script": 239}
+
+
+@pytest.mark.parametrize("name", BEST)
+def test_no_more_nodes_than_the_best_of_the_others(optc, root, tmp_path, name):
+    if not (root.parent / "shared/models").is_dir():
+        pytest.skip("../shared/models is not there")
+    path, out = numerics.materialized(name), tmp_path / "out.onnx"
+    run(optc, "opt", path, "-o", out)
+    (_, before, size_before), (_, after, size) = written(path), written(out)
+    assert sum(after.values()) <= BEST[name] and size <= 1.01 * size_before
+
+
 def hard_swish(path, opset):
     floats = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 4]) for n in "xy"]
     nodes = [helper.make_node("Abs", ["x"], ["a"], name="first"), helper.make_node("HardSigmoid", ["a"], ["gate"], name="the gate", alpha=1 / 6, beta=0.5),
