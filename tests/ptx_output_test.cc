@@ -172,13 +172,17 @@ TEST(Chained, KernelsWaitBeforeTheyTouchWhatOthersWrite) {
       w.constant = Constant::owned(kF16, {128, 64}, std::vector<uint8_t>(128 * 64 * 2));
       std::erase(n.program.inputs, BufferId(1));
     }
-    Machine m(n.program, "3xtf32", "sm_90a");
+    Machine m(n.program, "3xtf32", "sm_90");
     const std::string &text = m.output.modules[0].text;
     const size_t wait = text.find("griddepcontrol.wait");
     ASSERT_NE(wait, std::string::npos);
     EXPECT_GT(text.find("ld.global"), wait);
     EXPECT_GT(text.find("st.global"), wait);
     EXPECT_EQ(text.find("cp.async.cg") < wait, constant);
+    Machine by_tma(n.program, "3xtf32", "sm_90a");
+    const std::string &tiles = by_tma.output.modules[0].text;
+    ASSERT_NE(tiles.find("cp.async.bulk.tensor"), std::string::npos);
+    EXPECT_GT(tiles.find("cp.async.bulk.tensor"), tiles.find("griddepcontrol.wait"));
   }
   NestProgram rows;
   rows.layer_norm(kF16, 5, 64);

@@ -147,6 +147,13 @@ const std::vector<std::pair<std::string, std::string>> kGpuGraphs = {
       a = MatMul(x, w)
       y = Relu(a) })"},
     {"gemm.warpgroup", R"(graph "g" (x: f16[4,N,64], w: f16[4,64,72]) -> (y) { y = MatMul(x, w) })"},
+    // What the last product reads takes the place of another buffer once its schedule is chosen.
+    {"gemm.warpgroup", R"(graph "g" (x: f16[N,64]) -> (y) { const w: f16[64,64] = hash "a"
+      a = MatMul(x, w)
+      b = Softmax(a) {axis = -1}
+      c = MatMul(b, w)
+      d = Add(c, a)
+      y = MatMul(d, w) })"},
     {"pointwise", R"(graph "g" (x: f32[N,8]) -> (y) { y = Exp(x) })"},
     {"loops", R"(graph "g" (x: f64[N,8], w: f64[8,8]) -> (y) { y = MatMul(x, w) })"},
     {"library", R"(graph "g" (x: f32[N,8]) -> (y) { y = NonZero(x) })"},
@@ -398,7 +405,7 @@ TEST(Schedule, ProductsRunOnWarpgroupsWhereThatIsQuicker) {
   EXPECT_EQ(chosen("2048,2048 2048,2048", true), "gemm.warpgroup");
   EXPECT_EQ(chosen("2048,2048 2048,2048", false), "gemm.tensor_core");
   EXPECT_EQ(chosen("1,4096 4096,4096", true), "gemm.tensor_core");
-  EXPECT_EQ(chosen("16,64 64,32", true), "gemm.tensor_core");
+  EXPECT_EQ(chosen("16,4096 4096,64", true), "gemm.tensor_core");
 }
 
 // A kernel that runs on the host is not given a schedule of the card.

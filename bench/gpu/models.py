@@ -1,7 +1,9 @@
-"""models.py CARRY [--precision f32,f16] [--no-torch]: whole models on this machine's card, optc and PyTorch in one run, as a table.
+"""models.py CARRY [--precision f32,f16] [--batch B] [--target sm_90a] [--no-torch]: whole models on this machine's card, optc and
+PyTorch in one run, as a table.
 
 CARRY holds gpu_bundle (or gpu_bundle.xz), materialize.py and, a model, NAME.onnx (without weights) and NAME/ with inputs.bin and
-expected.bin of prepare.py. All is compiled first, side by side; then one thing at a time is measured.
+expected.bin of prepare.py; where there is none, or B is not 1, they are made on the spot (ONNX Runtime). All is compiled first, side by
+side; then one thing at a time is measured. --target A,B: a row each, to compare the forms that targets have.
 """
 import argparse
 import json
@@ -19,16 +21,21 @@ from concurrent.futures import ThreadPoolExecutor
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 TOLERANCE = {'f32': '1e-4', 'f16': '2e-2', 'bf16': '5e-2'}
-# The sizes that inputs.bin has, told to the compiler as they are to PyTorch.
-DIMS = {'mlp.script': ['N=1'], 'resnet50.script': ['N=1'], 'vit_b_16.dynamo': ['s77=1'], 'bert_base.script17': ['N=1', 'S=128']}
-TORCH = ('mlp', 'resnet50', 'vit_b_16', 'bert_base', 'gpt2_decode')
+# The dimension of the batch, and the others: told to the compiler as they are to PyTorch.
+BATCH = {'script': 'N', 'script17': 'N', 'dynamo': 's77'}
+DIMS = {'bert_base.script17': ['S=128']}
+TORCH = ('mlp', 'resnet50', 'vit_b_16', 'bert_base', 'gpt2_decode', 'convnext_tiny', 'swin_t', 'mobilenet_v3_large', 'efficientnet_b0')
 
 
-def build(work, bundler, name, precision):
-    """The bundle's GPU half and its runner, in WORK/NAME.PRECISION. Returns the bundler's lines, one a kernel."""
-    out = f'{work}/{name}.{precision}'
-    done = subprocess.run([bundler, f'{work}/{name}.onnx', '-o', out, '--target', 'sm_90a', '--precision', precision]
-                          + [a for d in DIMS.get(name, []) for a in ('--dim', d)], capture_output=True, text=True, check=True)
+def dims(name, batch):
+    return [f'{BATCH[name.split(".")[-1]]}={batch}'] + DIMS.get(name, []) if name.split('.')[0] != 'gpt2_decode' else []
+
+
+def build(work, bundler, name, precision, target='sm_90a', batch=1):
+    """The bundle's GPU half and its runner, in WORK/NAME.PRECISION.TARGET. Returns the bundler's lines, one a kernel."""
+    out = f'{work}/{name}.{precision}.{target}'
+    done = subprocess.run([bundler, f'{work}/{name}.onnx', '-o', out, '--target', target, '--precision', precision]
+                          + [a for d in dims(name, batch) for a in ('--dim', d)], capture_output=True, text=True, check=True)
     with open(f'{out}/forms.txt', 'w') as f:
         f.write(done.stdout)
     subprocess.run([os.environ.get('CXX', 'g++'), '-std=c++17', '-O1', f'-I{ROOT}', f'{ROOT}/bench/gpu/run_model.cpp', f'{out}/cuda.cpp',
@@ -36,8 +43,17 @@ def build(work, bundler, name, precision):
     return done.stdout
 
 
-def measure(work, carry, name, precision, environment=None):
-    out, data = f'{work}/{name}.{precision}', f'{carry}/{name}'
+def data_of(work, carry, name, batch):
+    """The folder with the model's inputs and what is expected of it."""
+    if batch == 1 and os.path.exists(f'{carry}/{name}/expected.bin'):
+        return f'{carry}/{name}'
+    os.makedirs(f'{work}/{name}', exist_ok=True)
+    subprocess.run([sys.executable, f'{HERE}/prepare.py', f'{work}/{name}.onnx', f'{work}/{name}'] + dims(name, batch), check=True)
+    return f'{work}/{name}'
+
+
+def measure(work, data, name, precision, target='sm_90a', environment=None):
+    out = f'{work}/{name}.{precision}.{target}'
     done = subprocess.run([f'{out}/run_model', f'{out}/cuda.weights', f'{data}/inputs.bin', f'{data}/expected.bin', TOLERANCE[precision]],
                           capture_output=True, text=True, timeout=120, env={**os.environ, **(environment or {})})
     print(f'== {name} {precision} {environment or ""}\n{done.stdout}{done.stderr}', flush=True)
@@ -68,18 +84,21 @@ def main():
     parser.add_argument('carry')
     parser.add_argument('--precision', default='f32,f16')
     parser.add_argument('--only', default='')
+    parser.add_argument('--batch', type=int, default=1)
+    parser.add_argument('--target', default='sm_90a')
     parser.add_argument('--no-torch', action='store_true')
     options = parser.parse_args()
-    carry, precisions = os.path.abspath(options.carry), options.precision.split(',')
+    carry, precisions, targets = os.path.abspath(options.carry), options.precision.split(','), options.target.split(',')
+    data = {}
     work, bundler, names = open_carry(carry, options.only)
     start = time.time()
 
     workers = {}
     if not options.no_torch:
         for name in names:
-            for dtype in ('f32', 'f16'):
+            for dtype in sorted({p.replace('bf16', 'f16') for p in precisions}):
                 if name.split('.')[0] in TORCH:
-                    process = subprocess.Popen([sys.executable, f'{HERE}/torch_models.py', name.split('.')[0], dtype], text=True,
+                    process = subprocess.Popen([sys.executable, f'{HERE}/torch_models.py', name.split('.')[0], dtype, str(options.batch)], text=True,
                                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open(f'{work}/torch.log', 'a'))
                     ready = threading.Event()
                     threading.Thread(target=lambda p=process, r=ready: (p.stdout.readline(), r.set()), daemon=True).start()
@@ -87,7 +106,8 @@ def main():
 
     def prepare(name):
         subprocess.run([sys.executable, f'{carry}/materialize.py', f'{carry}/{name}.onnx', work], check=True, stdout=subprocess.DEVNULL)
-        forms = {p: build(work, bundler, name, p) for p in precisions}
+        data[name] = data_of(work, carry, name, options.batch)
+        forms = {(p, t): build(work, bundler, name, p, t, options.batch) for p in precisions for t in targets}
         if os.path.exists(f'{work}/{name}.weights'):
             os.remove(f'{work}/{name}.weights')
         return forms
@@ -101,12 +121,12 @@ def main():
 
     rows = {}
     for name in names:
-        for p in precisions:
-            rows[name, p] = measure(work, carry, name, p)
-            rows[name, p]['apart'] = measure(work, carry, name, p, {'OPTC_CUDA_OVERLAP': '0'})['us']
-            lines = forms[name][p].splitlines()
-            rows[name, p]['cpu'] = sum(' CPU: ' in line for line in lines)
-            rows[name, p]['launches'] = lines[-1].split()[0]
+        for p, t in forms[name]:
+            row = rows[name, p, t] = measure(work, data[name], name, p, t)
+            row['apart'] = measure(work, data[name], name, p, t, {'OPTC_CUDA_OVERLAP': '0'})['us']
+            lines = forms[name][p, t].splitlines()
+            row['cpu'] = sum(' CPU: ' in line for line in lines)
+            row['launches'] = lines[-1].split()[0]
     peers = {}
     for key, (process, ready) in workers.items():
         if not ready.is_set():
@@ -124,11 +144,11 @@ def main():
         value = peers.get((name, dtype), {}).get(what)
         return f'{value:.0f}' if value else '-'
 
-    print('\n| model | precision | max difference / max value (worst output) | argmax | on CPU | launches | us | us, no overlap | torch compiled | torch eager, '
-          'captured | torch eager |\n|---|---|---|---|---|---|---|---|---|---|---|')
-    for (name, p), r in rows.items():
+    print('\n| model | precision | target | max difference / max value (worst output) | argmax | on CPU | launches | us | us, no overlap | torch compiled | torch eager, '
+          'captured | torch eager |\n|---|---|---|---|---|---|---|---|---|---|---|---|')
+    for (name, p, t), r in rows.items():
         dtype = 'f32' if p == 'f32' else 'f16'
-        print(f"| {name} | {p} | {r['first_error']:.1e} ({r['error']:.1e}){'' if r['ok'] else ' WRONG'} | {r['argmax']} | {r['cpu']} | "
+        print(f"| {name} | {p} | {t} | {r['first_error']:.1e} ({r['error']:.1e}){'' if r['ok'] else ' WRONG'} | {r['argmax']} | {r['cpu']} | "
               f"{r['launches']} | {r['us']:.1f} | {r['apart']:.1f} | {time_of(name, dtype, 'compiled')} | {time_of(name, dtype, 'eager_graph')} | "
               f"{time_of(name, dtype, 'eager')} |")
     shutil.rmtree(work)

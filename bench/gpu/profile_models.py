@@ -99,7 +99,7 @@ def main():
             lines = built[name][precision]
             forms = {line.split()[0]: re.sub(r'\s+', ' ', line.split(None, 1)[1]) for line in lines[:-1] if len(line.split()) > 1}
             launches = int(lines[-1].split()[0])
-            out, data = f'{work}/{name}.{precision}', f'{carry}/{name}'
+            out, data = f'{work}/{name}.{precision}.sm_90a', f'{carry}/{name}'
             plain = subprocess.run([f'{out}/run_model', f'{out}/cuda.weights', f'{data}/inputs.bin', f'{data}/expected.bin', '1'],
                                    capture_output=True, text=True, env={**os.environ, 'OPTC_CUDA_OVERLAP': '0'}).stdout
             total = re.search(r'graph: median ([\d.]+ us)', plain)

@@ -14,14 +14,14 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from models import DIMS, open_carry
+from models import dims, open_carry
 
 
 def build(work, bundler, name, precision, tile, splits):
     out = f'{work}/{name}.{precision}.{tile}.{splits}'
     flags = ['--tile', str(tile), '--splits', str(splits)] if tile >= 0 else []
     done = subprocess.run([bundler, f'{work}/{name}.onnx', '-o', out, '--target', 'sm_90a', '--precision', precision, '--no-weights', *flags]
-                          + [a for d in DIMS.get(name, []) for a in ('--dim', d)], capture_output=True, text=True)
+                          + [a for d in dims(name, 1) for a in ('--dim', d)], capture_output=True, text=True)
     if done.returncode:
         return None
     assembled = subprocess.run(['ptxas', '-v', '-arch=sm_90a', f'{out}/kernels.ptx', '-o', f'{out}/kernels.cubin'], capture_output=True, text=True)

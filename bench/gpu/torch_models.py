@@ -1,4 +1,5 @@
-"""torch_models.py MODEL DTYPE [profile]: what PyTorch needs for a model on this card, batch 1 (bert: 128 tokens; gpt2_decode: 127 past tokens).
+"""torch_models.py MODEL DTYPE [BATCH] [profile]: what PyTorch needs for a model on this card (bert: 128 tokens; gpt2_decode: batch 1, 127 past
+tokens).
 
 Prints "ready" when the model is compiled and warm, waits for a line on stdin, then measures and prints one JSON object, times in us:
 eager, eager captured in one CUDA graph, and torch.compile(mode="reduce-overhead"), which replays CUDA graphs. Weights are random, as in
@@ -14,18 +15,18 @@ import torch
 torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
 
 
-def vision(name):
+def vision(name, batch):
     import torchvision
-    return getattr(torchvision.models, name)(weights=None), [torch.randn(1, 3, 224, 224)]
+    return getattr(torchvision.models, name)(weights=None), [torch.randn(batch, 3, 224, 224)]
 
 
-def mlp():
+def mlp(batch):
     nn = torch.nn
     layers = [nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.GELU(), nn.Linear(256, 10), nn.Softmax(-1)]
-    return nn.Sequential(*layers), [torch.randn(1, 784)]
+    return nn.Sequential(*layers), [torch.randn(batch, 784)]
 
 
-def bert_base():
+def bert_base(batch):
     import transformers
     config = transformers.BertConfig()
     config._attn_implementation = 'sdpa'
@@ -39,10 +40,10 @@ def bert_base():
         def forward(self, ids, mask):
             return self.model(input_ids=ids, attention_mask=mask)[0]
 
-    return Hidden(), [torch.randint(0, 1000, (1, 128)), torch.ones(1, 128, dtype=torch.int64)]
+    return Hidden(), [torch.randint(0, 1000, (batch, 128)), torch.ones(batch, 128, dtype=torch.int64)]
 
 
-def gpt2_decode(past=127):
+def gpt2_decode(batch, past=127):
     import transformers
     config = transformers.GPT2Config()
     model = transformers.GPT2LMHeadModel(config)
@@ -63,8 +64,9 @@ def gpt2_decode(past=127):
     return Step(), [torch.tensor([[7]]), torch.tensor([[past]])] + [torch.randn(1, heads, past, width) for _ in range(2 * layers)]
 
 
-MODELS = {'mlp': mlp, 'resnet50': lambda: vision('resnet50'), 'vit_b_16': lambda: vision('vit_b_16'), 'bert_base': bert_base,
-          'gpt2_decode': gpt2_decode}
+CONVOLUTIONAL = ('resnet50', 'convnext_tiny', 'mobilenet_v3_large', 'efficientnet_b0')
+MODELS = {'mlp': mlp, 'bert_base': bert_base, 'gpt2_decode': gpt2_decode,
+          **{name: lambda batch, name=name: vision(name, batch) for name in CONVOLUTIONAL + ('vit_b_16', 'swin_t')}}
 
 
 def median_us(call, rounds=30, calls=10):
@@ -102,13 +104,13 @@ def main():
     name, dtype = sys.argv[1:3]
     kind = torch.float16 if dtype == 'f16' else torch.float32
     torch.manual_seed(0)
-    model, inputs = MODELS[name]()
+    model, inputs = MODELS[name](next((int(a) for a in sys.argv[3:] if a.isdigit()), 1))
     model = model.eval().cuda().to(kind)
     inputs = [x.cuda().to(kind) if x.is_floating_point() else x.cuda() for x in inputs]
-    if name == 'resnet50':
+    if name in CONVOLUTIONAL:
         model = model.to(memory_format=torch.channels_last)
         inputs = [x.to(memory_format=torch.channels_last) for x in inputs]
-    result = {'model': name, 'dtype': dtype}
+    result = {'model': name, 'dtype': dtype, 'batch': len(inputs[0])}
     with torch.no_grad():
         compiled = torch.compile(model, mode='reduce-overhead')
 

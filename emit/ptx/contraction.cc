@@ -235,8 +235,9 @@ std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kerne
     std::vector<PtxTensorMap> maps;
     const auto add = [&](const TensorMap &from, const TensorCoreProduct::Operand &side, int extent) {
       PtxTensorMap map;
-      map.buffer = from.buffer;
-      map.byte_offset = from.offset * Dim(2);
+      const Root root = root_of(program, from.buffer);
+      map.buffer = root.buffer;
+      map.byte_offset = (from.offset + root.offset) * Dim(2);
       map.type = program.buffer(from.buffer).element();
       map.extents = from.extents;
       for (Dim stride : from.strides) map.byte_strides.push_back(stride * Dim(2));

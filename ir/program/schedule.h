@@ -256,7 +256,7 @@ struct GemmTensorCoreSchedule : TensorCoreProduct {
 // An operand as a tensor map of TMA names it: element i lies at offset + sum of i[d] * strides[d], in elements. The
 // contiguous index is first (stride 1), then the other one of the product, then those of its batch.
 struct TensorMap {
-  BufferId buffer;  // a root
+  BufferId buffer;  // as the nest loads it: what its root is, memory planning may change yet
   Dim offset;
   std::vector<Dim> extents, strides;
 };
@@ -275,11 +275,11 @@ struct LibrarySchedule {
 
 // monostate: none was chosen (a Program that was not lowered, control flow): a nest runs as loops, a call by its
 // function.
-using Schedule = std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule,
-                              ConvolutionGemmSchedule, ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule,
-                              ConvolutionWinogradSchedule, ConvolutionTransposedSchedule, ConvolutionIntegerSchedule,
-                              AttentionSchedule, RecurrentSchedule, GemmTensorCoreSchedule, GemmWarpgroupSchedule,
-                              LibrarySchedule>;
+using Schedule =
+    std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule, ConvolutionGemmSchedule,
+                 ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule, ConvolutionWinogradSchedule,
+                 ConvolutionTransposedSchedule, ConvolutionIntegerSchedule, AttentionSchedule, RecurrentSchedule,
+                 GemmTensorCoreSchedule, GemmWarpgroupSchedule, LibrarySchedule>;
 
 // "gemm", "conv.winograd4"; "" when none was chosen. What steps, manifest and reports call it.
 std::string name(const Schedule &schedule);

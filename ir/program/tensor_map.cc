@@ -46,6 +46,7 @@ std::optional<TensorMap> tensor_map(const Program &program, const TensorCoreProd
   const auto view = affine_operand(program, operand.load, loops);
   if (!view) return std::nullopt;
   const Root root = root_of(program, view->buffer);
+  const Dim from_root = view->offset + root.offset;
   const size_t k_count = product.k.size(), outer_count = side.outer.size();
   const auto strides = view->strides.begin();
   const auto at = [&](size_t i) { return strides + static_cast<std::ptrdiff_t>(i); };
@@ -53,8 +54,8 @@ std::optional<TensorMap> tensor_map(const Program &program, const TensorCoreProd
              outer = uniform_stride(side.outer, {at(k_count), at(k_count + outer_count)});
   if (!k || !outer) return std::nullopt;
   TensorMap map;
-  map.buffer = root.buffer;
-  map.offset = view->offset + root.offset;
+  map.buffer = view->buffer;
+  map.offset = view->offset;
   map.extents = {total_extent(product.k), total_extent(side.outer)};
   map.strides = {*k, *outer};
   if (!side.k_contiguous) {
@@ -65,14 +66,14 @@ std::optional<TensorMap> tensor_map(const Program &program, const TensorCoreProd
     map.extents.push_back(product.batch[i].extent);
     map.strides.push_back(*at(k_count + outer_count + i));
   }
-  if (map.extents.size() > kMostDims || !map.strides[0].is(1) || !divisible_by(map.offset, kAligned))
+  if (map.extents.size() > kMostDims || !map.strides[0].is(1) || !divisible_by(from_root, kAligned))
     return std::nullopt;
   for (size_t d = 1; d < map.strides.size(); ++d)
     if (map.strides[d].is(0) || lower_bound(map.strides[d]) < 0 || !divisible_by(map.strides[d], kAligned))
       return std::nullopt;
   for (const auto *list : {&map.extents, &map.strides})
     if (!std::all_of(list->begin(), list->end(), known_early)) return std::nullopt;
-  if (!known_early(map.offset) || found_at_run_time(storage_count(program.buffer(root.buffer)))) return std::nullopt;
+  if (!known_early(from_root) || found_at_run_time(storage_count(program.buffer(root.buffer)))) return std::nullopt;
   return map;
 }
 

@@ -6,7 +6,7 @@
 
 Ways: unfused, eval, gpu, f16, bf16 (on the evaluator), opt (the optimized model, run by ONNX Runtime), bundle (as this machine takes
 it), bundle-base, bundle-avx2, bundle-avx512, bundle-vnni, bundle-amx, bundle-asan (with sanitizers for
-addresses and undefined behaviour), ptx (a GPU bundle on the emulator), card (on an NVIDIA card). Without --seed a fresh one is drawn
+addresses and undefined behaviour), ptx and ptx-sm_90a (a GPU bundle on the emulator), card (on an NVIDIA card). Without --seed a fresh one is drawn
 and printed. Ends after --count graphs or --seconds, whichever comes first; where a cell of --cells was not reached, it goes on up to
 5000 graphs. Failing graphs are cut down and written to OUT/NAME in the layout of the ONNX backend tests, with why.txt; OUT/summary.json
 has the counts. Exit code 1 when something is wrong or a cell was never reached.

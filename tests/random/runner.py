@@ -14,7 +14,7 @@ from oracle import Oracle, Reject
 from values import BF16, F16, F32, F64, load_tensor, save_case
 
 EVALUATED = ("unfused", "eval", "gpu", "f16", "bf16", "opt")
-GPU_TARGETS = {"ptx": "sm_80", "card": "sm_90a"}
+GPU_TARGETS = {"ptx": "sm_80", "ptx-sm_90a": "sm_90a", "card": "sm_90a"}
 STORAGE = {"f16": F16, "bf16": BF16}
 JOB_SECONDS = 60  # for one model, compiling of many bundles aside
 UNIT_SECONDS = 1800
@@ -142,7 +142,8 @@ class Runner:
 
     # --- as bundles
     def bundles(self, cases, way):
-        """`way` is bundle, or bundle-base, bundle-avx2, bundle-avx512, bundle-vnni, bundle-amx, bundle-asan; ptx or card."""
+        """`way` is bundle, or bundle-base, bundle-avx2, bundle-avx512, bundle-vnni, bundle-amx, bundle-asan; ptx,
+        ptx-sm_90a or card."""
         environment, command = dict(os.environ), [str(self.binaries / "optc_conformance_bundles"), "--timeout", str(JOB_SECONDS)]
         if way == "bundle-asan":
             command.append("--sanitize")
@@ -153,7 +154,7 @@ class Runner:
             environment["OPTC_ISA"] = way.removeprefix("bundle-")
         if way in GPU_TARGETS:
             command += ["--target", GPU_TARGETS[way]]
-        if way == "ptx":
+        if way.startswith("ptx"):
             places = [self.binaries / "libemulated_cuda.so", self.binaries.parent / "tests/libemulated_cuda.so"]
             environment["OPTC_LIBCUDA"] = str(next(p for p in places if p.exists()))
         lines = []
