@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "ir/program/gpu_launch.h"
 #include "ir/program/uses.h"
 
 namespace optc {
@@ -244,6 +245,14 @@ class Printer {
     std::map<const void *, uint64_t> known;
     std::unordered_map<uint32_t, const Placement *> places;
     for (const Placement &p : program_.placements) places[p.buffer.index] = &p;
+    // What a kernel writes in the launch of an earlier one lives from there on.
+    std::unordered_map<uint32_t, size_t> joined;
+    for (const PtxKernel &k : ptx_.kernels)
+      if (k.joined)
+        for (BufferId id : launch_roots(program_, program_.kernel(k.kernel))) {
+          const auto it = joined.emplace(id.index, *k.joined).first;
+          it->second = std::min(it->second, *k.joined);
+        }
     for (BufferId id : buffers_) {
       const Buffer &b = program_.buffer(id);
       const Dim bytes = storage_bytes(b);
@@ -276,6 +285,7 @@ class Printer {
           continue;
         }
         first = place->second->first;
+        if (const auto it = joined.find(id.index); it != joined.end()) first = std::min(first, it->second);
         last = place->second->last;
         // kDimOverflow: some size is symbolic, so the session places all of them
         const Dim at = place->second->offset;

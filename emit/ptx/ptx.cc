@@ -28,7 +28,8 @@ bool may_share(const Program &program, BufferId a, BufferId b) {
     if (p.buffer == b) pb = &p;
   }
   if (!pa || !pb) return false;  // caller's memory and constants are apart from everything
-  // An open offset is chosen at run time (runtime/cuda/session.h), apart from all that lives in the same kernel.
+  // An open offset is chosen at run time (runtime/cuda/session.h), apart from all that lives while it does: from the
+  // launch that a kernel joins on (cuda_source.cc).
   auto open = [](Dim offset) { return offset.is_constant() && offset.value() >= kDimOverflow; };
   if (open(pa->offset) || open(pb->offset)) return false;
   return !(proved_at_least(pa->offset, pb->offset + pb->bytes) || proved_at_least(pb->offset, pa->offset + pa->bytes));
@@ -167,6 +168,7 @@ class Emitter : public PtxEmitter {
         taken[j] = true;
         drafts[j].clear();
         kernels[j].launches.clear();
+        kernels[j].joined = i;
         kernels[j].form = "in the launch of " + kernel_at(i).name;
       }
     }

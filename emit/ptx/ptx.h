@@ -3,6 +3,7 @@
 // module that is loaded when a GPU target is asked for (driver/), behind the factory at the end.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,8 @@ struct PtxKernel {
   bool on_gpu = false;
   std::string reason;  // why not, when it is not
   std::vector<PtxLaunch> launches;
-  std::string form;  // "pointwise", "rows", "loops", "gemm.3xtf32 64x64x32", ...
+  std::string form;              // "pointwise", "rows", "loops", "gemm.3xtf32 64x64x32", ...
+  std::optional<size_t> joined;  // the position of an earlier kernel whose launch does this one's work, too
 };
 
 struct PtxModule {

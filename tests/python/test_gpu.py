@@ -48,6 +48,31 @@ def test_a_gpu_bundle_agrees_with_onnx_runtime(optc, model, emulated_driver):
     assert json.loads(done.stdout)["ok"]
 
 
+def save_twins(path):
+    """Two equal chains, each of kernels that join those of the other; the sizes of their results are known at run time."""
+    nodes = []
+    for i in "12":
+        nodes += [helper.make_node("Mul", ["x", "k" + i], ["m" + i]), helper.make_node("Softmax", ["m" + i], ["s" + i], axis=-1)]
+    for i in "12":
+        nodes += [helper.make_node("Split", ["s" + i], ["l" + i, "h" + i], axis=-1, num_outputs=2),
+                  helper.make_node("Neg", ["h" + i], ["n" + i]), helper.make_node("Concat", ["n" + i, "l" + i], ["r" + i], axis=-1),
+                  helper.make_node("Mul", ["r" + i, "c"], ["t" + i]), helper.make_node("Mul", ["s" + i, "d"], ["u" + i]),
+                  helper.make_node("Add", ["t" + i, "u" + i], ["v" + i])]
+    nodes += [helper.make_node("Transpose", ["v2"], ["z"], perm=[0, 2, 1]), helper.make_node("MatMul", ["v1", "z"], ["y"])]
+    weights = [helper.make_tensor("k" + i, TensorProto.FLOAT, [], [float(i)]) for i in "12"]
+    weights += [helper.make_tensor(n, TensorProto.FLOAT, [8], np.linspace(a, 2, 8)) for n, a in (("c", -1), ("d", 0.5))]
+    graph = helper.make_graph(nodes, "twins", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "S", 8])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", "S", "S"])], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
+
+
+def test_what_a_joined_kernel_writes_lives_from_its_launch_on(optc, emulated_driver, tmp_path):
+    save_twins(tmp_path / "m.onnx")
+    done = subprocess.run([optc, "verify", tmp_path / "m.onnx", "--target=sm_80"], capture_output=True, text=True,
+                          env=environment(emulated_driver), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_one_bundle_runs_on_the_cpu_without_a_driver_and_on_a_card_with_one(optc, model, emulated_driver, tmp_path):
     bundle = tmp_path / "bundle"
     subprocess.run([optc, model, "-o", bundle, "--name=gpu_small", "--target=cpu,sm_80", "-q"], check=True)
