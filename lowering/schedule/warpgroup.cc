@@ -24,7 +24,7 @@ constexpr Timed kTiles[] = {{{64, 64, 5, 1, false}, 291, 886},
                             {{128, 128, 5, 2, true}, 587, 3873},
                             {{128, 256, 3, 2, false}, 1230, 2650}};
 
-// A model of the time in cycles, fitted to products of 17 sizes on an H200 (bench/gpu/README.md): blocks walk their
+// A model of the time in cycles, fitted to bench/gpu/products on an H200: blocks walk their
 // tiles one after the other. Where warpgroups take turns, what is behind one's last step runs beside the other's steps.
 double modelled_cycles(const GpuMachine &machine, const Timed &t, double m, double n, double k, double batch) {
   const double rounds = std::ceil(std::ceil(m / t.tile.m) * std::ceil(n / t.tile.n) * batch / machine.multiprocessors),
