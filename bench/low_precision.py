@@ -66,6 +66,12 @@ def f16(source, target, dims):
     onnx.save(convert_float_to_float16(onnx.load(source), keep_io_types=True), target)
 
 
+def dimensions(path):
+    import onnx
+
+    return {d.dim_param for i in onnx.load(path, load_external_data=False).graph.input for d in i.type.tensor_type.shape.dim}
+
+
 FORMS = {"dynamic": dynamic, "f16": f16, "qdq": qdq, "qoperator": qoperator}
 
 
@@ -90,8 +96,7 @@ def main():
         for form in forms:
             target = folder / f"{model.stem}.{form}.onnx"
             FORMS[form](model, target, options.dim)
-            text = target.read_bytes()
-            dims = [f"--dim={d}" for d in options.dim if d.split("=")[0].encode() in text]
+            dims = [f"--dim={d}" for d in options.dim if d.split("=")[0] in dimensions(target)]
             command = [options.optc, "bench", target, "--against", "ort", "--threads", options.threads, "--format", "json", *dims]
             result = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=environment)
             if result.returncode:
