@@ -47,6 +47,31 @@ TEST(RuntimeGemmTypes, DoubleByRowsAndTransposed) {
   }
 }
 
+// Every value of the type, from unaligned memory, at every length of the first part; nothing is written beside.
+template <class T, class Functions>
+void check_narrow(const Functions &functions) {
+  for (const auto &f : functions)
+    for (int64_t n = 0; n < 70; ++n) {
+      const int64_t count = n + 65536;
+      std::vector<T> x(count + 1), q(count + 33, T(77));
+      std::vector<int32_t> w(count, -1);
+      for (int64_t i = 0; i < count; ++i) x[i + 1] = T(i * 7 + n);
+      f.function(x.data() + 1, count, w.data(), q.data() + 1);
+      for (int64_t i = 0; i < count; ++i) {
+        ASSERT_EQ(w[i], int32_t(x[i + 1])) << f.isa << " " << n << " " << i;
+        ASSERT_EQ(q[i + 1], x[i + 1]) << f.isa << " " << n << " " << i;
+      }
+      ASSERT_EQ(q[0], T(77));
+      for (int64_t i = count + 1; i < count + 33; ++i) ASSERT_EQ(q[i], T(77)) << f.isa;
+    }
+}
+TEST(RuntimeNarrow, WidensAndWraps) {
+  check_narrow<int8_t>(OPTC_ISA_FUNCTIONS(run_narrow_i8));
+  check_narrow<uint8_t>(OPTC_ISA_FUNCTIONS(run_narrow_u8));
+  check_narrow<int16_t>(OPTC_ISA_FUNCTIONS(run_narrow_i16));
+  check_narrow<uint16_t>(OPTC_ISA_FUNCTIONS(run_narrow_u16));
+}
+
 // Every kind of edge: of tiles, of panels, of groups of four and of blocks of 64 products, of tasks.
 TEST(RuntimeGemmI8, IsExact) {
   const std::vector<std::array<int64_t, 3>> sizes = {{1, 1, 1},     {5, 37, 21},  {9, 100, 64},   {3, 32, 1000},

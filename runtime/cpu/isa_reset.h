@@ -1,6 +1,7 @@
 // isa_reset.h: forgets the guards of the kernel headers, so that the next instruction set includes them again
 // (foreach_isa.h).
 #undef OPTC_CPU_SIMD_H
+#undef OPTC_CPU_NARROW_H
 #undef OPTC_CPU_WIDE_H
 #undef OPTC_CPU_MATH_H
 #undef OPTC_CPU_ROWS_H

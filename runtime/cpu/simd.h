@@ -15,10 +15,6 @@ typedef int32_t vi __attribute__((vector_size(OPTC_VW * 4)));
 typedef uint32_t vu __attribute__((vector_size(OPTC_VW * 4)));
 typedef vi vm;
 typedef float vfh __attribute__((vector_size(OPTC_VW * 2)));  // half the lanes
-typedef int16_t vi16 __attribute__((vector_size(OPTC_VW * 2)));
-typedef uint16_t vu16 __attribute__((vector_size(OPTC_VW * 2)));
-typedef int8_t vi8 __attribute__((vector_size(OPTC_VW)));
-typedef uint8_t vu8 __attribute__((vector_size(OPTC_VW)));
 
 #undef OPTC_MM
 #if OPTC_VW == 16
@@ -129,32 +125,8 @@ OPTC_INLINE void store_strided(float *p, int64_t stride, vf v, int n = OPTC_VW) 
   }
 }
 
-// --- narrow integers, bool: as int32 lanes. Stores wrap.
-#define OPTC_NARROW(suffix, type, vector)                     \
-  OPTC_INLINE vi load_##suffix(const type *p) {               \
-    vector r;                                                 \
-    memcpy(&r, p, sizeof r);                                  \
-    return __builtin_convertvector(r, vi);                    \
-  }                                                           \
-  OPTC_INLINE void store_##suffix(type *p, vi v) {            \
-    const vector r = __builtin_convertvector(v, vector);      \
-    memcpy(p, &r, sizeof r);                                  \
-  }                                                           \
-  OPTC_INLINE vi load_##suffix##_n(const type *p, int n) {    \
-    type t[OPTC_VW] = {};                                     \
-    for (int i = 0; i < n; ++i) t[i] = p[i];                  \
-    return load_##suffix(t);                                  \
-  }                                                           \
-  OPTC_INLINE void store_##suffix##_n(type *p, vi v, int n) { \
-    type t[OPTC_VW];                                          \
-    store_##suffix(t, v);                                     \
-    for (int i = 0; i < n; ++i) p[i] = t[i];                  \
-  }
-OPTC_NARROW(i8, int8_t, vi8)
-OPTC_NARROW(u8, uint8_t, vu8)
-OPTC_NARROW(i16, int16_t, vi16)
-OPTC_NARROW(u16, uint16_t, vu16)
-#undef OPTC_NARROW
+// --- narrow integers, bool: as int32 lanes
+#include "runtime/cpu/narrow.h"
 // Bool: bytes 0 and 1 against masks.
 OPTC_INLINE vm load_bool(const uint8_t *p) { return load_u8(p) != vi{}; }
 OPTC_INLINE vm load_bool_n(const uint8_t *p, int n) { return load_u8_n(p, n) != vi{}; }
