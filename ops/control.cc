@@ -60,11 +60,10 @@ Status build_fail(BuildContext &c) {
   for (size_t i = 0; i < c.node().outputs.size(); ++i) {
     outputs.push_back(c.output(i));
     if (!c.output_type(i).has_shape()) continue;
-    std::vector<const DimSymbol *> symbols;
-    for (Dim d : c.output_shape(i)) collect_symbols(d, symbols);
-    for (const DimSymbol *s : symbols)
-      if (s->kind == SymbolKind::kData && std::find(defines.begin(), defines.end(), s) == defines.end())
-        defines.push_back(s);
+    const std::string &name = c.graph().value(c.node().outputs[i]).name;
+    for (size_t k = 0; k < c.output_shape(i).size(); ++k)
+      if (const DimSymbol *size = single_symbol(c.output_shape(i)[k]); size && is_size_of(*size, name, k))
+        defines.push_back(size);
   }
   c.library("fail", {}, outputs, {{"message", std::string(c.node().string_or("message", ""))}}, defines);
   return {};
@@ -125,10 +124,12 @@ Status infer_if(InferContext &c) {
     const std::vector<ValueId> &results = graph.region(branches[1 - b]).outputs;
     for (size_t i = 0; i < results.size(); ++i) {
       Type type = graph.value(results[i]).type;
+      const ValueId never = graph.region(branches[b]).outputs[i];
       if (type.has_shape())
-        for (Dim &d : *type.shape)
-          if (!is_visible(d, outer)) d = c.dims().new_symbol(SymbolKind::kData, "never");
-      graph.set_type(graph.region(branches[b]).outputs[i], std::move(type));
+        for (size_t k = 0; k < type.shape->size(); ++k)
+          if (Dim &d = (*type.shape)[k]; !is_visible(d, outer))
+            d = c.dims().new_symbol(SymbolKind::kData, size_name(graph.value(never).name, k));
+      graph.set_type(never, std::move(type));
     }
   }
   for (size_t i = 0; i < c.output_count(); ++i) {
@@ -230,11 +231,12 @@ Status infer_carried(InferContext &c, RegionId body, size_t count, size_t first_
   for (size_t i = 0; i < count; ++i) {
     Type type = c.input(first_operand + i);
     add_symbols(graph, c.node().input(first_operand + i), outer);
-    const Type &before = graph.value(graph.region(body).inputs[first_input + i]).type;
+    const Value &input = graph.value(graph.region(body).inputs[first_input + i]);
+    const Type &before = input.type;
     if (type.has_shape() && before.has_shape() &&
         before.rank() == type.rank())  // sizes found to change by an earlier inference
       for (size_t k = 0; k < type.shape->size(); ++k)
-        if (is_run_time_size((*before.shape)[k]) && !((*before.shape)[k] == (*type.shape)[k]))
+        if (const DimSymbol *size = single_symbol((*before.shape)[k]); size && is_size_of(*size, input.name, k))
           (*type.shape)[k] = (*before.shape)[k];
     types.push_back(std::move(type));
   }
@@ -268,7 +270,7 @@ Status infer_carried(InferContext &c, RegionId body, size_t count, size_t first_
         if (d == (*after.shape)[k]) continue;
         if (is_run_time_size(d) && !outer.count(single_symbol(d))) continue;
         d = c.dims().new_symbol(SymbolKind::kData,
-                                graph.value(graph.region(body).inputs[first_input + i]).name + "." + std::to_string(k));
+                                size_name(graph.value(graph.region(body).inputs[first_input + i]).name, k));
         changed = true;
       }
     }

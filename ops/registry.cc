@@ -6,6 +6,7 @@
 #include "ops/conditions.h"
 #include "ops/elements.h"
 #include "ops/list.h"
+#include "ops/util.h"
 
 namespace optc {
 
@@ -193,22 +194,6 @@ void InferContext::set_elements(size_t output, std::vector<Dim> elements) {
   graph_.set_elements(v, std::make_shared<const std::vector<Dim>>(std::move(elements)));
 }
 
-// Whether the symbol was there before the node: in the type of what it reads, or of what its bodies read from outside.
-bool InferContext::is_older(const DimSymbol *symbol) const {
-  std::vector<ValueId> read = node().inputs;
-  for (const auto &[name, region] : node().regions)
-    for (ValueId captured : graph_.captures(region)) read.push_back(captured);
-  std::vector<const DimSymbol *> found;
-  for (ValueId v : read) {
-    if (!v.valid()) continue;
-    if (graph_.value(v).type.has_shape())
-      for (Dim d : *graph_.value(v).type.shape) collect_symbols(d, found);
-    if (graph_.value(v).elements)
-      for (Dim d : *graph_.value(v).elements) collect_symbols(d, found);
-  }
-  return std::find(found.begin(), found.end(), symbol) != found.end();
-}
-
 Dim InferContext::run_time_size(size_t output, size_t axis, int64_t max) {
   const ValueId v = node().output(output);
   std::string name = "size";
@@ -216,12 +201,12 @@ Dim InferContext::run_time_size(size_t output, size_t axis, int64_t max) {
     const Type &type = graph_.value(v).type;
     if (type.has_shape() && axis < type.shape->size()) {
       const DimSymbol *symbol = single_symbol((*type.shape)[axis]);
-      if (symbol && symbol->kind == SymbolKind::kData && !is_older(symbol)) {
+      if (symbol && is_size_of(*symbol, graph_.value(v).name, axis)) {
         if (max < symbol->max) dims().set_bounds(symbol, 0, max);
         return (*type.shape)[axis];
       }
     }
-    name = graph_.value(v).name + "." + std::to_string(axis);
+    name = size_name(graph_.value(v).name, axis);
   }
   return dims().new_symbol(SymbolKind::kData, name, 0, max);
 }

@@ -42,8 +42,8 @@ class Body;
 
 // What a node must look like of an operator that ONNX has no schema of. Names are separated by blanks and may end in
 // '?' (may be absent) or, the last one, '*' (any number). An attribute is "name:k" with k one of i, f, s, is, fs, ss
-// (int, float, string, ints, floats, strings), and ends in '!' when it is required. An attribute that is not named is an error: what
-// it asks for would be lost in silence.
+// (int, float, string, ints, floats, strings), and ends in '!' when it is required. An attribute that is not named is
+// an error: what it asks for would be lost in silence.
 struct Signature {
   std::string_view inputs, outputs, attributes;
 };
@@ -145,8 +145,6 @@ class InferContext {
   Result<int64_t> axis(int64_t value, int64_t rank, std::string_view what = "axis");
 
  private:
-  bool is_older(const DimSymbol *symbol) const;
-
   Graph &graph_;
   NodeId node_;
   Diagnostics &diagnostics_;

@@ -123,6 +123,16 @@ bool is_run_time_size(Dim dim) {
   return symbol && symbol->kind == SymbolKind::kData;
 }
 
+std::string size_name(std::string_view value, size_t axis) { return std::string(value) + "." + std::to_string(axis); }
+
+bool is_size_of(const DimSymbol &size, std::string_view value, size_t axis) {
+  const std::string name = size_name(value, axis);
+  if (size.kind != SymbolKind::kData || size.name.compare(0, name.size(), name) != 0) return false;
+  const std::string_view rest = std::string_view(size.name).substr(name.size());  // DimTable makes names unique
+  return rest.empty() ||
+         (rest.size() > 1 && rest[0] == '_' && rest.find_first_not_of("0123456789", 1) == std::string_view::npos);
+}
+
 std::vector<const DimSymbol *> output_symbols(BuildContext &context, size_t output) {
   std::vector<const DimSymbol *> symbols;
   for (Dim d : context.output_shape(output)) symbols.push_back(is_run_time_size(d) ? single_symbol(d) : nullptr);

@@ -48,6 +48,11 @@ Dim clamp(Dim value, Dim low, Dim high);
 // symbol of its own).
 std::vector<const DimSymbol *> output_symbols(BuildContext &context, size_t output);
 bool is_run_time_size(Dim dim);  // a kData symbol
+// Whether a run-time size was made for this axis of the value of this name: its own name says it (size_name). Types
+// outlive what they were inferred from - the bodies of loops are inferred until their types hold, rules change what a
+// node reads - so a run-time size in a value's type may be another value's, which stands for another number.
+bool is_size_of(const DimSymbol &size, std::string_view value, size_t axis);
+std::string size_name(std::string_view value, size_t axis);
 
 // A dim in which the items of a sequence differ: a size that no one defines (what is taken out of the sequence gets
 // sizes of its own).

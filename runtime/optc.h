@@ -102,7 +102,7 @@ typedef struct optc_api {
   optc_status (*context_create)(optc_weights *, const optc_options *, optc_context **);
   void (*context_destroy)(optc_context *);
   optc_status (*output_dims)(const optc_context *, const optc_value *inputs,
-                             optc_value *outputs);                         /* upper bounds where data decides */
+                             optc_value *outputs);                         /* upper bounds, or -1, where data decides */
   optc_status (*workspace_bytes)(const optc_value *inputs, size_t *bytes); /* exact; before any context */
   optc_status (*run)(optc_context *, const optc_value *inputs, optc_value *outputs);
   optc_status (*run_async)(optc_context *, const optc_value *inputs, optc_value *outputs,

@@ -309,5 +309,22 @@ TEST(Lowering, TheVerifierMissesALostPartOfATensor) {
   EXPECT_NE(said(diagnostics).find("P10"), std::string::npos) << said(diagnostics);
 }
 
+// P13: a size that two kernels find is the later one's where the earlier one's was meant.
+TEST(Lowering, TheVerifierMissesASizeOfItsOwn) {
+  const Lowered r = check(R"(graph "sizes" (x: f32[N], c: bool[N], d: bool[N]) -> (y, z) {
+    y = Compress(x, c) {axis = 0}
+    z = Compress(x, d) {axis = 0}
+  })");
+  Program shared = r.plain;
+  std::vector<LibraryCall *> calls;
+  for (Kernel &kernel : shared.kernels)
+    if (LibraryCall *call = std::get_if<LibraryCall>(&kernel.body); call && kernel.alive) calls.push_back(call);
+  ASSERT_EQ(calls.size(), 2u) << print(shared);
+  calls[1]->defines = calls[0]->defines;
+  Diagnostics diagnostics;
+  EXPECT_FALSE(verify(shared, diagnostics).ok());
+  EXPECT_NE(said(diagnostics).find("P13"), std::string::npos) << said(diagnostics);
+}
+
 }  // namespace
 }  // namespace optc

@@ -260,7 +260,7 @@ std::string ModelPrinter::struct_source(const std::string &title, const ModelPla
     if (!b.type.has_shape()) continue;
     out += fmt::format("    outputs[{0}].tensor.type = {1};\n    outputs[{0}].tensor.rank = {2};\n", i,
                        static_cast<int>(b.element()), b.shape().size());
-    std::string bytes = "1";
+    std::string open;  // the axes whose size the data decides
     bool bounded = true;
     for (size_t a = 0; a < b.shape().size(); ++a) {
       const Dim extent = b.shape()[a];
@@ -268,16 +268,20 @@ std::string ModelPrinter::struct_source(const std::string &title, const ModelPla
       if (needs_run_time_size(extent)) {
         const int64_t high = upper_bound(extent);
         text = high >= kDimOverflow ? "-1" : std::to_string(high);
+        open += (open.empty() ? "" : ", ") + std::to_string(a);
         bounded = bounded && high < kDimOverflow;
       } else {
         text = self->dim(extent);
       }
       out += fmt::format("    outputs[{}].tensor.dims[{}] = {};\n", i, a, text);
     }
-    out += bounded ? fmt::format(
-                         "    outputs[{0}].tensor.needed_bytes = tensor_bytes({1}, count_of(outputs[{0}].tensor));\n",
-                         i, static_cast<int>(b.element()))
-                   : fmt::format("    outputs[{}].tensor.needed_bytes = 0;\n", i);
+    if (!bounded)
+      out += fmt::format("    outputs[{}].tensor.needed_bytes = 0;\n", i);
+    else if (open.empty())
+      out += fmt::format("    outputs[{0}].tensor.needed_bytes = tensor_bytes({1}, count_of(outputs[{0}].tensor));\n",
+                         i, static_cast<int>(b.element()));
+    else
+      out += fmt::format("    bound_output(outputs[{}].tensor, {{{}}});\n", i, open);
   }
   out += "  }\n\n";
   out += plan_source();

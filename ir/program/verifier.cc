@@ -13,6 +13,7 @@
 //  with others that live then
 //       (placement.h).
 //  P12  what a result has taken the bytes of is not read any more (placement.h).
+//  P13  a run-time size is found once on a path: no kernel defines what one before it or around it defines.
 //  S..  a schedule says what the kernel's body says (schedule_verifier.cc).
 #include <algorithm>
 #include <set>
@@ -83,6 +84,7 @@ class Verifier {
   void kernel(const Kernel &kernel) {
     const std::string where = "kernel " + kernel.name + ": ";
     if (const ControlFlow *control = kernel.control()) {
+      define(control->defines, where);
       for (BufferId b : {control->iteration, control->body_condition})
         if (b.valid()) mark_written(b);
       for (BufferId b : control->body_inputs) mark_written(b);
@@ -90,6 +92,7 @@ class Verifier {
       for (BufferId b : control->outputs) mark_written(b);
       return;
     }
+    if (const LibraryCall *call = kernel.library()) define(call->defines, where);
     const std::vector<BufferId> in = reads(p_, kernel), out = writes(p_, kernel);
     for (BufferId b : out) {
       const BufferKind kind = p_.buffer(b).kind;
@@ -104,6 +107,11 @@ class Verifier {
     if (!failed_)
       check_schedule(p_, kernel, [&](const char *number, const std::string &what) { fail(number, where + what); });
     for (BufferId b : out) mark_written(b);
+  }
+
+  void define(const std::vector<const DimSymbol *> &sizes, const std::string &where) {
+    for (const DimSymbol *size : sizes)
+      if (size && !defined_.insert(size).second) fail("P13", where + "defines the size '" + size->name + "' again");
   }
 
   void check_nest(const LoopNest &nest, const std::string &where) {
@@ -179,7 +187,7 @@ class Verifier {
   Diagnostics &diagnostics_;
   std::vector<bool> written_, local_written_;
   std::unordered_set<uint32_t> seen_, checked_;
-  std::unordered_set<const DimSymbol *> scope_;
+  std::unordered_set<const DimSymbol *> scope_, defined_;
   const std::vector<Local> *locals_ = nullptr;
   bool failed_ = false;
 };

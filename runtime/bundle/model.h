@@ -72,6 +72,18 @@ static inline __attribute__((unused)) int64_t count_of(const optc_tensor &t) {
   return n;
 }
 
+// What an output whose size the data decides needs at most: of its dims, those in `open` are upper bounds. A bound that
+// no caller should provide memory for (a Slice to INT_MAX has one) is none: those dims are -1, and the run says what it
+// needs.
+static inline __attribute__((unused)) void bound_output(optc_tensor &t, std::initializer_list<int> open) {
+  constexpr int64_t kMostBytes = int64_t{1} << 30;
+  const int64_t count = count_of(t);
+  t.needed_bytes = count <= kMostBytes ? tensor_bytes(t.type, count) : 0;
+  if (count <= kMostBytes && t.needed_bytes <= static_cast<size_t>(kMostBytes)) return;
+  t.needed_bytes = 0;
+  for (const int axis : open) t.dims[axis] = -1;
+}
+
 // Slices of `bytes` each, collected one behind the other, laid along an axis of `to` before which `before` rows stand.
 static inline __attribute__((unused)) void place_slices(void *to, const void *from, int64_t length, int64_t before,
                                                         int64_t bytes, bool reverse) {

@@ -53,7 +53,8 @@ def defined(node, feeds):
     """The values by the operator's definition where ONNX Runtime's kernel is another thing: its Sigmoid (and with
     it Swish) is 0 from about -18 on, a
     product over an inner dimension of 0 may be memory that nobody wrote, an Einsum of empty operands may end the process (it divides
-    by a dim), and sums of 64-bit integers inside a mean are rounded to double. None elsewhere."""
+    by a dim), sums of 64-bit integers inside a mean are rounded to double, and InstanceNormalization is x * a + (bias - mean * a), which loses
+    the digits of the bias where a is large. None elsewhere."""
     arrays = [feeds[i] for i in node.input if i]
     if node.op_type == "Sigmoid" and arrays[0].dtype in (np.float32, np.float64):
         return [sigmoid(arrays[0])]
@@ -66,9 +67,50 @@ def defined(node, feeds):
     if node.op_type == "Einsum" and any(a.size == 0 for a in arrays):
         shape = np.einsum(helper.get_node_attr_value(node, "equation").decode(), *arrays).shape
         return [np.zeros(shape, arrays[0].dtype)]  # each element is a sum over nothing
+    if node.op_type == "InstanceNormalization" and arrays[0].dtype in (np.float32, np.float64) and arrays[0].size:
+        x, scale, bias = (a.astype(np.float64) for a in arrays)
+        axes, channels = tuple(range(2, x.ndim)), (-1, *[1] * (x.ndim - 2))
+        epsilon = next((a.f for a in node.attribute if a.name == "epsilon"), 1e-5)
+        with np.errstate(all="ignore"):
+            centred = x - x.mean(axis=axes, keepdims=True)
+            normal = centred / np.sqrt((centred**2).mean(axis=axes, keepdims=True) + epsilon)
+            return [(normal * scale.reshape(channels) + bias.reshape(channels)).astype(arrays[0].dtype)]
     if node.op_type == "ReduceMean" and arrays[0].dtype == np.int64 and arrays[0].size and np.abs(arrays[0].astype(float)).max() > 2.0**40:
         return [mean_of_integers(node, *arrays)]
     return None
+
+
+def breaks_contract(node, feeds):
+    """Where the operands are not what ONNX asks for, and ONNX Runtime's kernel does not look: a bias of a convolution with another length
+    than the channels of the result is read beyond its end, or in part. A second size of a symbol makes such."""
+    if node.op_type in ("Conv", "ConvTranspose") and len(node.input) > 2 and node.input[2]:
+        group = next((a.i for a in node.attribute if a.name == "group"), 1)
+        weight = feeds[node.input[1]].shape
+        return feeds[node.input[2]].shape != ((weight[0] if node.op_type == "Conv" else weight[1] * group),)
+    return False
+
+
+def as_rows(node, feeds):
+    """The feeds with a mask that has all its rows. An Attention with is_causal applies the causal mask beside one that broadcasts over the
+    queries; ONNX Runtime and the reference evaluator both apply the causal mask of the mask's own rows, so that every query sees what the
+    first one does."""
+    causal = node.op_type == "Attention" and any(a.name == "is_causal" and a.i for a in node.attribute)
+    mask = node.input[3] if causal and len(node.input) > 3 else ""
+    if not mask or feeds[mask].ndim < 2 or feeds[mask].shape[-2] != 1:
+        return feeds
+    queries = feeds[node.input[0]].shape[-2]
+    rows = (*feeds[mask].shape[:-2], queries, feeds[mask].shape[-1])
+    return feeds | {mask: np.ascontiguousarray(np.broadcast_to(feeds[mask], rows))}
+
+
+def copies(node, feeds, values):
+    """Whether ONNX Runtime's Resize hands the image through, which it does when no dim changes: by scales that are not 1 (7 * 1.1 is 7, too),
+    and of a part of the image, the values are others."""
+    if node.op_type != "Resize" or values[0].shape != feeds[node.input[0]].shape:
+        return False
+    scales = feeds[node.input[2]] if len(node.input) > 2 and node.input[2] else np.ones(0)
+    part = any(a.name == "coordinate_transformation_mode" and a.s == b"tf_crop_and_resize" for a in node.attribute)
+    return part or bool((scales != 1).any())
 
 
 def open_to_runtimes(node, feeds, values):
@@ -164,6 +206,9 @@ class Oracle:
     def run(self, node, feeds, opset, ir_version):
         """(values of the named outputs, "ort" or "reference"). `feeds` holds all that the node reads, captures included."""
         outputs = [o for o in node.output if o]
+        if breaks_contract(node, feeds):
+            raise Reject
+        feeds = as_rows(node, feeds)
         values = defined(node, feeds)
         if values is not None:
             return values, "definition"
@@ -175,7 +220,8 @@ class Oracle:
                 values = self.run_kept(node, feeds, opset, ir_version)
                 if open_to_runtimes(node, feeds, values):
                     raise Reject
-                return values, "ort"
+                if not copies(node, feeds, values):
+                    return values, "ort"
             except Reject:
                 raise
             except Exception as error:
