@@ -175,9 +175,30 @@ PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, c
 PackedRecurrent pack_recurrent_integer(const RecurrentShape &shape, int64_t direction, const Constant &w,
                                        const Constant &r, const Constant *bias) {
   const int64_t columns = shape.gates * shape.hidden;
+  const OptcRnn layer = runtime_layer(shape);
+  // R with its columns as optc_rnn_row orders them; zeros beyond the last unit.
+  const int64_t all = optc_rnn_blocks(layer) * optc_rnn_first_columns(layer);
+  std::vector<uint8_t> ordered(static_cast<size_t>(shape.hidden * all));
+  const uint8_t *from = r.as<uint8_t>() + direction * shape.hidden * columns;
+  for (int64_t k = 0; k < shape.hidden; ++k)
+    for (int64_t j = 0; j < all; ++j) {
+      const int64_t column = recurrent_column(shape, j);
+      if (column >= 0) ordered[static_cast<size_t>(k * all + j)] = from[k * columns + column];
+    }
   return {pack_gemm_integer(w, direction * shape.input * columns, shape.input, columns, columns, 1),
-          pack_gemm_integer(r, direction * shape.hidden * columns, shape.hidden, columns, columns, 1),
-          pack_bias(runtime_layer(shape), direction, bias)};
+          pack_gemm_integer(Constant::owned(r.type(), {shape.hidden, all}, std::move(ordered)), 0, shape.hidden, all,
+                            all, 1),
+          pack_bias(layer, direction, bias)};
+}
+
+int64_t recurrent_columns(const RecurrentShape &shape) {
+  const OptcRnn layer = runtime_layer(shape);
+  return optc_rnn_blocks(layer) * optc_rnn_first_columns(layer);
+}
+int64_t recurrent_column(const RecurrentShape &shape, int64_t ordered) {
+  const OptcRnn layer = runtime_layer(shape);
+  const int64_t columns = optc_rnn_first_columns(layer);
+  return optc_rnn_row(layer, ordered / columns, 0, ordered % columns);
 }
 
 Constant pack_convolution_integer(const Constant &weight, const ConvolutionGeometry &geometry, bool depthwise) {

@@ -54,6 +54,10 @@ PackedRecurrent pack_recurrent(const RecurrentShape &shape, int64_t direction, c
 // The same where W is [directions, input, gates * hidden] and R [directions, hidden, gates * hidden] of int8 or uint8.
 PackedRecurrent pack_recurrent_integer(const RecurrentShape &shape, int64_t direction, const Constant &w,
                                        const Constant &r, const Constant *bias);
+// R's columns lie in blocks of units, padded: their number, and the column of ONNX's R that one is (-1: none). Its
+// scales and zero points, one a column, go with them.
+int64_t recurrent_columns(const RecurrentShape &shape);
+int64_t recurrent_column(const RecurrentShape &shape, int64_t ordered);
 
 // Weights [M, C/g, kd, kh, kw] of int8 or uint8 by runtime/cpu/conv_i8_plan.h; `depthwise`: its layout for those.
 Constant pack_convolution_integer(const Constant &weight, const ConvolutionGeometry &geometry, bool depthwise);

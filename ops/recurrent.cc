@@ -1,4 +1,5 @@
 // LSTM, GRU, RNN: library functions (runtime/cpu/lib_rnn.h).
+#include <cstring>
 
 #include "ops/build.h"
 #include "ops/registry.h"
@@ -62,15 +63,44 @@ Status infer_recurrent(InferContext &c) {
   return {};
 }
 
+Constant as_f32(const Constant &c) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(c.count()) * sizeof(float));
+  for (int64_t i = 0; i < c.count(); ++i) {
+    const float value = static_cast<float>(c.as_double(i));
+    std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof value, &value, sizeof value);
+  }
+  return Constant::owned(ElementType::kFloat32, c.dims(), std::move(bytes));
+}
+
+// Layers of 16-bit floats are those of f32 on converted operands; the states between steps are f32 either way.
 Status build_recurrent(BuildContext &c) {
   const int64_t gates = gates_of(c.node());
+  const ElementType element = c.input_type(0).element;
+  const bool narrow = element == ElementType::kFloat16 || element == ElementType::kBFloat16;
+  const auto same = [](NestBuilder &, std::vector<Expr> v) { return v[0]; };
   std::vector<BufferId> inputs, outputs;
-  for (size_t i = 0; i < (gates == 4 ? 8u : 6u); ++i) inputs.push_back(c.has_input(i) ? c.input(i) : BufferId());
-  for (size_t i = 0; i < (gates == 4 ? 3u : 2u); ++i) outputs.push_back(c.has_output(i) ? c.output(i) : BufferId());
+  for (size_t i = 0; i < (gates == 4 ? 8u : 6u); ++i) {
+    if (!c.has_input(i) || !narrow || i == 4) {
+      inputs.push_back(c.has_input(i) ? c.input(i) : BufferId());
+    } else if (const Constant *constant = c.constant(i)) {
+      inputs.push_back(c.constant_buffer("operand", as_f32(*constant)));
+    } else {
+      inputs.push_back(c.temporary("operand", ElementType::kFloat32, c.shape(i)));
+      OPTC_TRY(c.pointwise_on({c.input(i)}, inputs.back(), same));
+    }
+  }
+  for (size_t i = 0; i < (gates == 4 ? 3u : 2u); ++i) {
+    if (!c.has_output(i) || !narrow)
+      outputs.push_back(c.has_output(i) ? c.output(i) : BufferId());
+    else
+      outputs.push_back(c.temporary("result", ElementType::kFloat32, c.output_shape(i)));
+  }
   std::vector<std::pair<std::string, Attribute>> attributes = {{"gates", gates}};
   for (const auto &attribute : c.node().attributes)
     if (attribute.first != "hidden_size") attributes.push_back(attribute);
   c.library("rnn", inputs, outputs, attributes);
+  for (size_t i = 0; narrow && i < outputs.size(); ++i)
+    if (outputs[i].valid()) OPTC_TRY(c.pointwise_on({outputs[i]}, c.output(i), same));
   return {};
 }
 

@@ -12,6 +12,7 @@
 namespace {
 struct TestEnv {
   uint8_t *scratch;
+  int64_t threads;  // that the work is divided for
 };
 template <class Body>
 void parallel(const TestEnv &env, int64_t count, int64_t grain, const Body &body) {
@@ -21,6 +22,7 @@ struct ConvI8Case {
   OptcConvShape s;
   bool is_signed, weights_signed, nchw, depthwise;
   int32_t zero;
+  int64_t threads = 1;
 };
 }  // namespace
 
@@ -94,6 +96,7 @@ void check(ConvI8Case t, uint32_t seed) {
   const int64_t taps = s.kd * s.kh * s.kw, pixels = s.n * optc_conv_od(s) * optc_conv_oh(s) * optc_conv_ow(s);
   const auto x = bytes(s.n * s.d * s.h * s.w * s.c), w = bytes(s.oc * s.c / s.groups * taps), zeros = bytes(s.oc);
   t.zero = value(bytes(1)[0], t.is_signed);
+  t.threads = seed % 3 == 1 ? 16 : 1;
   std::vector<uint8_t> packed(t.depthwise ? optc_conv_i8_depthwise_bytes(s) : optc_conv_i8_packed_bytes(s));
   const auto pack = [&](const auto *from) {
     using T = std::decay_t<decltype(*from)>;

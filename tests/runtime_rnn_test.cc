@@ -1,11 +1,17 @@
 // runtime/cpu/rnn.h against ONNX's equations in double, on every instruction set of this machine.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <vector>
 
+#include "runtime/bundle/env.h"
 #include "runtime/cpu/rnn_plan.h"
+#include "runtime/cpu/thread_pool.h"
+
+using optc::parallel;
 
 #define OPTC_RNN_LAYERS(X)                                                                           \
   X(0, {OPTC_LSTM, 10, 20, false, false, 0, {OPTC_SIGMOID, OPTC_TANH, OPTC_TANH}, {}, {}})           \
@@ -31,7 +37,11 @@
         0,                                                                                           \
         {OPTC_AFFINE, OPTC_THRESHOLDED_RELU, OPTC_RELU},                                             \
         {0.3f, 0.1f, 0},                                                                             \
-        {0.2f, 0, 0}})
+        {0.2f, 0, 0}})                                                                               \
+  X(8, {OPTC_LSTM, 6, 100, false, false, 0, {OPTC_SIGMOID, OPTC_TANH, OPTC_TANH}, {}, {}})           \
+  X(9, {OPTC_GRU, 6, 90, false, false, 0, {OPTC_SIGMOID, OPTC_TANH, OPTC_TANH}, {}, {}})             \
+  X(10, {OPTC_GRU, 6, 128, true, false, 0, {OPTC_SIGMOID, OPTC_TANH, OPTC_TANH}, {}, {}})            \
+  X(11, {OPTC_RNN, 6, 170, false, false, 0, {OPTC_TANH, OPTC_TANH, OPTC_TANH}, {}, {}})
 #define OPTC_KERNELS "tests/runtime_rnn_kernels.inc"
 #include "runtime/cpu/foreach_isa.h"
 #include "tests/runtime_isas.h"
@@ -83,8 +93,10 @@ void check(int index, int layout, int64_t seq, int64_t batch, bool reverse, bool
            bool peepholes) {
   const OptcRnn &r = kLayers[index];
   const int64_t H = r.hidden, gates = optc_rnn_gates(r), all = gates * H;
-  const auto x = random_floats(seq * batch * r.input, 1), w = random_floats(all * r.input, 2),
-             rec = random_floats(all * H, 3);
+  const auto x = random_floats(seq * batch * r.input, 1), w = random_floats(all * r.input, 2);
+  auto rec = random_floats(all * H, 3);
+  if (H > 64)  // else a rounding grows from step to step
+    for (float &v : rec) v *= 0.2f;
   const auto b = random_floats(2 * all, 4), h0 = random_floats(batch * H, 5), c0 = random_floats(batch * H, 6),
              p = random_floats(3 * H, 7);
   std::vector<int32_t> length(batch, int32_t(seq));
@@ -147,12 +159,14 @@ void check(int index, int layout, int64_t seq, int64_t batch, bool reverse, bool
   optc_rnn_pack_r(r, rec.data(), pr.data());
   optc_rnn_pack_bias(r, b.data(), pb.data());
   for (const auto &f : OPTC_ISA_FUNCTIONS(run_rnn)) {
-    const size_t room = optc_rnn_scratch_floats(r), guard = 32;
+    const size_t room = optc_rnn_scratch(r, kOptcRnnRows) / 4, guard = 32;
     std::vector<float> sums(seq * batch * all), scratch(room + guard, std::nanf("")),
         out(seq * batch * H, std::nanf("")), yh(batch * H), yc(batch * H);
-    f.function(index, layout, seq, batch, reverse, lengths ? length.data() : nullptr, x.data(), pw.data(), pr.data(),
-               pb.data(), initial ? h0.data() : nullptr, initial ? c0.data() : nullptr, peepholes ? p.data() : nullptr,
-               sums.data(), scratch.data(), H, out.data(), yh.data(), yc.data());
+    optc::Env env;
+    env.scratch = reinterpret_cast<uint8_t *>(scratch.data());
+    f.function(env, 0, index, layout, seq, batch, reverse, lengths ? length.data() : nullptr, x.data(), pw.data(),
+               pr.data(), pb.data(), initial ? h0.data() : nullptr, initial ? c0.data() : nullptr,
+               peepholes ? p.data() : nullptr, sums.data(), H, out.data(), yh.data(), yc.data());
     for (size_t i = 0; i < guard; ++i) ASSERT_TRUE(std::isnan(scratch[room + i])) << "scratch overrun";
     for (size_t i = 0; i < out.size(); ++i)
       ASSERT_NEAR(out[i], y[i], 3e-6) << "layer " << index << " y at " << i << " on " << f.isa;
@@ -163,6 +177,60 @@ void check(int index, int layout, int64_t seq, int64_t batch, bool reverse, bool
       }
     }
   }
+}
+
+// One after the other, the last first.
+void backwards(void *, int64_t tasks, void (*task)(void *, int64_t), void *argument) {
+  while (tasks-- > 0) task(argument, tasks);
+}
+
+// Both directions of a layer give the same bits whoever computes them and in whatever order.
+void check_threads(int index, int64_t seq, int64_t batch) {
+  const OptcRnn &r = kLayers[index];
+  const int64_t H = r.hidden, all = optc_rnn_gates(r) * H, y = seq * batch * H, stride = y + 2 * batch * H;
+  const auto x = random_floats(seq * batch * r.input, 1), w = random_floats(all * r.input, 2),
+             rec = random_floats(all * H, 3), b = random_floats(2 * all, 4), h0 = random_floats(batch * H, 5),
+             c0 = random_floats(batch * H, 6);
+  std::vector<float> pw(optc_gemm_packed_floats(all, r.input) + 64), pr(optc_rnn_packed_r_floats(r) + 64),
+      pb(optc_rnn_packed_bias_floats(r));
+  optc_rnn_pack_w(r, w.data(), pw.data());
+  optc_rnn_pack_r(r, rec.data(), pr.data());
+  optc_rnn_pack_bias(r, b.data(), pb.data());
+  for (const auto &f : OPTC_ISA_FUNCTIONS(run_rnn)) {
+    std::vector<float> first;
+    for (const int threads : {1, 2, 3, 5, 16})
+      for (const bool pooled : {true, false}) {
+        optc_runtime::ThreadPool pool(pooled ? threads : 1);
+        const size_t room = static_cast<size_t>(optc_rnn_scratch(r, kOptcRnnRows) / 4), guard = 32;
+        std::vector<float> scratch(static_cast<size_t>(threads) * (room + guard), -9.0f), sums(seq * batch * all),
+            out(2 * stride, -1.0f);
+        optc::Env env;
+        env.parallel_for = pooled ? optc_runtime::ThreadPool::run : backwards;
+        env.pool = &pool, env.threads = threads;
+        env.scratch = reinterpret_cast<uint8_t *>(scratch.data()), env.scratch_stride = 4 * (room + guard);
+        f.function(env, stride, index, 0, seq, batch, false, nullptr, x.data(), pw.data(), pr.data(), pb.data(),
+                   h0.data(), c0.data(), nullptr, sums.data(), H, out.data(), out.data() + y,
+                   out.data() + y + batch * H);
+        for (int t = 0; t < threads; ++t)
+          for (size_t i = 0; i < guard; ++i) ASSERT_EQ(scratch[t * (room + guard) + room + i], -9.0f);
+        if (first.empty()) first = out;
+        ASSERT_EQ(std::memcmp(first.data(), out.data(), 4 * out.size()), 0)
+            << "layer " << index << ", " << threads << " threads, " << seq << " steps of " << batch << " on " << f.isa;
+      }
+  }
+}
+TEST(RuntimeRnn, SameBitsForAnyThreads) {
+  for (int index = 0; index < int(std::size(kLayers)); ++index)
+    for (const auto &[seq, batch] : {std::pair<int64_t, int64_t>{40, 1}, {0, 1}, {7, 4}, {3, 35}}) {
+      check_threads(index, seq, batch);
+      if (HasFatalFailure()) return;
+    }
+  // That there was something to divide.
+  EXPECT_EQ(optc_rnn_steps(kLayers[8], 2, 4, false, 16).parts, 7);
+  EXPECT_EQ(optc_rnn_steps(kLayers[9], 2, 4, false, 16).parts, 3);
+  EXPECT_EQ(optc_rnn_steps(kLayers[8], 2, 1, false, 16).parts, 2);
+  EXPECT_EQ(optc_rnn_steps(kLayers[8], 2, 35, false, 16).parts, 2);
+  EXPECT_EQ(optc_rnn_steps(kLayers[8], 2, 35, false, 4).parts, 1);
 }
 
 TEST(RuntimeRnn, AgreesWithTheEquations) {

@@ -16,6 +16,7 @@ struct GemmI8Case {
   const void *a_zero, *b_zero;
   int64_t a_step, b_step;
   int dot;
+  int64_t threads = 1;  // that the plan is for
 };
 
 #define OPTC_KERNELS "tests/runtime_types_kernels.inc"
@@ -102,6 +103,7 @@ TEST(RuntimeGemmI8, IsExact) {
               expected[i * n + j] += av * (value(b.data(), t.transposed ? j * k + x : x * n + j, t.b_signed) -
                                            (t.b_zero ? value(t.b_zero, j * t.b_step, t.b_signed) : 0));
           }
+        t.threads = form % 3 == 1 ? 16 : 1;
         for (const bool pack : {true, false})
           for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm_i8))
             for (t.dot = 0; t.dot <= (f.isa == std::string("avx512") ? optc_isa_dot_detect() : 0); ++t.dot) {

@@ -576,7 +576,7 @@ TEST(Schedule, ScratchOfAttentionAndRnnIsThatOfTheirPlans) {
   layer.kind = OPTC_LSTM;
   layer.input = 5;
   layer.hidden = 3;
-  EXPECT_EQ(bytes_for(*rnn, {}), 4 * optc_rnn_scratch_floats(layer));
+  EXPECT_EQ(bytes_for(*rnn, {}), optc_rnn_scratch(layer, kOptcRnnRows));
   const Lowered integers = lower_text(graph_of("rnn", 1), {});
   const Kernel *quantized = find(integers.program, "rnn");
   ASSERT_TRUE(quantized) << integers.text;

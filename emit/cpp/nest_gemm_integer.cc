@@ -30,8 +30,9 @@ bool NestPrinter::print_integer_gemm(const GemmSchedule &schedule) {
   use_task_scratch(schedule.scratch_bytes);
 
   const auto zero_text = [&](const ZeroPoint &zero) { return zero_point_text(zero, view.batch); };
-  line(fmt::format("const OptcGemmI8 plan = optc_gemm_i8_plan({}, {}, {});", dim(view.rows), dim(view.columns),
-                   dim(view.inner)));
+  const Dim copies = iterations(batch);
+  line(fmt::format("const OptcGemmI8 plan = optc_gemm_i8_plan({}, {}, {}, env.threads{});", dim(view.rows),
+                   dim(view.columns), dim(view.inner), copies.is(1) ? "" : ", " + dim(copies)));
   const std::string tile = open_tiles("optc_gemm_i8_tasks", batch, row_loops, "scratch");
   const std::string columns =
       packed ? fmt::format("gemm_i8_packed({}, {}, {})", b, view.b.element == ElementType::kInt8, zero_text(zeros.b))

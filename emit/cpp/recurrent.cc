@@ -4,7 +4,7 @@
 
 #include "emit/cpp/nest.h"
 #include "emit/cpp/types.h"
-#include "runtime/cpu/gemm_plan.h"
+#include "runtime/cpu/rnn_plan.h"
 
 namespace optc {
 namespace {
@@ -44,7 +44,8 @@ class RecurrentPrinter : private DimText {
  public:
   RecurrentPrinter(const Program &program, const Kernel &kernel)
       : program_(program), kernel_(kernel), call_(*kernel.library()) {
-    for (const char *name : {"rows", "run", "means", "t"}) names_.unique(name, 16);  // of the code around
+    for (const char *name : {"rows", "means", "plan", "tasks", "scratch", "t", "begin", "end", "forward", "backward"})
+      names_.unique(name, 16);  // of the code around
   }
 
   KernelText print() {
@@ -72,8 +73,17 @@ class RecurrentPrinter : private DimText {
     line(1, fmt::format("const int64_t rows = {} * {};", t_factor, n_factor));
     if (integers_)
       line(1, fmt::format("const RnnI8Scale means = rnn_i8_quantize({}, rows * {}, {});", in, input_, bytes));
-    line(1, fmt::format("const {0} plan = {1}_plan(rows, {2}, {3});", integers_ ? "OptcGemmI8" : "OptcGemm",
-                        integers_ ? "optc_gemm_i8" : "optc_gemm", gates_ * hidden_, input_));
+    line(1, fmt::format("const {0} plan = {1}_plan(rows, {2}, {3}, env.threads, {4});",
+                        integers_ ? "OptcGemmI8" : "OptcGemm", integers_ ? "optc_gemm_i8" : "optc_gemm",
+                        gates_ * hidden_, input_, directions_));
+    line(1, fmt::format("const int64_t tasks = {}_tasks(plan);", integers_ ? "optc_gemm_i8" : "optc_gemm"));
+    // Sums of each direction: [rows, gates * hidden].
+    const auto sums_of = [&](int64_t d) {
+      return d == 0 ? sums : fmt::format("{} + rows * {}", sums, d * gates_ * hidden_);
+    };
+    line(1, fmt::format("parallel(env, tasks * {}, 1, [&](int64_t begin, int64_t end, uint8_t *{}) OPTC_TASK {{",
+                        directions_, integers_ ? "scratch" : ""));
+    line(2, "for (int64_t t = begin; t < end; ++t)");
     for (int64_t d = 0; d < directions_; ++d) {
       const std::string layer = fmt::format("{}_layer{}", kernel_.name, d);
       prologue_ += fmt::format(
@@ -81,53 +91,44 @@ class RecurrentPrinter : private DimText {
           "input_forget, clip, activations, alpha, beta\n}};\n",
           layer, literal(d));
       const auto &[w, r, b] = weights[static_cast<size_t>(d)];
+      if (directions_ > 1) line(3, d == 0 ? "if (t < tasks)" : "else");
+      const std::string t_name = d == 0 ? "t" : "t - tasks";
+      line(directions_ > 1 ? 4 : 3,
+           integers_ ? fmt::format("rnn_i8_inputs<{}>(plan, {}, {}, means, {}, {}, {}, scratch);", layer, t_name, bytes,
+                                   w, b, sums_of(d))
+                     : fmt::format("rnn_inputs<{}>(plan, {}, {}, {}, {}, {});", layer, t_name, in, w, b, sums_of(d)));
+    }
+    line(1, "});");
+    std::string walked;
+    for (int64_t d = 0; d < directions_; ++d) {
+      const std::string layer = fmt::format("{}_layer{}", kernel_.name, d);
+      const auto &[w, r, b] = weights[static_cast<size_t>(d)];
       const bool reverse = s.reverse || d == 1;
-      line(1, fmt::format("{{  // {}", reverse ? "backward" : "forward"));
-      if (integers_) {
-        line(
-            2,
-            "parallel(env, optc_gemm_i8_tasks(plan), 1, [&](int64_t begin, int64_t end, uint8_t *scratch) OPTC_TASK {");
-        line(3, fmt::format("for (int64_t t = begin; t < end; ++t)"));
-        line(4, fmt::format("rnn_i8_inputs<{}>(rows, t, {}, means, {}, {}, {}, scratch);", layer, bytes, w, b, sums));
-      } else {
-        line(2, "parallel(env, optc_gemm_tasks(plan), 1, [&](int64_t begin, int64_t end, uint8_t *) OPTC_TASK {");
-        line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_inputs<{}>(rows, t, {}, {}, {}, {});", layer, in,
-                            w, b, sums));
-      }
-      line(2, "});");
-      line(2, "RnnRun run = {};");
-      line(2, fmt::format("run.seq = {}, run.batch = {}, run.reverse = {}, run.sums = {};", t, n,
-                          reverse ? "true" : "false", sums));
-      line(2, layout ? fmt::format("run.sum_step = 1, run.sum_row = {};", t)
-                     : fmt::format("run.sum_step = {}, run.sum_row = 1;", n));
+      const std::string walk = reverse ? "backward" : "forward";
+      walked += ", " + walk;
+      line(1, fmt::format("{}<{}> {} = {{{{}}, {}, {} + {}}};", integers_ ? "RnnI8Direction" : "RnnDirection", layer,
+                          walk, r, b, gates_ * hidden_));
+      line(1, fmt::format("{0}.run.seq = {1}, {0}.run.batch = {2}, {0}.run.reverse = {3}, {0}.run.sums = {4};", walk, t,
+                          n, reverse ? "true" : "false", sums_of(d)));
+      line(1, layout ? fmt::format("{0}.run.sum_step = 1, {0}.run.sum_row = {1};", walk, t)
+                     : fmt::format("{0}.run.sum_step = {1}, {0}.run.sum_row = 1;", walk, n));
       // y: [steps, directions, batch, hidden], with layout 1 [batch, steps, directions, hidden].
       if (!y.empty() && layout)
-        line(2, fmt::format("run.y = {} + {}, run.y_step = {}, run.y_row = {} * {};", y, d * hidden_,
-                            directions_ * hidden_, t_factor, directions_ * hidden_));
+        line(1, fmt::format("{0}.run.y = {1} + {2}, {0}.run.y_step = {3}, {0}.run.y_row = {4} * {3};", walk, y,
+                            d * hidden_, directions_ * hidden_, t_factor));
       else if (!y.empty())
-        line(2, fmt::format("run.y = {} + {} * {}, run.y_step = {} * {}, run.y_row = {};", y, n_factor, d * hidden_,
-                            n_factor, directions_ * hidden_, hidden_));
+        line(1, fmt::format("{0}.run.y = {1} + {2} * {3}, {0}.run.y_step = {2} * {4}, {0}.run.y_row = {5};", walk, y,
+                            n_factor, d * hidden_, directions_ * hidden_, hidden_));
       // States: [directions, batch, hidden], with layout 1 [batch, directions, hidden].
       const std::string state = layout ? std::to_string(d * hidden_) : fmt::format("{} * {}", n_factor, d * hidden_);
-      if (!h0.empty()) line(2, fmt::format("run.initial_h = {} + {};", h0, state));
-      if (!c0.empty()) line(2, fmt::format("run.initial_c = {} + {};", c0, state));
-      if (!y_h.empty()) line(2, fmt::format("run.y_h = {} + {};", y_h, state));
-      if (!y_c.empty()) line(2, fmt::format("run.y_c = {} + {};", y_c, state));
-      line(2, fmt::format("run.initial_row = run.final_row = {};", state_row));
-      if (!p.empty()) line(2, fmt::format("run.peepholes = {} + {};", p, d * 3 * hidden_));
-      if (integers_) {
-        line(2, fmt::format("rnn_i8_steps<{}>(run, {}, {}, env.scratch);", layer, r, b));
-      } else {
-        line(2, fmt::format("parallel(env, optc_rnn_step_tasks({}), 1, [&](int64_t begin, int64_t end, uint8_t "
-                            "*scratch) OPTC_TASK {{",
-                            n));
-        line(3, fmt::format("for (int64_t t = begin; t < end; ++t) rnn_steps<{}>(run, t, {}, {}, "
-                            "reinterpret_cast<float *>(scratch));",
-                            layer, r, b));
-        line(2, "});");
-      }
-      line(1, "}");
+      if (!h0.empty()) line(1, fmt::format("{}.run.initial_h = {} + {};", walk, h0, state));
+      if (!c0.empty()) line(1, fmt::format("{}.run.initial_c = {} + {};", walk, c0, state));
+      if (!y_h.empty()) line(1, fmt::format("{}.run.y_h = {} + {};", walk, y_h, state));
+      if (!y_c.empty()) line(1, fmt::format("{}.run.y_c = {} + {};", walk, y_c, state));
+      line(1, fmt::format("{0}.run.initial_row = {0}.run.final_row = {1};", walk, state_row));
+      if (!p.empty()) line(1, fmt::format("{}.run.peepholes = {} + {};", walk, p, d * 3 * hidden_));
     }
+    line(1, fmt::format("rnn_walk(env{});", walked));
     KernelText text;
     text.name = kernel_.name;
     text.parameters = "[[maybe_unused]] const Env &env";
@@ -144,8 +145,10 @@ class RecurrentPrinter : private DimText {
     text.headers = {integers_ ? "runtime/cpu/rnn_i8.h" : "runtime/cpu/rnn.h"};
     text.plan_headers = {"runtime/cpu/gemm_plan.h", "runtime/cpu/rnn_plan.h"};
     text.panels = integers_ ? kNoPanels
-                            : panel_bits(optc_gemm_panels(gates_ * hidden_)) | panel_bits(optc_gemm_panels(hidden_)) |
-                                  panel_bits(optc_gemm_panels(2 * hidden_));
+                            : panel_bits(optc_gemm_panels(gates_ * hidden_)) |
+                                  panel_bits(optc_gemm_panels(gates_ * kOptcRnnUnits)) |
+                                  panel_bits(optc_gemm_panels(kOptcRnnUnits)) |
+                                  panel_bits(optc_gemm_panels(2 * kOptcRnnUnits));
     text.scratch_bytes = s.scratch_bytes;
     const std::string function =
         "static OPTC_KERNEL void " + kernel_.name + "(" + text.parameters + ") {\n" + out_ + "}\n";

@@ -1,9 +1,11 @@
 // runtime/cpu/rnn.h: LSTM, GRU and RNN of f32 with constant weights, all steps live and no clip; rnn_i8.h: LSTM of
 // 8-bit weights. Else the library function runs.
 #include <algorithm>
+#include <cstring>
 
 #include "evaluate/pack.h"
 #include "lowering/schedule/schedule.h"
+#include "runtime/cpu/rnn_plan.h"
 
 namespace optc {
 namespace {
@@ -64,6 +66,18 @@ Constant of_direction(const Constant &all, int64_t directions, int64_t direction
   const auto *from = static_cast<const uint8_t *>(all.data()) + static_cast<size_t>(direction) * size;
   return Constant::owned(all.type(), {count}, std::vector<uint8_t>(from, from + size));
 }
+// Those of R's columns, as its packed form orders them.
+Constant ordered(const RecurrentShape &shape, const Constant &numbers) {
+  if (numbers.count() == 1) return numbers;
+  const size_t size = numbers.size() / static_cast<size_t>(numbers.count());
+  const int64_t columns = recurrent_columns(shape);
+  std::vector<uint8_t> bytes(size * static_cast<size_t>(columns));
+  for (int64_t j = 0; j < columns; ++j)
+    if (const int64_t from = recurrent_column(shape, j); from >= 0)
+      std::memcpy(bytes.data() + size * static_cast<size_t>(j),
+                  static_cast<const uint8_t *>(numbers.data()) + size * static_cast<size_t>(from), size);
+  return Constant::owned(numbers.type(), {columns}, std::move(bytes));
+}
 
 }  // namespace
 
@@ -90,17 +104,22 @@ std::optional<RecurrentSchedule> recurrent_schedule(const Program &program, cons
   schedule.reverse = direction && *direction == "reverse";
   if (schedule.input < 1 || schedule.hidden < 1) return std::nullopt;
   schedule.layers.resize(static_cast<size_t>(w.dims()[0]));
+  const Shape &x = program.buffer(call.inputs[0]).shape();
+  const Dim batch = x[schedule.batch_first ? 0 : 1];
+  // optc_rnn_scratch, of the rows of a group.
+  OptcRnn layer{};
+  layer.kind = schedule.gates == 4 ? OPTC_LSTM : schedule.gates == 3 ? OPTC_GRU : OPTC_RNN;
+  layer.hidden = schedule.hidden;
+  layer.linear_before_reset = integer(call, "linear_before_reset", 0) != 0;
+  const Dim states = ceil_div((integers ? batch : Dim(kOptcRnnRows)) * Dim(4 * schedule.hidden), Dim(16)) * Dim(64);
+  schedule.scratch_bytes = Dim(optc_rnn_scratch(layer, 0)) + states;
   if (integers) {
-    const Shape &x = program.buffer(call.inputs[0]).shape();
-    const Dim batch = x[1], inputs = integer_gemm_scratch(x[0] * batch, schedule.input, true);
-    const Dim states = batch * Dim(4 * schedule.hidden * (schedule.gates + 3));
+    const Dim inputs = integer_gemm_scratch(x[0] * batch, schedule.input, true);
     const Dim bytes = ceil_div(batch * Dim(schedule.hidden), Dim(64)) * Dim(64);
     // optc_rnn_quantized_scratch
-    schedule.scratch_bytes = max(inputs, states + bytes + integer_gemm_scratch(batch, schedule.hidden, true));
-    return schedule;
+    schedule.scratch_bytes =
+        max(inputs, schedule.scratch_bytes + bytes + integer_gemm_scratch(batch, schedule.hidden, true));
   }
-  constexpr int64_t kRows = 16;  // kRnnRows of runtime/cpu/rnn_plan.h
-  schedule.scratch_bytes = Dim(4 * kRows * schedule.hidden * (schedule.gates + 3));
   return schedule;
 }
 
@@ -121,18 +140,20 @@ void prepare(Program &program, const Kernel &kernel, const AddConstant &add, Rec
     layer.r.buffer = add(r_name, std::move(packed.r));
     layer.bias.buffer = add(w_name + "_bias", std::move(packed.bias));
     if (!integers) continue;
-    const auto scale = [&](size_t i, const std::string &name) {
-      return Packed{add(name + "_scale", of_direction(program.buffer(call.inputs[i]).constant, directions, d))};
+    const auto numbers = [&](size_t i) {
+      Constant all = of_direction(program.buffer(call.inputs[i]).constant, directions, d);
+      return i == kScaleR || i == kZeroR ? ordered(shape, all) : all;
     };
+    const auto scale = [&](size_t i, const std::string &name) { return Packed{add(name + "_scale", numbers(i))}; };
     const auto zero = [&](size_t i, const std::string &name, Packed &many, int64_t &one) {
       const Buffer *b = operand(program, call, i);
       if (!b) return;
-      Constant all = of_direction(b->constant, directions, d);
-      const uint8_t *p = all.as<uint8_t>();
-      if (std::all_of(p, p + all.count(), [&](uint8_t z) { return z == *p; }))
-        one = all.type() == ElementType::kInt8 ? int64_t{*all.as<int8_t>()} : int64_t{*p};
+      const Constant given = of_direction(b->constant, directions, d);
+      const uint8_t *p = static_cast<const uint8_t *>(given.data());
+      if (std::all_of(p, p + given.count(), [&](uint8_t z) { return z == *p; }))
+        one = given.type() == ElementType::kInt8 ? int64_t{static_cast<int8_t>(*p)} : int64_t{*p};
       else
-        many.buffer = add(name + "_zero_points", std::move(all));
+        many.buffer = add(name + "_zero_points", numbers(i));
     };
     layer.w_scale = scale(kScaleW, w_name);
     layer.r_scale = scale(kScaleR, r_name);
@@ -147,7 +168,7 @@ void prepare(Program &program, const Kernel &kernel, const AddConstant &add, Rec
     b.type = Type::tensor(type, Shape{x[0] * x[1], Dim(columns)});
     return program.add_buffer(std::move(b));
   };
-  schedule.sums.buffer = scratch("_sums", ElementType::kFloat32, schedule.gates * schedule.hidden);
+  schedule.sums.buffer = scratch("_sums", ElementType::kFloat32, directions * schedule.gates * schedule.hidden);
   if (integers) schedule.bytes.buffer = scratch("_bytes", ElementType::kUInt8, schedule.input);
 }
 

@@ -112,8 +112,8 @@ static OPTC_KERNEL void convolve_i8(const Env &env, const OptcConvShape &s, cons
                                     const uint8_t *packed, bool is_signed, const GemmZero &zero,
                                     const TileSinkOf<int32_t> &sink) {
   const int64_t oc = s.oc / s.groups, c = s.c / s.groups;
-  const OptcGemmI8 plan =
-      optc_gemm_i8_plan(s.n * optc_conv_od(s) * optc_conv_oh(s) * optc_conv_ow(s), oc, optc_conv_i8_inner(s));
+  const OptcGemmI8 plan = optc_gemm_i8_plan(s.n * optc_conv_od(s) * optc_conv_oh(s) * optc_conv_ow(s), oc,
+                                            optc_conv_i8_inner(s), env.threads, s.groups);
   const int64_t tasks = optc_gemm_i8_tasks(plan);
   const bool product = conv_i8_is_product(s, x);
   parallel(env, tasks * s.groups, 1, [&](int64_t begin, int64_t end, uint8_t *scratch) {

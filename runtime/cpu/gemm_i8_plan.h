@@ -39,13 +39,21 @@ struct OptcGemmI8 {
   int64_t m, n, k;
   int64_t m_tasks, n_tasks;  // the grid of independent tasks
 };
-constexpr OptcGemmI8 optc_gemm_i8_plan(int64_t m, int64_t n, int64_t k) {
+// threads: that share the work with `copies` such products at a time; layouts do not depend on them, and what a task
+// needs of memory is the most for one.
+constexpr OptcGemmI8 optc_gemm_i8_plan(int64_t m, int64_t n, int64_t k, int64_t threads = 1, int64_t copies = 1) {
   OptcGemmI8 g{m, n, k, 1, 1};
   const int64_t panels = optc_ceil_div(n, kOptcGemmI8Panel);
   g.m_tasks = m > 0 ? optc_ceil_div(m, optc_gemm_i8_rows(k)) : 1;
   // About 16 million operations, or 128 KB of weights where few rows share them.
   const int64_t by_work = 2 * m * n * k / 16000000, by_bytes = n * k / 131072;
   g.n_tasks = optc_clamp((m <= 16 ? by_bytes : by_work) / g.m_tasks, 1, panels < 1 ? 1 : panels);
+  if (threads > 1 && m > 0 && panels > 0) {
+    // Four products of bytes take the time, and the memory, of one of floats.
+    const OptcGrid grid =
+        optc_divide({copies, m, 1, panels, kOptcGemmI8Panel, optc_ceil_div(k, 4), 0}, threads, g.m_tasks);
+    g.m_tasks = grid.m_tasks, g.n_tasks = grid.n_tasks;
+  }
   return g;
 }
 constexpr int64_t optc_gemm_i8_tasks(const OptcGemmI8 &g) { return g.m_tasks * g.n_tasks; }

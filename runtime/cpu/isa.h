@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <sched.h>
+#endif
 
 #if defined(__x86_64__)
 #define OPTC_X86 1
@@ -38,6 +41,20 @@
 // the linker keeps for another instruction set or for another bundle of the same program.
 #define OPTC_INLINE static inline __attribute__((always_inline, unused))
 #define OPTC_MEMBER inline __attribute__((always_inline))
+
+// A thread that waits for another: for some cycles, or while others that want the processor have it.
+OPTC_INLINE void optc_pause() {
+#if OPTC_X86
+  _mm_pause();
+#elif OPTC_NEON
+  __asm__ volatile("yield");
+#endif
+}
+OPTC_INLINE void optc_yield() {
+#if defined(__unix__) || defined(__APPLE__)
+  sched_yield();
+#endif
+}
 
 // Instruction sets, ordered: a higher one runs everything that a lower one does.
 enum { OPTC_ISA_BASE = 0, OPTC_ISA_AVX2 = 1, OPTC_ISA_AVX512 = 2 };

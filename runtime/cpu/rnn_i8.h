@@ -61,35 +61,52 @@ static OPTC_KERNEL void rnn_i8_finish_sums(const void *body, const int32_t *sums
     }
 }
 
-// Task t of optc_gemm_i8_plan(rows, 4 * hidden, input): sums[rows][4 * hidden] of the bytes x [rows][input].
+// Task t of the product: sums[rows][4 * hidden] of the bytes x [rows][input].
 template <class Layer>
-OPTC_INLINE void rnn_i8_inputs(int64_t rows, int64_t t, const uint8_t *x, RnnI8Scale means, const RnnI8Weights &w,
-                               const float *bias, float *sums, uint8_t *scratch) {
+OPTC_INLINE void rnn_i8_inputs(const OptcGemmI8 &plan, int64_t t, const uint8_t *x, RnnI8Scale means,
+                               const RnnI8Weights &w, const float *bias, float *sums, uint8_t *scratch) {
   constexpr OptcRnn r = Layer::kRnn;
   constexpr int64_t kColumns = optc_rnn_gates(r) * r.hidden;
   const RnnI8Sums to = {sums, kColumns, means.scale, w.scale, w.scale_step, bias};
-  gemm_i8(optc_gemm_i8_plan(rows, kColumns, r.input), t, gemm_i8_rows(x, r.input, 1, gemm_zero(means.zero)),
-          gemm_i8_packed(w.packed, w.is_signed, w.zero), scratch, TileSinkOf<int32_t>{rnn_i8_finish_sums, &to},
-          optc_isa_dot());
+  gemm_i8(plan, t, gemm_i8_rows(x, r.input, 1, gemm_zero(means.zero)), gemm_i8_packed(w.packed, w.is_signed, w.zero),
+          scratch, TileSinkOf<int32_t>{rnn_i8_finish_sums, &to}, optc_isa_dot());
 }
 
-// All batch rows through all steps. scratch: optc_rnn_quantized_scratch bytes.
-template <class Layer>
-static OPTC_KERNEL void rnn_i8_steps(const RnnRun &run, const RnnI8Weights &weights, const float *bias,
-                                     uint8_t *scratch) {
-  constexpr OptcRnn r = Layer::kRnn;
-  constexpr int64_t H = r.hidden, kColumns = optc_rnn_gates(r) * H;
-  uint8_t *bytes = scratch + 4 * optc_rnn_quantized_state_floats(r, run.batch);
-  uint8_t *rest = bytes + optc_round_up(run.batch * H, 64);
-  const auto multiply = [&](int64_t rows, const float *h, int, float *out) OPTC_LAMBDA {
-    const RnnI8Scale means = rnn_i8_quantize(h, rows * H, bytes);
-    const RnnI8Sums to = {out, kColumns, means.scale, weights.scale, weights.scale_step, nullptr};
-    const OptcGemmI8 plan = optc_gemm_i8_plan(rows, kColumns, H);
-    for (int64_t t = 0; t < optc_gemm_i8_tasks(plan); ++t)
-      gemm_i8(plan, t, gemm_i8_rows(bytes, H, 1, gemm_zero(means.zero)),
-              gemm_i8_packed(weights.packed, weights.is_signed, weights.zero), rest,
-              TileSinkOf<int32_t>{rnn_i8_finish_sums, &to}, optc_isa_dot());
+// One direction, for rnn_walk. R, its scales and its zero points have their columns in the order of rnn_plan.h. Scratch
+// of a thread: optc_rnn_quantized_scratch bytes.
+template <class LayerOf>
+struct RnnI8Direction {
+  using Layer = LayerOf;
+  static constexpr OptcRnn kRnn = Layer::kRnn;
+  static constexpr bool kOneGroup = true;
+  RnnRun run;
+  RnnI8Weights weights;
+  const float *bias_h;  // is not read: zeros
+
+  struct Multiply {
+    const RnnI8Weights &w;
+    uint8_t *bytes, *scratch;
+    // Every part quantizes all of h, which is little beside its product.
+    OPTC_MEMBER RnnI8Scale prepare(int64_t rows, const float *operand) const {
+      return rnn_i8_quantize(operand, rows * kRnn.hidden, bytes);
+    }
+    OPTC_MEMBER void operator()(const RnnI8Scale &means, int64_t row, int64_t rows, bool, int64_t first, int64_t blocks,
+                                float *out) const {
+      constexpr int64_t H = kRnn.hidden, kColumns = optc_rnn_first_columns(kRnn);
+      static_assert(kColumns == kOptcGemmI8Panel, "a block is a panel");
+      const int64_t column = first * kColumns, columns = blocks * kColumns;
+      const RnnI8Sums to = {out, columns, means.scale, w.scale + column * w.scale_step, w.scale_step, nullptr};
+      GemmZero zero = w.zero;
+      if (zero.p) zero.p += column * zero.step;
+      const OptcGemmI8 plan = optc_gemm_i8_plan(rows, columns, H);
+      for (int64_t t = 0; t < optc_gemm_i8_tasks(plan); ++t)
+        gemm_i8(plan, t, gemm_i8_rows(bytes + row * H, H, 1, gemm_zero(means.zero)),
+                gemm_i8_packed(w.packed + column * optc_gemm_i8_column(H), w.is_signed, zero), scratch,
+                TileSinkOf<int32_t>{rnn_i8_finish_sums, &to}, optc_isa_dot());
+    }
   };
-  rnn_walk<Layer>(run, 0, run.batch, bias + kColumns, reinterpret_cast<float *>(scratch), multiply);
-}
+  OPTC_MEMBER Multiply multiply(int64_t rows, uint8_t *rest) const {
+    return {weights, rest, rest + optc_round_up(rows * kRnn.hidden, 64)};
+  }
+};
 #endif  // OPTC_CPU_RNN_I8_H
