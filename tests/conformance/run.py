@@ -2,15 +2,16 @@
 """Runs every test of the onnx package (see export.py) through optc and compares as onnx's own runner does.
 
   run.py [--binary BUILD/bin/optc_conformance] [--ways static,dynamic,constant,folded] [--filter GLOB] [--op NAME]
-         [--bundles | --lowered] [--part K/N] [--jobs N] [--show N] [--json OUT] [--bless]
+         [--bundles [--target SM] | --lowered] [--part K/N] [--jobs N] [--show N] [--json OUT] [--bless]
 
 On the evaluator, or with --bundles as emitted C++ (optc_conformance_bundles): compiled, built, many tests a library, and run. --part
-takes every Nth test by the hash of its name.
+takes every Nth test by the hash of its name. With --target (sm_80, sm_90a, ...) the bundles run on a GPU: on the card of this machine, or on
+the driver that OPTC_LIBCUDA names (BUILD/tests/libemulated_cuda.so).
 
 With --lowered the evaluator runs lowered Programs, as they are lowered.
 
 Failures that are known stand in expected.json: {way: {test: reason}}; the ways of bundles are "bundle.static", ..., those of --lowered
-"lowered.static", .... A failure that is not there fails the run, and so does one of another kind or at another node than the reason
+"lowered.static", ..., those of a GPU "gpu.static", ..., where what stands in "bundle.static" holds, too. A failure that is not there fails the run, and so does one of another kind or at another node than the reason
 there says, and an entry there whose test passes. --bless writes the failures of this run into expected.json (of the ways that it ran;
 reasons that still hold are kept).
 """
@@ -179,6 +180,7 @@ def main():
     parser.add_argument("--binary", default="")
     parser.add_argument("--bundles", action="store_true")
     parser.add_argument("--lowered", action="store_true")
+    parser.add_argument("--target", default="")
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--filter", default="*")
@@ -193,7 +195,9 @@ def main():
 
     binary = args.binary or str(ROOT / "build/bin" / ("optc_conformance_bundles" if args.bundles else "optc_conformance"))
     part, parts = (int(x) for x in args.part.split("/"))
-    options = ["--timeout", str(args.timeout)] + (["--lowered"] if args.lowered else [])
+    if args.target and not args.bundles:
+        parser.error("--target is for --bundles")
+    options = ["--timeout", str(args.timeout)] + (["--lowered"] if args.lowered else []) + (["--target", args.target] if args.target else [])
 
     folder = cache_folder()
     tests = export.export(folder)["tests"]
@@ -218,7 +222,7 @@ def main():
             results = [r for rs in done for r in rs]
 
     if args.bundles or args.lowered:  # from here on under the names that expected.json has for them
-        kind = "bundle." if args.bundles else "lowered."
+        kind = "gpu." if args.target else "bundle." if args.bundles else "lowered."
         results = [(kind + way, name, failure) for way, name, failure in results]
         ways = [kind + way for way in ways]
     failures = {way: {} for way in ways}
@@ -229,6 +233,9 @@ def main():
             failures[way].setdefault(name, failure)
     path = pathlib.Path(args.expected)
     expected = json.loads(path.read_text()) if path.exists() else {}
+    if args.target:
+        for way in ways:
+            expected[way] = {**expected.get("bundle" + way.removeprefix("gpu"), {}), **expected.get(way, {})}
     if args.bless:
         for way in ways:
             before = expected.get(way, {})
