@@ -21,7 +21,7 @@ def unary(g):
     if g.r.random() < 0.3:
         o = g.r.choice(["Identity", "Relu", "Abs", "Neg", "Sigmoid", "Tanh", "Floor", "Sign"])
     x = g.pick(FLOATS if o not in ("Abs", "Neg", "Identity", "Sign", "Relu") else None)
-    if o == "HardSwish" and g.opset < 14 or o == "Gelu" and g.opset < 20 or o == "Mish" and g.opset < 18 or o == "Swish" and g.opset < 24:
+    if g.opset < {"Celu": 12, "HardSwish": 14, "Mish": 18, "Gelu": 20, "Swish": 24}.get(o, 0):
         raise Reject
     a = {}
     if o in ("LeakyRelu", "Elu", "Celu", "ThresholdedRelu") and g.r.random() < 0.6:
