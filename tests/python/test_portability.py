@@ -50,19 +50,33 @@ int main(int, char **argv) {
 
 @pytest.fixture(scope="module")
 def net(optc, tmp_path_factory):
-    """Convolutions of every strategy, pooling, a norm, products and a softmax; the bundle, its input and the right answer."""
+    """Convolutions of every strategy, of floats and of bytes, pooling, a norm, products, recurrent layers whose units are divided among
+    threads, and a softmax; the bundle, its input and the right answer."""
     folder = tmp_path_factory.mktemp("portable")
     rng = np.random.default_rng(4)
-    shapes = {"w0": (16, 3, 3, 3), "w1": (16, 1, 3, 3), "w2": (24, 16, 1, 1), "w3": (32, 24, 3, 3), "v": (32, 40), "u": (40, 10)}
+    shapes = {"w0": (16, 3, 3, 3), "w1": (16, 1, 3, 3), "w2": (24, 16, 1, 1), "w3": (32, 24, 3, 3), "v": (32, 40), "u": (40, 10), "b": (19, 40), "t": (200, 40),
+              "lw": (2, 400, 40), "lr": (2, 400, 100), "gw": (1, 270, 40), "gr": (1, 270, 90), "gt": (90, 40)}
     constants = {k: rng.standard_normal(s).astype(np.float32) / np.float32(np.prod(s[1:]) ** 0.5) for k, s in shapes.items()}
     constants |= {"gamma": rng.standard_normal(40).astype(np.float32), "beta": rng.standard_normal(40).astype(np.float32)}
+    constants |= {k: rng.integers(-128, 128, s).astype(np.int8) for k, s in {"q0": (16, 3, 3, 3), "q1": (3, 1, 3, 3)}.items()}
+    constants |= {"step": np.float32(0.03125), "small": np.float32(0.0078125), "zero": np.uint8(120), "none": np.int8(0)}
+    constants |= {"one": np.array([1]), "rows": np.array([-1, 200]), "units": np.array([-1, 90])}
     node = helper.make_node
     nodes = [
         node("Conv", ["image", "w0"], ["c0"], pads=[1, 1, 1, 1], strides=[2, 2]), node("HardSwish", ["c0"], ["a0"]),
         node("Conv", ["a0", "w1"], ["c1"], pads=[1, 1, 1, 1], group=16), node("Sigmoid", ["c1"], ["a1"]),
         node("Conv", ["a1", "w2"], ["c2"]), node("Relu", ["c2"], ["a2"]),
         node("Conv", ["a2", "w3"], ["c3"], pads=[1, 1, 1, 1]), node("GlobalAveragePool", ["c3"], ["p"]),
-        node("Flatten", ["p"], ["f"]), node("MatMul", ["f", "v"], ["m"]),
+        node("Flatten", ["p"], ["f"]), node("MatMul", ["f", "v"], ["m0"]),
+        node("QuantizeLinear", ["image", "step", "zero"], ["q"]), node("DequantizeLinear", ["q", "step", "zero"], ["d"]),
+        node("DequantizeLinear", ["q0", "small", "none"], ["d0"]), node("DequantizeLinear", ["q1", "small", "none"], ["d1"]),
+        node("Conv", ["d", "d0"], ["e0"], pads=[1, 0, 2, 1], strides=[2, 1]), node("GlobalAveragePool", ["e0"], ["p0"]),
+        node("Conv", ["d", "d1"], ["e1"], pads=[1, 1, 1, 1], group=3), node("GlobalAveragePool", ["e1"], ["p1"]),
+        node("Concat", ["p0", "p1"], ["p2"], axis=1), node("Flatten", ["p2"], ["f2"]), node("MatMul", ["f2", "b"], ["m1"]),
+        node("Add", ["m0", "m1"], ["m2"]), node("Unsqueeze", ["m2", "one"], ["s"]),
+        node("LSTM", ["s", "lw", "lr"], ["h0"], hidden_size=100, direction="bidirectional"), node("Reshape", ["h0", "rows"], ["h1"]),
+        node("GRU", ["s", "gw", "gr"], ["g0"], hidden_size=90), node("Reshape", ["g0", "units"], ["g1"]),
+        node("MatMul", ["h1", "t"], ["h2"]), node("MatMul", ["g1", "gt"], ["g2"]), node("Sum", ["m2", "h2", "g2"], ["m"]),
         node("LayerNormalization", ["m", "gamma", "beta"], ["n"], axis=-1), node("Gelu", ["n"], ["g"]),
         node("MatMul", ["g", "u"], ["l"]), node("Softmax", ["l"], ["y"], axis=-1),
     ]
