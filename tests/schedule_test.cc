@@ -116,6 +116,10 @@ const std::vector<std::pair<std::string, std::string>> kGraphs = {
       const v: i8[2,12] = hash "z"
       y = com.microsoft.DynamicQuantizeLSTM(x, w, r, _, _, _, _, _, s, z, t, v) {hidden_size = 3,
                                                                                direction = "bidirectional"} })"},
+    {"rnn", R"(graph "g" (x: f16[S,N,5], h: f16[1,N,3]) -> (y) { const w: f16[1,9,5] = hash "a"
+      const r: f16[1,9,3] = hash "b"
+      const b: f16[1,18] = hash "c"
+      y = GRU(x, w, r, b, _, h) {hidden_size = 3} })"},
     // Dequantized factors.
     {"gemm", R"(graph "g" (x: u8[N,8], r: f32[N,16]) -> (y) { const w: i8[8,16] = hash "a"
       const s: f32[] = [0.5]
