@@ -147,6 +147,12 @@ const std::vector<std::pair<std::string, std::string>> kGpuGraphs = {
       a = MatMul(x, w)
       y = Relu(a) })"},
     {"gemm.tensor_core", conv("f32[2,8,H,W]", "f32[16,8,3,3]", 1, 3, 2, 1, 1, 0)},
+    {"conv.depthwise.strips", conv("f16[N,8,H,W]", "f16[8,1,3,3]", 8, 3, 1, 2, 1, 1)},
+    {"conv.depthwise.strips", conv("f32[2,6,9,7]", "f32[6,1,5,5]", 6, 5, 2, 1, 2, 1)},
+    {"conv.depthwise.strips", R"(graph "g" (x: bf16[N,4,L]) -> (y) { const w: bf16[4,1,3] = hash "a"
+      a = Conv(x, w) {dilations = ints [1], group = 4, kernel_shape = ints [3], pads = ints [1, 1], strides = ints [2],
+                      auto_pad = "NOTSET"}
+      y = Relu(a) })"},
     {"gemm.warpgroup", R"(graph "g" (x: f16[N,3,64]) -> (y) { const w: f16[64,48] = hash "a"
       a = MatMul(x, w)
       y = Relu(a) })"},
@@ -330,6 +336,19 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
   plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).b.chunk_bytes = 32; });
   plant(
       "gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).a.group = 8; }, 1);
+  const auto strips = [](Schedule &s) -> ConvolutionStripsSchedule & { return std::get<ConvolutionStripsSchedule>(s); };
+  const std::string depthwise = "conv.depthwise.strips";
+  plant("pointwise", "S1", [](Program &, Schedule &s) { s = ConvolutionStripsSchedule{}; });
+  plant(depthwise, "S2", [&](Program &, Schedule &s) { strips(s).image.height = 7; });
+  plant(depthwise, "S2", [&](Program &, Schedule &s) { strips(s).image.pixel_stride = 7; });
+  plant(depthwise, "S2", [&](Program &, Schedule &s) { strips(s).image.geometry.dilations[2] = 1; });
+  plant(depthwise, "S3", [&](Program &, Schedule &s) { std::swap(strips(s).rows, strips(s).columns); });
+  plant(depthwise, "S3", [&](Program &, Schedule &s) { strips(s).images.clear(); });
+  plant(depthwise, "S3", [&](Program &, Schedule &s) { strips(s).taps.pop_back(); });
+  plant(depthwise, "S5", [&](Program &, Schedule &s) { strips(s).block_lines = 7, strips(s).block_strips = 1; });
+  plant(depthwise, "S5", [&](Program &, Schedule &s) { strips(s).strip = 40; });
+  plant(
+      depthwise, "S5", [&](Program &, Schedule &s) { strips(s).vector = 4; }, 1);
   const auto recurrent = [](Schedule &s) -> RecurrentSchedule & { return std::get<RecurrentSchedule>(s); };
   plant("rnn", "S4", [&](Program &p, Schedule &s) { recurrent(s).sums.buffer = p.outputs[0]; });
   plant("rnn", "S1", [&](Program &, Schedule &s) { recurrent(s).weights = ElementType::kInt8; });

@@ -27,14 +27,40 @@ Value narrow_elements(Scope scope, const ProductOperand &operand, TensorCoreType
   return or_zero(b.ir.CreateBitCast(all, llvm::FixedVectorType::get(b.t_i32(), static_cast<unsigned>(group) / 2)));
 }
 
+void store_sums(Scope scope, const LoopNest &nest, const Values &sums) {
+  KernelContext &k = scope.context();
+  Builder &b = k.b;
+  const ScalarId initial = nest.stages[0].outputs[0].initial;
+  scope.read_local = [&sums, &b, initial](Scope &reader, const Scalar &, int lane) {
+    Value v = sums[static_cast<size_t>(lane)];
+    return initial.valid() ? b.ir.CreateFAdd(reader.scalar(initial, lane), v) : v;
+  };
+  for (size_t i = 1; i < nest.stages.size(); ++i)
+    for (const StageOutput &output : nest.stages[i].outputs) {
+      if (!output.condition.valid()) {
+        Values values;
+        for (int lane = 0; lane < scope.lanes(); ++lane) values.push_back(scope.scalar(output.value, lane));
+        scope.store(output.buffer, output.index, values);
+        continue;
+      }
+      for (size_t lane = 0; lane < sums.size(); ++lane)
+        b.when(scope.scalar(output.condition, static_cast<int>(lane)), [&] {
+          Scope inner = scope;
+          Value v = inner.scalar(output.value, static_cast<int>(lane));
+          const ElementType type = k.program.buffer(output.buffer).element();
+          b.store(to_storage(b, type, v), inner.address(output.buffer, output.index, static_cast<int>(lane)),
+                  storage_size(type));
+        });
+    }
+}
+
 namespace {
 
-// The loops by role, and the nest's expressions that they stand for. (Stages point into the Program.)
+// The loops by role, and the nest's expressions that they stand for. (The nest is the Program's.)
 struct Plan {
   TensorCoreProduct schedule;
   ProductOperand a, b;
-  std::vector<const Stage *> after;
-  ScalarId initial;
+  const LoopNest *nest = nullptr;
 };
 
 // The operand's callbacks. `base` has the batch's counters.
@@ -94,35 +120,13 @@ Value plain_sum(KernelContext &k, const Scope &base, const Plan &plan, Value siz
 
 // What is stored of sums.size() neighbours of a row, a power of two that divides the columns' last loop; `column` is a
 // multiple of it.
-void emit_epilogue(KernelContext &k, const Scope &base, const Plan &plan, Value row, Value column, const Values &sums) {
-  Builder &b = k.b;
+void emit_epilogue(const Scope &base, const Plan &plan, Value row, Value column, const Values &sums) {
   Scope scope = base;
   delinearize(scope, plan.schedule.a.outer, row);
   delinearize(scope, plan.schedule.b.outer, column);
   if (sums.size() > 1) scope.vectorize(plan.schedule.b.outer.back().index, static_cast<int>(sums.size()));
-  scope.read_local = [&plan, &sums, &k](Scope &reader, const Scalar &, int lane) {
-    Value v = sums[static_cast<size_t>(lane)];
-    return plan.initial.valid() ? k.b.ir.CreateFAdd(reader.scalar(plan.initial, lane), v) : v;
-  };
-  for (const Stage *stage : plan.after)
-    for (const StageOutput &output : stage->outputs) {
-      if (!output.condition.valid()) {
-        Values values;
-        for (int lane = 0; lane < scope.lanes(); ++lane) values.push_back(scope.scalar(output.value, lane));
-        scope.store(output.buffer, output.index, values);
-        continue;
-      }
-      for (size_t lane = 0; lane < sums.size(); ++lane)
-        b.when(scope.scalar(output.condition, static_cast<int>(lane)), [&] {
-          Scope inner = scope;
-          Value v = inner.scalar(output.value, static_cast<int>(lane));
-          const ElementType type = k.program.buffer(output.buffer).element();
-          b.store(to_storage(b, type, v), inner.address(output.buffer, output.index, static_cast<int>(lane)),
-                  storage_size(type));
-        });
-    }
+  store_sums(scope, *plan.nest, sums);
 }
-
 // How many neighbours emit_epilogue takes, of `most`.
 int epilogue_lanes(const Plan &plan, int most) {
   const std::vector<Loop> &columns = plan.schedule.b.outer;
@@ -134,14 +138,12 @@ int epilogue_lanes(const Plan &plan, int most) {
 std::optional<Plan> make_plan(const Program &program, const Kernel &kernel, const TensorCoreProduct &s) {
   ProductSum sum;
   if (!kernel.nest() || !product_sum(program, *kernel.nest(), sum)) return std::nullopt;
-  const LoopNest &nest = *kernel.nest();
   Plan plan;
   plan.schedule = s;
   plan.a = peel(program, s.exchanged ? sum.rhs : sum.lhs);
   plan.b = peel(program, s.exchanged ? sum.lhs : sum.rhs);
   if (!fit(s.type, plan.a) || !fit(s.type, plan.b)) return std::nullopt;
-  plan.initial = nest.stages[0].outputs[0].initial;
-  for (size_t i = 1; i < nest.stages.size(); ++i) plan.after.push_back(&nest.stages[i]);
+  plan.nest = kernel.nest();
   return plan;
 }
 
@@ -204,9 +206,9 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
       gemm.plain_sum = [&](Value row, Value column) { return plain_sum(k, base, plan, gemm.k, row, column); };
     const bool even = epilogue_lanes(plan, 2) == 2;
     gemm.epilogue = [&](Value row, Value column, Value first, Value second, Value pair) {
-      if (even) return emit_epilogue(k, base, plan, row, column, {first, second});
-      emit_epilogue(k, base, plan, row, column, {first});
-      b.when(pair, [&] { emit_epilogue(k, base, plan, row, b.add(column, 1), {second}); });
+      if (even) return emit_epilogue(base, plan, row, column, {first, second});
+      emit_epilogue(base, plan, row, column, {first});
+      b.when(pair, [&] { emit_epilogue(base, plan, row, b.add(column, 1), {second}); });
     };
     emit_gemm(b, gemm);
   };
@@ -281,7 +283,7 @@ std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kerne
         const Values part(sums.begin() + i, sums.begin() + i + lanes);
         Value from = b.add(column, i);
         // `column` alone is known to be one.
-        b.when(i == 0 ? b.ir.getTrue() : b.lt(from, gemm.n), [&] { emit_epilogue(k, base, plan, row, from, part); });
+        b.when(i == 0 ? b.ir.getTrue() : b.lt(from, gemm.n), [&] { emit_epilogue(base, plan, row, from, part); });
       }
     };
     emit_warpgroup_gemm(b, gemm);

@@ -36,6 +36,9 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
 // The same on warpgroups (sm_90a).
 std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kernel,
                                      const GemmWarpgroupSchedule &schedule, int copies = 1);
+// A depthwise convolution as its schedule says.
+std::optional<Draft> draft_depthwise(const Program &program, const Kernel &kernel,
+                                     const ConvolutionStripsSchedule &schedule);
 // Attention as one kernel; empty when the nest does not have that form.
 std::vector<Draft> draft_attention(const Program &program, const Kernel &kernel);
 
@@ -43,6 +46,10 @@ std::vector<Draft> draft_attention(const Program &program, const Kernel &kernel)
 // <4 x i32>. `scope` has the counters; `inside` says where they are in range: elsewhere the result is 0.
 Value narrow_elements(Scope scope, const ProductOperand &operand, TensorCoreType type, const DimSymbol *along,
                       int group, Value inside);
+
+// What the stages behind the summing one (product_sum, ir/program/tensor_core.h) store of finished sums, one a lane of
+// `scope`.
+void store_sums(Scope scope, const LoopNest &nest, const Values &sums);
 
 // Sets loop counters from a flat index, the last loop fastest; returns the value of `wanted` (null when not among
 // them).

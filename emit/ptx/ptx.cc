@@ -63,18 +63,21 @@ struct Mark {
   std::vector<unsigned> maps;
 };
 
-// A product on tensor cores as its schedule says; nullopt: another kernel, or (a fault of optc) a nest of another form.
-std::optional<Draft> draft_product(const Program &program, const Kernel &kernel, int copies = 1) {
+// A kernel with a template as its schedule says; nullopt: another one, or (a fault of optc) a nest of another form.
+std::optional<Draft> draft_scheduled(const Program &program, const Kernel &kernel, int copies = 1) {
   if (const auto *product = std::get_if<GemmTensorCoreSchedule>(&kernel.schedule))
     return ptx::draft_tensor_core(program, kernel, *product, copies);
   if (const auto *product = std::get_if<GemmWarpgroupSchedule>(&kernel.schedule))
     return ptx::draft_warpgroup(program, kernel, *product, copies);
+  if (const auto *strips = std::get_if<ConvolutionStripsSchedule>(&kernel.schedule))
+    return ptx::draft_depthwise(program, kernel, *strips);
   return std::nullopt;
 }
 
-bool is_product(const Kernel &kernel) {
+bool is_scheduled(const Kernel &kernel) {
   return std::holds_alternative<GemmTensorCoreSchedule>(kernel.schedule) ||
-         std::holds_alternative<GemmWarpgroupSchedule>(kernel.schedule);
+         std::holds_alternative<GemmWarpgroupSchedule>(kernel.schedule) ||
+         std::holds_alternative<ConvolutionStripsSchedule>(kernel.schedule);
 }
 
 class Emitter : public PtxEmitter {
@@ -98,8 +101,8 @@ class Emitter : public PtxEmitter {
       out.kernel = program.order[i];
       out.reason = reason_against_gpu(program, kernel);
       if (!out.reason.empty()) continue;
-      if (is_product(kernel)) {
-        auto draft = draft_product(program, kernel);
+      if (is_scheduled(kernel)) {
+        auto draft = draft_scheduled(program, kernel);
         if (!draft || (draft->maps && !all_have_warpgroups(options.targets)))
           return diagnostics.error(ErrorKind::kInternal,
                                    "kernel '" + kernel.name + "' has not the form of its schedule '" +
@@ -159,7 +162,7 @@ class Emitter : public PtxEmitter {
         group.pop_back();
       if (group.empty()) continue;
       // Which tile that many products have together, lowering has said.
-      if (auto again = draft_product(program, kernel_at(i), static_cast<int>(group.size()) + 1))
+      if (auto again = draft_scheduled(program, kernel_at(i), static_cast<int>(group.size()) + 1))
         drafts[i] = {std::move(*again)};
       if (drafts[i][0].workspace_bytes > 0) continue;
       joined[i] = group;

@@ -42,6 +42,22 @@ struct ConvolutionView {
 };
 std::optional<ConvolutionView> convolution_view(const Program &program, const Kernel &kernel);
 
+// A depthwise convolution (a filter a channel) of one or two dims whose factors are plain loads of f32, f16 or bf16,
+// multiplied and summed in f32, with stages of stores behind the sum: its loops by role, at most one each (none where
+// the extent is 1), the taps as rows and columns of the kernel. nullopt for all others.
+struct DepthwiseView {
+  ConvolutionView view;
+  ElementType element = ElementType::kUndefined;  // of the input as it is stored
+  std::vector<Loop> images, channels, rows, columns, taps;
+  int64_t together = 1;  // so many channels of a pixel can be fetched at once: 4, 2 or 1
+};
+std::optional<DepthwiseView> depthwise_view(const Program &program, const Kernel &kernel);
+// The input pixels of a line that a strip reaches over.
+int64_t strip_reach(const ConvolutionStripsSchedule &schedule);
+// Whether emit/ptx/depthwise.cc can run it: a block of up to 256 threads in whole warps, a reach of 31 pixels at most
+// (a bit each), weights of a block in 32 KiB of shared memory.
+bool is_strip(const ConvolutionStripsSchedule &schedule);
+
 // For kernels with a kAttention contraction: all but the scratch. nullopt: an operand is not f32 or has no such
 // strides, the scale is computed, or something stands behind the weighted sum.
 std::optional<AttentionSchedule> attention_view(const Program &program, const Kernel &kernel);

@@ -28,24 +28,24 @@ using BufferId = Id<BufferTag>;
 using LocalId = Id<LocalTag>;
 
 // X(enumerator, arity, spelling)
-#define OPTC_SCALAR_OPS(X)                                                                                            \
-  /* leaves */                                                                                                        \
-  X(kConstant, 0, "const")                                                                                            \
-  X(kIndex, 0, "index")                                                                                               \
-  X(kLoad, 0, "load")                                                                                                 \
-  X(kLocal, 0, "local") /* unary */                                                                                   \
-      X(kNeg, 1, "neg") X(kAbs, 1, "abs") X(kSign, 1, "sign") X(kFloor, 1, "floor") X(kCeil, 1, "ceil")               \
-          X(kRound, 1, "round") X(kTrunc, 1, "trunc") X(kSqrt, 1, "sqrt") X(kExp, 1, "exp") X(kExpm1, 1, "expm1")     \
-              X(kLog, 1, "log") X(kLog1p, 1, "log1p") X(kSin, 1, "sin") X(kCos, 1, "cos") X(kTan, 1, "tan")           \
-                  X(kAsin, 1, "asin") X(kAcos, 1, "acos") X(kAtan, 1, "atan") X(kSinh, 1, "sinh") X(kCosh, 1, "cosh") \
-                      X(kTanh, 1, "tanh") X(kAsinh, 1, "asinh") X(kAcosh, 1, "acosh") X(kAtanh, 1, "atanh")           \
-                          X(kErf, 1, "erf") X(kSigmoid, 1, "sigmoid") X(kNot, 1, "not") X(kBitNot, 1, "bit_not")      \
-                              X(kIsNan, 1, "is_nan") X(kIsInf, 1, "is_inf") X(kCast, 1, "cast")                       \
-                                  X(kBitcast, 1, "bitcast") /* binary */                                              \
-      X(kAdd, 2, "add") X(kSub, 2, "sub") X(kMul, 2, "mul") X(kDiv, 2, "div") X(kMod, 2, "mod") X(kFmod, 2, "fmod")   \
-          X(kPow, 2, "pow") X(kMin, 2, "min") X(kMax, 2, "max") X(kEq, 2, "eq") X(kNe, 2, "ne") X(kLt, 2, "lt")       \
-              X(kLe, 2, "le") X(kAnd, 2, "and") X(kOr, 2, "or") X(kXor, 2, "xor") X(kBitAnd, 2, "bit_and")            \
-                  X(kBitOr, 2, "bit_or") X(kBitXor, 2, "bit_xor") X(kShl, 2, "shl") X(kShr, 2, "shr") /* ternary */   \
+#define OPTC_SCALAR_OPS(X)                                                                                          \
+  /* leaves */                                                                                                      \
+  X(kConstant, 0, "const")                                                                                          \
+  X(kIndex, 0, "index")                                                                                             \
+  X(kLoad, 0, "load")                                                                                               \
+  X(kLocal, 0, "local") /* unary */                                                                                 \
+  X(kNeg, 1, "neg")                                                                                                 \
+  X(kAbs, 1, "abs") X(kSign, 1, "sign") X(kFloor, 1, "floor") X(kCeil, 1, "ceil") X(kRound, 1, "round")             \
+      X(kTrunc, 1, "trunc") X(kSqrt, 1, "sqrt") X(kExp, 1, "exp") X(kExpm1, 1, "expm1") X(kLog, 1, "log")           \
+          X(kLog1p, 1, "log1p") X(kSin, 1, "sin") X(kCos, 1, "cos") X(kTan, 1, "tan") X(kAsin, 1, "asin")           \
+              X(kAcos, 1, "acos") X(kAtan, 1, "atan") X(kSinh, 1, "sinh") X(kCosh, 1, "cosh") X(kTanh, 1, "tanh")   \
+                  X(kAsinh, 1, "asinh") X(kAcosh, 1, "acosh") X(kAtanh, 1, "atanh") X(kErf, 1, "erf")               \
+                      X(kSigmoid, 1, "sigmoid") X(kNot, 1, "not") X(kBitNot, 1, "bit_not") X(kIsNan, 1, "is_nan")   \
+                          X(kIsInf, 1, "is_inf") X(kCast, 1, "cast") X(kBitcast, 1, "bitcast") /* binary */         \
+      X(kAdd, 2, "add") X(kSub, 2, "sub") X(kMul, 2, "mul") X(kDiv, 2, "div") X(kMod, 2, "mod") X(kFmod, 2, "fmod") \
+          X(kPow, 2, "pow") X(kMin, 2, "min") X(kMax, 2, "max") X(kEq, 2, "eq") X(kNe, 2, "ne") X(kLt, 2, "lt")     \
+              X(kLe, 2, "le") X(kAnd, 2, "and") X(kOr, 2, "or") X(kXor, 2, "xor") X(kBitAnd, 2, "bit_and")          \
+                  X(kBitOr, 2, "bit_or") X(kBitXor, 2, "bit_xor") X(kShl, 2, "shl") X(kShr, 2, "shr") /* ternary */ \
       X(kSelect, 3, "select") X(kFma, 3, "fma")
 
 enum class ScalarOp : uint8_t {

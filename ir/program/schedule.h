@@ -268,6 +268,17 @@ struct GemmWarpgroupSchedule : TensorCoreProduct {
   std::vector<WarpgroupTile> tiles;  // as GemmTensorCoreSchedule's
 };
 
+// A GPU's: a depthwise convolution of one or two dimensions, sums in f32, with any stages of stores as its epilogue
+// (emit/ptx/depthwise.cc). A thread has `strip` neighbouring output pixels of a line in `vector` neighbouring channels;
+// a block has so many vectors, strips and lines (the rows of all images in one count) as the last three fields say.
+struct ConvolutionStripsSchedule {
+  static constexpr std::string_view kName = "conv.depthwise.strips";
+  ConvolutionOperands image;                                // without packed weights
+  std::vector<Loop> images, channels, rows, columns, taps;  // of the nest by role: at most one each, taps two
+  int64_t vector = 1, strip = 1;
+  int64_t block_vectors = 1, block_strips = 1, block_lines = 1;
+};
+
 // A library call by its function of runtime/cpu/lib_*.h.
 struct LibrarySchedule {
   static constexpr std::string_view kName = "library";
@@ -279,7 +290,7 @@ using Schedule =
     std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule, ConvolutionGemmSchedule,
                  ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule, ConvolutionWinogradSchedule,
                  ConvolutionTransposedSchedule, ConvolutionIntegerSchedule, AttentionSchedule, RecurrentSchedule,
-                 GemmTensorCoreSchedule, GemmWarpgroupSchedule, LibrarySchedule>;
+                 GemmTensorCoreSchedule, GemmWarpgroupSchedule, ConvolutionStripsSchedule, LibrarySchedule>;
 
 // "gemm", "conv.winograd4"; "" when none was chosen. What steps, manifest and reports call it.
 std::string name(const Schedule &schedule);

@@ -79,6 +79,13 @@ void fields(S &s, V &&v) {
   v("operands", s.operands), v("zeros", s.zeros), v("depthwise", s.depthwise), v("scratch_bytes", s.scratch_bytes);
 }
 
+template <SameAs<ConvolutionStripsSchedule> S, typename V>
+void fields(S &s, V &&v) {
+  v("image", s.image), v("images", s.images), v("channels", s.channels), v("rows", s.rows), v("columns", s.columns);
+  v("taps", s.taps), v("vector", s.vector), v("strip", s.strip), v("block_vectors", s.block_vectors);
+  v("block_strips", s.block_strips), v("block_lines", s.block_lines);
+}
+
 template <SameAs<AttentionRows> S, typename V>
 void fields(S &s, V &&v) {
   v("buffer", s.buffer), v("offset", s.offset), v("batch", s.batch), v("head", s.head), v("row", s.row);

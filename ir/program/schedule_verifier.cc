@@ -196,6 +196,17 @@ class ScheduleVerifier {
   void check(const ConvolutionDepthwiseSchedule &s) { check_convolution(s.operands, false); }
   void check(const ConvolutionWinogradSchedule &s) { check_convolution(s.operands, false); }
 
+  void check(const ConvolutionStripsSchedule &s) {
+    check_convolution(s.image, false);
+    const auto view = depthwise_view(p_, kernel_);
+    if (!view) return fail_("S1", "its schedule is for a depthwise convolution in f32");
+    if (s.images != view->images || s.channels != view->channels || s.rows != view->rows ||
+        s.columns != view->columns || s.taps != view->taps)
+      fail_("S3", "the roles of its schedule are not the loops of its nest");
+    if (s.vector < 1 || view->together % s.vector != 0) fail_("S5", "its channels do not lie together");
+    if (!is_strip(s)) fail_("S5", "a strip or a block that the template does not have");
+  }
+
   void check(const AttentionSchedule &s) {
     const Contraction *c = contraction(ContractionKind::kAttention);
     if (!c) return;

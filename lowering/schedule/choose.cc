@@ -131,6 +131,7 @@ std::vector<Schedule> candidates(const Program &program, const Kernel &kernel, c
   };
   if (options.target == LoweringOptions::Target::kGpu) {
     if (!kernel.nest() || !kernel.nest()->contraction) return list;
+    add(strips_schedule(program, kernel, options));
     auto product = tensor_core_schedule(program, kernel, options.f32);
     if (product) add(warpgroup_schedule(program, kernel, *product, options));
     add(std::move(product));

@@ -72,6 +72,9 @@ std::optional<GemmTensorCoreSchedule> tensor_core_schedule(const Program &progra
 std::optional<GemmWarpgroupSchedule> warpgroup_schedule(const Program &program, const Kernel &kernel,
                                                         const GemmTensorCoreSchedule &product,
                                                         const LoweringOptions &options);
+// A GPU's depthwise convolution.
+std::optional<ConvolutionStripsSchedule> strips_schedule(const Program &program, const Kernel &kernel,
+                                                         const LoweringOptions &options);
 // The schedule's tiles, by a model of the time on options.machine; all that were weighed, the quickest first.
 ScheduleChoice choose_tiles(const Program &program, const Kernel &kernel, const LoweringOptions &options,
                             GemmTensorCoreSchedule &schedule);
