@@ -241,7 +241,9 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
     if (!ran.ok()) {
       const ErrorKind kind = ran.failure().kind;
       // A step may make an error where there is none without it.
-      if (o.bisect && (kind == ErrorKind::kInternal || kind == ErrorKind::kFault))
+      if (o.bisect && (kind == ErrorKind::kInternal || kind == ErrorKind::kFault ||
+                       (kind == ErrorKind::kInvalid &&
+                        agrees(o, model, inputs, expected, tolerances, options, 0, Engine::kEvaluate, *listener))))
         OPTC_TRY(bisect(o, model, inputs, expected, tolerances, options, engine, *listener, diagnostics));
       return ran.failure();
     }

@@ -13,15 +13,21 @@ CompileOptions after_rewrites(CompileOptions options, const Optimized &optimized
 
 Result<std::vector<CompileStep>> list_steps(const Graph &model, const CompileOptions &options, Listener &listener,
                                             Diagnostics &diagnostics) {
-  OPTC_ASSIGN(const Optimized optimized, optimize_model(model.clone(), options, listener, diagnostics));
+  std::vector<RewriteRecord> made;
+  Diagnostics unsaid;
+  const auto optimized = optimize_model(model.clone(), options, listener, unsaid, &made);
   std::vector<CompileStep> steps;
-  for (const RewriteRecord &r : optimized.records) {
+  for (const RewriteRecord &r : made) {
     const std::vector<NodeStamp> &nodes = r.removed.empty() ? r.created : r.removed;
     steps.push_back({r.rule, nodes.empty() ? "" : nodes[0].name, false});
   }
+  if (!optimized.ok()) {
+    if (!steps.empty()) return steps;  // up to the one that inference or the Graph's verifier refuses
+    for (const Diagnostic &d : unsaid.all()) (void)diagnostics.add(d);
+    return optimized.failure();
+  }
   LoweringReport report;
-  Diagnostics unsaid;
-  const auto lowered = lower_reported(optimized.graph, after_rewrites(options, optimized), listener, unsaid,
+  const auto lowered = lower_reported(optimized->graph, after_rewrites(options, *optimized), listener, unsaid,
                                       has_gpu_target(options), report);
   // Where the verifier refuses what the steps made, they are the ones to search through.
   if (!lowered.ok() && (lowered.failure().kind != ErrorKind::kInternal || report.steps.empty())) {

@@ -19,7 +19,7 @@ struct CompileStep {
 };
 
 // What these options make of `model`, for the GPU where they have targets of one; also where the verifier refuses the
-// Program that comes of it.
+// Program that comes of it, and up to the rewrite that ends in an error.
 Result<std::vector<CompileStep>> list_steps(const Graph &model, const CompileOptions &options, Listener &listener,
                                             Diagnostics &diagnostics);
 

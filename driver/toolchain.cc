@@ -28,7 +28,7 @@ Result<Graph> load_model(const std::string &path, const CompileOptions &options,
 }
 
 Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Listener &listener,
-                                 Diagnostics &diagnostics) {
+                                 Diagnostics &diagnostics, std::vector<RewriteRecord> *made) {
   Optimized result;
   result.before = facts_of(graph);
   if (options.level > 0) {
@@ -47,7 +47,9 @@ Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Lis
     }
     if (options.stop_after_rewrites >= 0) optimize_options.max_rewrites = options.stop_after_rewrites;
     OptimizeReport report;
-    OPTC_TRY(optimize(graph, optimize_options, report, diagnostics));
+    const Status done = optimize(graph, optimize_options, report, diagnostics);
+    if (made) *made = report.rewrites;
+    OPTC_TRY(done);
     result.records = std::move(report.rewrites);
     result.missed = std::move(report.missed);
     const std::vector<RuleSummary> rules = summarize_rules(result.records);

@@ -71,8 +71,9 @@ struct BundleFacts {
 
 Result<Graph> load_model(const std::string &path, const CompileOptions &options, Listener &listener,
                          Diagnostics &diagnostics);
+// `made` (may be null) gets the rewrites, on an error too: then the last one is to blame.
 Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Listener &listener,
-                                 Diagnostics &diagnostics);
+                                 Diagnostics &diagnostics, std::vector<RewriteRecord> *made = nullptr);
 // With 16-bit storage its cost is measured first (storage_cost.h) and said to the listener.
 // gpu: the Program for GPU targets. `kept`, when given, gets the names of the tensors that stay f32 with 16-bit
 // storage, and why.

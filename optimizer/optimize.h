@@ -41,6 +41,7 @@ struct OptimizeReport {
   std::string left_as_it_is;  // why nothing was rewritten, where that is so
 };
 
+// On an error the report's last rewrite is the one that made it, where it came of one.
 Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Diagnostics &diagnostics);
 
 // What `optc explain` and --list-passes show.

@@ -136,13 +136,8 @@ const Node *squeeze_by_sizes(const Graph &graph) {
   return nullptr;
 }
 
-}  // namespace
-
-Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Diagnostics &diagnostics) {
-  OPTC_TRY(check_names(options, diagnostics));
-  OpInference inference;
-  Rewriter rewriter(graph, inference, diagnostics);
-  rewriter.set_gate([&](size_t count, std::string_view) { return static_cast<int64_t>(count) < options.max_rewrites; });
+Status run_passes(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Rewriter &rewriter,
+                  Diagnostics &diagnostics) {
   RuleContext context(rewriter, options, diagnostics);
   report.nodes_before = report.nodes_after = graph.live_node_count();
   if (const Node *squeeze = options.operators.has ? squeeze_by_sizes(graph) : nullptr) {
@@ -164,11 +159,21 @@ Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &re
     }
     if (static_cast<int64_t>(rewriter.records().size()) >= options.max_rewrites) break;
   }
-  OPTC_TRY(keep_lost_conditions(graph, diagnostics));
+  return keep_lost_conditions(graph, diagnostics);
+}
+
+}  // namespace
+
+Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Diagnostics &diagnostics) {
+  OPTC_TRY(check_names(options, diagnostics));
+  OpInference inference;
+  Rewriter rewriter(graph, inference, diagnostics);
+  rewriter.set_gate([&](size_t count, std::string_view) { return static_cast<int64_t>(count) < options.max_rewrites; });
+  const Status done = run_passes(graph, options, report, rewriter, diagnostics);
   report.nodes_after = graph.live_node_count();
   report.rewrites = rewriter.records();
   report.missed = rewriter.missed_rewrites();
-  return {};
+  return done;
 }
 
 std::vector<RuleInfo> list_rules() {

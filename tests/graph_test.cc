@@ -118,6 +118,29 @@ TEST(Rewriter, ErasingAUsedNodeIsRefused) {
   change.erase(g.nodes(Graph::main())[0]);
   EXPECT_FALSE(change.commit().ok());
   EXPECT_EQ(diagnostics.all()[0].kind, ErrorKind::kInternal);
+  ASSERT_EQ(rewriter.records().size(), 1u);  // it is to blame
+  EXPECT_EQ(rewriter.records()[0].rule, "wrong");
+}
+
+TEST(Rewriter, WhatInferenceRefusesIsTheLastRecord) {
+  Diagnostics diagnostics;
+  Graph g = *parse_graph("graph \"g\" (x: f32[4]) -> (y) { y: f32[4] = Neg(x) }", diagnostics);
+  struct Refuses : TypeInference {
+    Status infer(Graph &graph, NodeId n, Diagnostics &d) const override {
+      return d.error(ErrorKind::kInvalid, "no such node", graph.describe(n));
+    }
+  } inference;
+  Rewriter rewriter(g, inference, diagnostics);
+  const NodeId n = g.nodes(Graph::main())[0];
+  auto change = rewriter.begin("wrong", RewriteKind::kReplace, n);
+  const NodeId made = change.create("Abs", {g.region(Graph::main()).inputs[0]});
+  change.replace(g.node(n).outputs[0], change.output(made));
+  change.erase(n);
+  const Status done = change.commit();
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.failure().kind, ErrorKind::kInvalid);
+  ASSERT_EQ(rewriter.records().size(), 1u);
+  EXPECT_EQ(rewriter.records()[0].rule, "wrong");
 }
 
 TEST(SmallFloats, EveryCodeSurvivesTheWayThroughFloat) {

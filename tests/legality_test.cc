@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lowering/fusion/fusion.h"
 #include "lowering/lower.h"
 #include "tests/made_program.h"
 
@@ -154,6 +155,29 @@ TEST(Legality, OnlyATensorWithoutViewsMayBeStoredInAnotherOrder) {
     EXPECT_FALSE(may_be_reordered(v.p, uses, v.y));
     EXPECT_FALSE(may_be_reordered(v.p, uses, v.x));
   }
+}
+
+// What is merged behind a store runs at the counters with which that store writes the element.
+TEST(Legality, TheInverseOfAStoreIsTheCountersThatWriteAnElement) {
+  DimTable dims;
+  const Dim a = dims.new_loop("a", 3), b = dims.new_loop("b", 5), c = dims.new_loop("c", 4), d = dims.new_loop("d", 2);
+  const std::vector<Loop> loops = {
+      {single_symbol(a), 3}, {single_symbol(b), 5}, {single_symbol(c), 4}, {single_symbol(d), 2}};
+  const std::vector<Dim> store = {a * 20 + b * 4 + c, d};
+  const Shape shape = {60, 2};
+  for (int64_t element = 0; element < 60; ++element)
+    for (int64_t last = 0; last < 2; ++last) {
+      const auto inverse = invert_store(loops, store, {Dim(element), Dim(last)}, shape);
+      ASSERT_TRUE(inverse);
+      EXPECT_TRUE((*inverse)(*single_symbol(a))->is(element / 20));
+      EXPECT_TRUE((*inverse)(*single_symbol(b))->is(element / 4 % 5));
+      EXPECT_TRUE((*inverse)(*single_symbol(c))->is(element % 4));
+      EXPECT_TRUE((*inverse)(*single_symbol(d))->is(last));
+    }
+  // Not each element, or some more than once.
+  EXPECT_FALSE(invert_store(loops, {a * 20 + b * 4 + c, Dim(0)}, {Dim(0), Dim(0)}, shape));
+  EXPECT_FALSE(invert_store(loops, store, {Dim(0), Dim(0)}, {61, 2}));
+  EXPECT_FALSE(invert_store(loops, {a * 20 + b * 4 + c + 1, d}, {Dim(0), Dim(0)}, shape));
 }
 
 }  // namespace

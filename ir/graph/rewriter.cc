@@ -156,8 +156,14 @@ Status Rewriter::Change::commit() {
   }
   if (erased_.empty()) origin = graph.node(anchor_).origin;
   for (NodeId n : created_) graph.set_origin(n, origin);
-  for (NodeId n : created_) OPTC_TRY(rewriter_->inference_.infer(graph, n, rewriter_->diagnostics_));
-  for (NodeId n : touched_) OPTC_TRY(rewriter_->inference_.infer(graph, n, rewriter_->diagnostics_));
+  const auto refused = [&](Failure failure) {  // the last of the records is the rewrite to blame
+    rewriter_->records_.push_back(std::move(record_));
+    return failure;
+  };
+  for (const std::vector<NodeId> *nodes : {&created_, &touched_})
+    for (NodeId n : *nodes)
+      if (const Status inferred = rewriter_->inference_.infer(graph, n, rewriter_->diagnostics_); !inferred.ok())
+        return refused(inferred.failure());
   rename_sizes(graph, replaced_);
   // Users before producers, whatever order the rule named them in.
   std::vector<NodeId> pending = erased_;
@@ -170,9 +176,9 @@ Status Rewriter::Change::commit() {
       return true;
     });
     if (pending.size() == before)
-      return rewriter_->diagnostics_.error(ErrorKind::kInternal,
-                                           "rule " + record_.rule + " erases a node whose output is still used",
-                                           graph.describe(pending.front()));
+      return refused(rewriter_->diagnostics_.error(ErrorKind::kInternal,
+                                                   "rule " + record_.rule + " erases a node whose output is still used",
+                                                   graph.describe(pending.front())));
   }
   for (NodeId n : created_) record_.created.push_back(stamp(graph, n));
   for (NodeId n : touched_) record_.created.push_back(stamp(graph, n));

@@ -80,7 +80,7 @@ class Rewriter {
                    ValueId value);  // the node counts as changed: removed + created under one id
     void detail(std::string text);
     void numerics(NumericsClass numerics);
-    Status commit();  // infers types of what was created, erases, writes the record
+    Status commit();  // infers types of what was created, erases, writes the record (also where inference refuses)
 
    private:
     friend class Rewriter;

@@ -9,7 +9,7 @@ must notice it, and `optc verify` must name what is to blame.
   run.py table OUT                       the table of README.md
   run.py apply NAME                      into the checkout at hand (`git checkout` afterwards): for ./dev test on what hunt did not find
 
-`build` works in a scratch checkout of HEAD (OUT/tree), so the checkout at hand stays as it is.
+`build` works in a scratch copy of the sources (OUT/tree), so the checkout at hand stays as it is.
 `hunt` asks, in the order of what they cost: the cases (../shared/cases, where they are) and random graphs that spread over the cells of
 coverage.cc, on the evaluator as they are lowered; those graphs as bundles that reach a cell which the mutation names; more random graphs
 on the evaluator; all of them as bundles. A program that is the same bytes as
@@ -66,26 +66,43 @@ def apply(row, tree):
     path.write_text(text.replace(row["old"], row["new"]))
 
 
+def restore(row, tree):
+    shutil.copyfile(ROOT / row["file"], tree / row["file"])  # and it is newer than what was built of the mutation
+
+
 # --- build
+def scratch(out):
+    """OUT/tree: the sources of the checkout at hand, configured; what was built there before stays."""
+    tree = out / "tree"
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
+    files = {f for f in listed.decode().split("\0") if f and (ROOT / f).is_file()}
+    for path in sorted(tree.rglob("*")) if tree.exists() else []:
+        relative = path.relative_to(tree)
+        if relative.parts[0] != "build" and path.is_file() and str(relative) not in files:
+            path.unlink()
+    for file in sorted(files):
+        there = tree / file
+        if not there.exists() or not filecmp.cmp(ROOT / file, there, shallow=False):
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / file, there)
+    if not (tree / "build/build.ninja").exists():
+        subprocess.run(["cmake", "--preset", "release"], cwd=tree, check=True, stdout=subprocess.DEVNULL)
+    return tree
+
+
 def compiler_cache(tree):
     """What other checkouts compiled is in the cache under paths relative to them."""
     return {**os.environ, "CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"}
 
 
 def build(args):
-    tree = args.out / "tree"
     args.out.mkdir(parents=True, exist_ok=True)
+    tree = scratch(args.out)
     environment = compiler_cache(tree)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
-    if not tree.exists():
-        subprocess.run(["git", "worktree", "add", "--detach", str(tree), head], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["git", "checkout", "-q", "--force", "--detach", head], cwd=tree, check=True)
-    if not (tree / "build/build.ninja").exists():
-        subprocess.run(["cmake", "--preset", "release"], cwd=tree, check=True, stdout=subprocess.DEVNULL)
     rows = mutations(args.only)
     for row in rows:  # all fit, before hours are spent
         apply(row, tree)
-        subprocess.run(["git", "checkout", "-q", "."], cwd=tree, check=True)
+        restore(row, tree)
     failed = 0
     for row in [None] + rows:
         name = row["name"] if row else "none"
@@ -103,7 +120,8 @@ def build(args):
                 subprocess.run(["strip", place / "bin" / program], check=True)
             shutil.copytree(tree / "runtime", place / "share/optc/runtime")
         failed += done.returncode != 0
-        subprocess.run(["git", "checkout", "-q", "."], cwd=tree, check=True)
+        if row:
+            restore(row, tree)
         print(f"{name}: {'built' if done.returncode == 0 else 'DOES NOT BUILD: ' + done.stdout[-400:]}", flush=True)
     return 1 if failed else 0
 
@@ -264,7 +282,7 @@ def units(args):
         begun = time.monotonic()
         apply(row, tree)
         found = first_failing_unit(tree, args.jobs, usual)
-        subprocess.run(["git", "checkout", "-q", "."], cwd=tree, check=True)
+        restore(row, tree)
         found["seconds"] = round(time.monotonic() - begun)
         file.write_text(json.dumps(found, indent=1) + "\n")
         print(f"{row['name']:28} {found['by'] or 'NOT FOUND'}, {found['seconds']} s: {found['why']}"[:240], flush=True)
