@@ -140,8 +140,8 @@ def integer_convolution(g):
     form = r.choice(["whole", "whole", "depthwise", "groups"])
     group = 1 if form == "whole" else r.choice([2, 3]) if form == "groups" else r.choice([2, 5, 16, 20])
     c = group * (1 if form == "depthwise" else r.choice([1, 3, 4, 8, 17]))
-    oc = group * (1 if form == "depthwise" else r.choice([1, 2, 5, 16, 20]))
-    kernel = [r.choice([1, 1, 2, 3]) for _ in range(spatial)]
+    oc = group * (r.choice([1, 1, 1, 2]) if form == "depthwise" else r.choice([1, 2, 5, 16, 20]))
+    kernel = [r.choice([1, 1, 2, 3, 5 if spatial < 3 else 2]) for _ in range(spatial)]
     dilations = [r.choice([1, 1, 1, 2]) for _ in range(spatial)]
     strides = [r.choice([1, 1, 2]) for _ in range(spatial)]
     pads = [r.choice([0, 0, 1, 2]) for _ in range(2 * spatial)]
@@ -185,6 +185,31 @@ def integer_convolution(g):
         y = g.node("Relu", [y])
     if r.random() < 0.7:
         g.node("QuantizeLinear", [y, f(0.5), g.const(np.array(r.choice([0, 3]), t))])
+
+
+@op(1)
+def dequantized_attention(g):
+    """Products of two dequantized activations, as in quantized attention: neither is packed."""
+    r = g.r
+    if g.opset < 13:
+        raise Reject
+    t = r.choice([np.uint8, np.int8])
+    info = np.iinfo(t)
+    heads, m, k, n = r.choice([1, 2, 3]), r.choice([1, 5, 17]), r.choice([3, 8, 16, 65]), r.choice([1, 9, 16, 33])
+    f = lambda v: g.const(np.array(v, F32))  # noqa: E731
+
+    def qdq(y, scale):
+        zero = g.const(np.array(r.choice([0, 3, int(info.min), int(info.max)]), t))
+        return g.node("DequantizeLinear", [g.node("QuantizeLinear", [y, f(scale), zero]), f(scale), zero])
+
+    a, b = qdq(finite_input(g, [heads, m, k]), 0.0625), qdq(finite_input(g, [heads, n, k]), 0.03125)
+    y = g.node("MatMul", [a, g.node("Transpose", [b], perm=[0, 2, 1])])
+    if r.random() < 0.6:
+        y = g.node("Mul", [y, f(0.25)])
+    if r.random() < 0.5:
+        qdq(y, 0.5)
+    else:
+        activation(g, y)
 
 
 @op(1.5)
