@@ -64,14 +64,12 @@ Status infer_stft(InferContext &c) {
       length = in[1];
     }
   }
-  const bool real = in.size() == 2 || in[2].is(1);
   Shape out = {in[0], {}, {}, 2};
   if (step && step->is_constant() && step->value() < 1) return c.invalid("frame_step must be positive");
   out[1] =
       step && step->is_constant() && length ? floor_div(in[1] - *length, step->value()) + 1 : c.run_time_size(0, 1);
-  const bool known_parts = in.size() == 2 || in[2].is_constant();
-  out[2] = length && known_parts ? (c.node().int_or("onesided", 1) != 0 && real ? floor_div(*length, 2) + 1 : *length)
-                                 : c.run_time_size(0, 2);
+  // The first half of a complex signal's spectrum, too, as ONNX's reference and ONNX Runtime have it.
+  out[2] = !length ? c.run_time_size(0, 2) : c.node().int_or("onesided", 1) != 0 ? floor_div(*length, 2) + 1 : *length;
   c.set_tensor(0, c.element(0), std::move(out));
   return {};
 }

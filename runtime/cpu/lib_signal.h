@@ -104,7 +104,7 @@ static inline int optc_lib_stft(OptcLibCall *call) {
   const int64_t n = length_tensor ? optc_lib_int_at(length_tensor, 0) : window ? optc_lib_count(window) : length;
   if (step < 1 || n < 1 || n > length) return optc_lib_fault(call, "STFT: the frame does not fit the signal");
   const int64_t frames = 1 + (length - n) / step,
-                bins = optc_lib_int_attribute(call, "onesided", 1) != 0 && parts == 1 ? n / 2 + 1 : n;
+                bins = optc_lib_int_attribute(call, "onesided", 1) != 0 ? n / 2 + 1 : n;
   const int64_t dims[4] = {batch, frames, bins, 2};
   for (int k = 0; k < 4; ++k) call->sizes[k] = dims[k];
   if (!optc_lib_allocate(call, 0, 4, dims)) return optc_lib_out_of_memory(call);
