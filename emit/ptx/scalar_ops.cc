@@ -206,7 +206,9 @@ Value Scope::unary(const Scalar &s, ElementType from, Value a) {
     }
     case ScalarOp::kCast:
       return cast(from, s.type, a);
-    case ScalarOp::kBitcast:
+    case ScalarOp::kBitcast:  // a bool is one bit in a register, a byte elsewhere
+      if (from == ElementType::kBool) a = ir.CreateZExt(a, ir.getInt8Ty());
+      if (s.type == ElementType::kBool) return ir.CreateICmpNE(a, llvm::Constant::getNullValue(a->getType()));
       return ir.CreateBitCast(a, register_type(b, s.type));
     default:
       return a;
