@@ -12,6 +12,7 @@ Exit code 1: optc left more nodes than the best of the others, or an answer diff
 
 import argparse
 import importlib.util
+import multiprocessing
 import os
 import pathlib
 import subprocess
@@ -86,6 +87,13 @@ def contents(path):
     size += sum(bytes_of(t) for t in model.graph.initializer)
     nodes = walk(model.graph.node)
     return nodes, size
+
+
+def apart(function, *arguments):
+    """What a function returns, called in a process of its own: the peak memory that Linux tells of a process is at least that of the one that
+    started it, so this one stays small."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
 
 
 def measure(command, timeout):
@@ -170,7 +178,7 @@ def main():
     print("| model | before | optc | " + " | ".join(peers) + " | best of the others |\n" + "|---" * (4 + len(peers)) + "|", flush=True)
     good = True
     for model in options.models:
-        nodes_before, size_before = contents(model)
+        nodes_before, size_before = apart(contents, model)
         cells, best = [], None
         for peer in ["optc", *peers]:
             with tempfile.TemporaryDirectory(prefix="optc_optimizers_") as folder:
@@ -181,12 +189,12 @@ def main():
                     cells.append(error.replace("|", "/"))
                     good &= peer != "optc"
                     continue
-                nodes, size = contents(target)
+                nodes, size = apart(contents, target)
                 grew = size > 1.01 * size_before + 4096
                 cells.append(f"{f'({nodes})' if grew else nodes} · {seconds:.2f} s · {memory} MB")
                 if peer == "optc":
                     ours = nodes
-                    word = differs(model, target, dims) if options.check else ""
+                    word = apart(differs, model, target, dims) if options.check else ""
                     if grew or word:
                         good = False
                         cells[-1] += " · " + (word or "initializers grew")
