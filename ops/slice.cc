@@ -247,6 +247,10 @@ std::optional<PadPlan> resolve_pads(Context &c, size_t rank) {
   return plan;
 }
 
+// What negative pads leave of a dimension. By wrapping, it is that which goes round, as in ONNX Runtime: ONNX does not
+// say whether the cut comes first. The other modes give the same either way.
+Dim kept(Dim extent, Dim begin, Dim end) { return extent + min(begin, 0) + min(end, 0); }
+
 Status infer_pad(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   const Shape in = c.shape(0);
@@ -275,7 +279,8 @@ Status infer_pad(InferContext &c) {
       // Every element of the result is one of the operand's.
       if ((mode == "edge" || mode == "wrap") && lower_bound(in[k]) < 1 &&
           !(upper_bound(plan->begin[k]) <= 0 && upper_bound(plan->end[k]) <= 0))
-        OPTC_TRY(at_most(c, min(out[k], 1), in[k], "the result of a pad by " + mode));
+        OPTC_TRY(at_most(c, min(out[k], 1), mode == "wrap" ? kept(in[k], plan->begin[k], plan->end[k]) : in[k],
+                         "the result of a pad by " + mode));
     }
   }
   c.set_tensor(0, c.element(0), std::move(out));
@@ -316,7 +321,10 @@ Status build_pad(BuildContext &c) {
         Expr m = apply(ScalarOp::kMod, moved, period);
         moved = apply(ScalarOp::kMin, m, period - m);
       } else if (mode == "wrap") {
-        moved = apply(ScalarOp::kMod, moved, nest.index(max(extent, 1)));
+        Expr begin = nest.load(begins, {static_cast<int64_t>(k)}), end = nest.index(out[k] - extent) - begin;
+        Expr cut = apply(ScalarOp::kMin, begin, zero);
+        Expr round = nest.index(extent) + cut + apply(ScalarOp::kMin, end, zero);
+        moved = apply(ScalarOp::kMod, moved + cut, apply(ScalarOp::kMax, round, nest.index(1))) - cut;
       }
       // Of an empty input the index is 0, and `inside` holds nowhere.
       const Dim bound = mode == "constant" ? max(extent, 1) : extent;
@@ -331,7 +339,8 @@ Status build_pad(BuildContext &c) {
       from[k] = extent.is(1) ? Dim(0) : min(m, period - m);
       if (!extent.is_constant()) from[k] = min(from[k], extent - 1);
     } else if (mode == "wrap") {
-      from[k] = mod(at, extent);
+      const Dim cut = min(plan->begin[k], 0);
+      from[k] = mod(at + cut, kept(extent, plan->begin[k], plan->end[k])) - cut;
     } else {
       from[k] = clamp(at, 0, extent - 1);
     }

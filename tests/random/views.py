@@ -272,7 +272,7 @@ def pad(g):
     hi = lambda d: r.choice([0, 0, 1, 2]) if mode in ("constant", "edge") else min(r.choice([0, 0, 1, 2]), d - 1)
     b = [hi(d) for d in a.shape]
     e = [hi(d) for d in a.shape]
-    if r.random() < 0.25 and mode == "constant":  # with the others it is not said whether the cut comes first
+    if r.random() < 0.25:  # by wrapping, what the cut leaves goes round (ONNX Runtime; ONNX does not say it)
         i = r.randrange(a.ndim)
         if a.shape[i] > 1:
             b[i] = -1
