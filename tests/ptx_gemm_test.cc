@@ -12,13 +12,6 @@ namespace {
 
 // --- Products
 
-struct Product {
-  ElementType type;
-  int64_t batch, m, n, k;
-  bool transposed, batched, given_in_f32 = false;
-  int splits = 0;
-};
-
 void check_product(const Product &c, const std::string &f32 = "3xtf32") {
   NestProgram n;
   n.given_in_f32 = c.given_in_f32;
@@ -32,22 +25,8 @@ void check_product(const Product &c, const std::string &f32 = "3xtf32") {
   }
   m.fill(6);
   m.run(11);
-  const auto &in = n.program.inputs;
-  const size_t M = static_cast<size_t>(c.m), N = static_cast<size_t>(c.n), K = static_cast<size_t>(c.k);
   const double tolerance = f32 == "tf32" && c.type == kF32 ? 2e-3 : 3 * rounding(c.type);
-  for (size_t b = 0; b < static_cast<size_t>(c.batch); ++b)
-    for (size_t i = 0; i < M; ++i)
-      for (size_t j = 0; j < N; ++j) {
-        double sum = m.get(in[2], j), size = 1;
-        for (size_t k = 0; k < K; ++k) {
-          const size_t at = (c.batched ? b * K * N : 0) + (c.transposed ? j * K + k : k * N + j);
-          const double term = m.get(in[0], (b * M + i) * K + k) * m.get(in[1], at);
-          sum += term;
-          size += std::fabs(term);
-        }
-        ASSERT_NEAR(m.get(n.program.outputs[0], (b * M + i) * N + j), std::max(sum, 0.0), tolerance * size)
-            << form << " at " << b << "," << i << "," << j;
-      }
+  expect_product(m, n.program, c, tolerance, form);
 }
 
 TEST(PtxGemm, AllTypesLayoutsAndRaggedShapes) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -186,5 +187,34 @@ class Machine {
 };
 
 inline double rounding(ElementType type) { return type == kF32 ? 1e-6 : type == kF16 ? 1e-3 : 8e-3; }
+
+// relu(x w + b), as NestProgram::matmul has it.
+struct Product {
+  ElementType type;
+  int64_t batch, m, n, k;
+  bool transposed, batched, given_in_f32 = false;
+  int splits = 0;
+};
+
+// What the machine has computed, beside sums in double. `tolerance` is of the sum of the terms' sizes; `what` names the
+// kernel.
+inline void expect_product(Machine &machine, const Program &program, const Product &c, double tolerance,
+                           const std::string &what) {
+  const auto &in = program.inputs;
+  const size_t M = static_cast<size_t>(c.m), N = static_cast<size_t>(c.n), K = static_cast<size_t>(c.k);
+  for (size_t b = 0; b < static_cast<size_t>(c.batch); ++b)
+    for (size_t i = 0; i < M; ++i)
+      for (size_t j = 0; j < N; ++j) {
+        double sum = machine.get(in[2], j), size = 1;
+        for (size_t k = 0; k < K; ++k) {
+          const size_t at = (c.batched ? b * K * N : 0) + (c.transposed ? j * K + k : k * N + j);
+          const double term = machine.get(in[0], (b * M + i) * K + k) * machine.get(in[1], at);
+          sum += term;
+          size += std::fabs(term);
+        }
+        ASSERT_NEAR(machine.get(program.outputs[0], (b * M + i) * N + j), std::max(sum, 0.0), tolerance * size)
+            << what << " at " << b << "," << i << "," << j;
+      }
+}
 
 }  // namespace optc::testing

@@ -12,12 +12,6 @@ namespace {
 
 const std::vector<std::string> kNoOther = {"schedule.gemm.tensor_core"};
 
-struct Product {
-  ElementType type;
-  int64_t batch, m, n, k;
-  bool transposed, batched;
-};
-
 void check(const Product &c, int tile, uint64_t seed, int multiprocessors = 0) {
   NestProgram n;
   n.matmul(c.type, c.batch, c.m, c.n, c.k, c.transposed, c.batched);
@@ -27,21 +21,7 @@ void check(const Product &c, int tile, uint64_t seed, int multiprocessors = 0) {
   ASSERT_NE(form.find(" wgmma "), std::string::npos) << form;
   m.fill(6);
   m.run(seed);
-  const auto &in = n.program.inputs;
-  const size_t M = static_cast<size_t>(c.m), N = static_cast<size_t>(c.n), K = static_cast<size_t>(c.k);
-  for (size_t b = 0; b < static_cast<size_t>(c.batch); ++b)
-    for (size_t i = 0; i < M; ++i)
-      for (size_t j = 0; j < N; ++j) {
-        double sum = m.get(in[2], j), size = 1;
-        for (size_t k = 0; k < K; ++k) {
-          const size_t at = (c.batched ? b * K * N : 0) + (c.transposed ? j * K + k : k * N + j);
-          const double term = m.get(in[0], (b * M + i) * K + k) * m.get(in[1], at);
-          sum += term;
-          size += std::fabs(term);
-        }
-        ASSERT_NEAR(m.get(n.program.outputs[0], (b * M + i) * N + j), std::max(sum, 0.0), 3 * rounding(c.type) * size)
-            << form << " at " << b << "," << i << "," << j;
-      }
+  expect_product(m, n.program, c, 3 * rounding(c.type), form);
 }
 
 constexpr int kTiles = 5;  // of lowering/schedule/warpgroup.cc

@@ -89,6 +89,20 @@ double activate(const OptcRnn &r, int which, double x) {
   return x;
 }
 
+// A direction's weights as rnn_plan.h packs them.
+struct PackedWeights {
+  PackedWeights(const OptcRnn &rnn, const std::vector<float> &weights, const std::vector<float> &recurrent,
+                const std::vector<float> &biases)
+      : w(optc_gemm_packed_floats(optc_rnn_gates(rnn) * rnn.hidden, rnn.input) + 64),
+        r(optc_rnn_packed_r_floats(rnn) + 64),
+        bias(optc_rnn_packed_bias_floats(rnn)) {
+    optc_rnn_pack_w(rnn, weights.data(), w.data());
+    optc_rnn_pack_r(rnn, recurrent.data(), r.data());
+    optc_rnn_pack_bias(rnn, biases.data(), bias.data());
+  }
+  std::vector<float> w, r, bias;
+};
+
 void check(int index, int layout, int64_t seq, int64_t batch, bool reverse, bool lengths, bool initial,
            bool peepholes) {
   const OptcRnn &r = kLayers[index];
@@ -153,19 +167,15 @@ void check(int index, int layout, int64_t seq, int64_t batch, bool reverse, bool
       for (int64_t u = 0; u < H; ++u) hi[u] = y[at(t, i) * H + u] = next[u];
     }
 
-  std::vector<float> pw(optc_gemm_packed_floats(all, r.input) + 64), pr(optc_rnn_packed_r_floats(r) + 64),
-      pb(optc_rnn_packed_bias_floats(r));
-  optc_rnn_pack_w(r, w.data(), pw.data());
-  optc_rnn_pack_r(r, rec.data(), pr.data());
-  optc_rnn_pack_bias(r, b.data(), pb.data());
+  const PackedWeights packed(r, w, rec, b);
   for (const auto &f : OPTC_ISA_FUNCTIONS(run_rnn)) {
     const size_t room = optc_rnn_scratch(r, kOptcRnnRows) / 4, guard = 32;
     std::vector<float> sums(seq * batch * all), scratch(room + guard, std::nanf("")),
         out(seq * batch * H, std::nanf("")), yh(batch * H), yc(batch * H);
     optc::Env env;
     env.scratch = reinterpret_cast<uint8_t *>(scratch.data());
-    f.function(env, 0, index, layout, seq, batch, reverse, lengths ? length.data() : nullptr, x.data(), pw.data(),
-               pr.data(), pb.data(), initial ? h0.data() : nullptr, initial ? c0.data() : nullptr,
+    f.function(env, 0, index, layout, seq, batch, reverse, lengths ? length.data() : nullptr, x.data(), packed.w.data(),
+               packed.r.data(), packed.bias.data(), initial ? h0.data() : nullptr, initial ? c0.data() : nullptr,
                peepholes ? p.data() : nullptr, sums.data(), H, out.data(), yh.data(), yc.data());
     for (size_t i = 0; i < guard; ++i) ASSERT_TRUE(std::isnan(scratch[room + i])) << "scratch overrun";
     for (size_t i = 0; i < out.size(); ++i)
@@ -191,11 +201,7 @@ void check_threads(int index, int64_t seq, int64_t batch) {
   const auto x = random_floats(seq * batch * r.input, 1), w = random_floats(all * r.input, 2),
              rec = random_floats(all * H, 3), b = random_floats(2 * all, 4), h0 = random_floats(batch * H, 5),
              c0 = random_floats(batch * H, 6);
-  std::vector<float> pw(optc_gemm_packed_floats(all, r.input) + 64), pr(optc_rnn_packed_r_floats(r) + 64),
-      pb(optc_rnn_packed_bias_floats(r));
-  optc_rnn_pack_w(r, w.data(), pw.data());
-  optc_rnn_pack_r(r, rec.data(), pr.data());
-  optc_rnn_pack_bias(r, b.data(), pb.data());
+  const PackedWeights packed(r, w, rec, b);
   for (const auto &f : OPTC_ISA_FUNCTIONS(run_rnn)) {
     std::vector<float> first;
     for (const int threads : {1, 2, 3, 5, 16})
@@ -208,8 +214,8 @@ void check_threads(int index, int64_t seq, int64_t batch) {
         env.parallel_for = pooled ? optc_runtime::ThreadPool::run : backwards;
         env.pool = &pool, env.threads = threads;
         env.scratch = reinterpret_cast<uint8_t *>(scratch.data()), env.scratch_stride = 4 * (room + guard);
-        f.function(env, stride, index, 0, seq, batch, false, nullptr, x.data(), pw.data(), pr.data(), pb.data(),
-                   h0.data(), c0.data(), nullptr, sums.data(), H, out.data(), out.data() + y,
+        f.function(env, stride, index, 0, seq, batch, false, nullptr, x.data(), packed.w.data(), packed.r.data(),
+                   packed.bias.data(), h0.data(), c0.data(), nullptr, sums.data(), H, out.data(), out.data() + y,
                    out.data() + y + batch * H);
         for (int t = 0; t < threads; ++t)
           for (size_t i = 0; i < guard; ++i) ASSERT_EQ(scratch[t * (room + guard) + room + i], -9.0f);
