@@ -166,7 +166,9 @@ constexpr const char *kPrinting = "Printing", *kShapes = "Reading the model", *k
                      *kInputs = "Inputs";
 
 void add_model(Verb &verb, CommonOptions &o) {
-  verb.add_option("MODEL", o.model, "the ONNX model (.onnx, or its text form .onnxtxt)")->required()->type_name("");
+  verb.add_option("MODEL", o.model, "the ONNX model: .onnx, .onnxtxt (ONNX's text), .json or .textproto")
+      ->required()
+      ->type_name("");
 }
 
 void add_output_options(Verb &verb, CommonOptions &o, const std::vector<std::string> &forms) {

@@ -94,6 +94,7 @@ void add_verify(CommandLine &line, int &code);
 void add_inspect(CommandLine &line, int &code);
 void add_bench(CommandLine &line, int &code);
 void add_ops(CommandLine &line, int &code);
+void add_convert(CommandLine &line, int &code);
 void add_diff(CommandLine &line, int &code);
 void add_explain(CommandLine &line, int &code);
 // Both read the grammar of `line`, with all its verbs, when they are chosen.

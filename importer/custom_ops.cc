@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "importer/internal_converter.h"
+#include "importer/internal_parse.h"
 #include "support/file.h"
 
 namespace optc {
@@ -19,6 +20,7 @@ Status Converter::read_custom_ops() {
                                 "[\"\" : 17]> Name <attribute> (x) => (y) { y = Relu (x) }");
     };
     OPTC_ASSIGN(const std::string text, read_file(path, diagnostics_));
+    if (nests_too_deep(text)) return wrong("brackets nest too deep");
     try {
       onnx::OnnxParser parser(text.c_str());
       do {

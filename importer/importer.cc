@@ -3,7 +3,6 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/stubs/logging.h>
-#include <onnx/defs/parser.h>
 #include <onnx/onnx_pb.h>
 
 #include <stdexcept>
@@ -17,10 +16,6 @@
 
 namespace optc {
 namespace {
-
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
 
 Result<Graph> read_bytes(std::string_view bytes, std::shared_ptr<const void> owner, const std::string &folder,
                          const ImportOptions &options, Reading reading, Diagnostics &diagnostics) {
@@ -47,26 +42,10 @@ Result<Graph> read_bytes(std::string_view bytes, std::shared_ptr<const void> own
   }
 }
 
-Result<Graph> read_text(std::string_view text, const std::string &folder, const ImportOptions &options, Reading reading,
-                        Diagnostics &diagnostics) {
+Result<Graph> read_text(ModelForm form, std::string_view text, const std::string &folder, const ImportOptions &options,
+                        Reading reading, Diagnostics &diagnostics) {
   onnx::ModelProto model;
-  std::string message;
-  try {
-    const std::string copy(text);
-    onnx::OnnxParser parser(copy.c_str());
-    const onnx::Common::Status status = parser.Parse(model);
-    if (!status.IsOK())
-      message = status.ErrorMessage();
-    else if (!parser.EndOfInput())
-      message = "text after the end of the model";
-  } catch (const std::exception &error) {
-    message = error.what();
-  }
-  if (!message.empty()) {
-    for (char &c : message)
-      if (c == '\n') c = ' ';
-    return diagnostics.error(ErrorKind::kInvalid, "the text is not an ONNX model: " + message);
-  }
+  OPTC_TRY(parse_text(form, text, model, diagnostics));
   auto bytes = std::make_shared<std::string>();
   if (!model.SerializeToString(bytes.get()))
     return diagnostics.error(ErrorKind::kInvalid, "the text is not a complete ONNX model");
@@ -81,9 +60,9 @@ Result<Graph> read_file(const std::string &path, const ImportOptions &options, R
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const std::string_view bytes(reinterpret_cast<const char *>(file->data()), file->size());
-  const bool text = ends_with(path, ".onnxtxt") || ends_with(path, ".onnx.txt") || is_model_text(bytes);
-  Result<Graph> graph = text ? read_text(bytes, folder, options, reading, diagnostics)
-                             : read_bytes(bytes, file, folder, options, reading, diagnostics);
+  const ModelForm form = form_of_file(path, bytes);
+  Result<Graph> graph = form == ModelForm::kBinary ? read_bytes(bytes, file, folder, options, reading, diagnostics)
+                                                   : read_text(form, bytes, folder, options, reading, diagnostics);
   if (graph.ok()) {
     graph->info().source_path = path;
     graph->info().source_hash = xxh3_128(file->data(), file->size());
@@ -92,19 +71,6 @@ Result<Graph> read_file(const std::string &path, const ImportOptions &options, R
 }
 
 }  // namespace
-
-// A serialized ModelProto begins with small field keys (0x08 for the IR version); text has no control characters but
-// white space.
-bool is_model_text(std::string_view bytes) {
-  const std::string_view head = bytes.substr(0, 512);
-  bool letters = false;
-  for (char c : head) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u < 0x20 && c != '\n' && c != '\r' && c != '\t') return false;
-    letters |= u > 0x20;
-  }
-  return letters;
-}
 
 Status parse_model(const WireScan &scan, onnx::ModelProto &model, Diagnostics &diagnostics) {
   const google::protobuf::LogSilencer quiet;  // what is wrong is said by a diagnostic

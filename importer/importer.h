@@ -1,5 +1,5 @@
 #pragma once
-// importer/: an ONNX model becomes a Graph of one opset version. The only place that reads a ModelProto.
+// importer/: an ONNX model becomes a Graph of one opset version. The only place but convert/ that reads a ModelProto.
 //
 // A model file is hostile until proven otherwise: no size, index, path or depth in it is trusted, and every wrong model
 // ends in one clear error. Weights stay where they are (the mapped model file or its external data) and are never
@@ -34,9 +34,9 @@ struct ImportOptions {
   int64_t max_nodes = int64_t{1} << 17;  // after functions are inlined
 };
 
-// Reads a model: binary, or ONNX's text form when the name ends in .onnxtxt or the content is text. External data is
-// looked up in the model's folder only. Errors: kIo (cannot be read), kInvalid, kUnsupported (all unsupported operators
-// in one diagnostic), kUsage (a pin that names nothing).
+// Reads a model in any of its forms (forms.h). External data is looked up in the model's folder only. Errors: kIo
+// (cannot be read), kInvalid, kUnsupported (all unsupported operators in one diagnostic), kUsage (a pin that names
+// nothing).
 Result<Graph> import_model(const std::string &path, const ImportOptions &options, Diagnostics &diagnostics);
 
 // The same from bytes that `owner` keeps alive (constants of the Graph point into them). `folder` is where external

@@ -1,5 +1,5 @@
 #pragma once
-// TensorProto, SparseTensorProto and external data -> Constant. Seen by importer/ only.
+// TensorProto, SparseTensorProto and external data -> Constant. Seen by importer/ and convert/ only.
 
 #include <map>
 #include <memory>
@@ -26,6 +26,7 @@ class ExternalFiles {
   explicit ExternalFiles(std::string folder) : folder_(std::move(folder)) {}
   Result<std::shared_ptr<const MappedFile>> open(const std::string &location, const std::string &tensor,
                                                  Diagnostics &diagnostics);
+  const std::map<std::string, std::shared_ptr<const MappedFile>> &files() const { return files_; }
 
  private:
   std::string folder_;

@@ -29,7 +29,7 @@ const char *name_of(Message message) {
 }
 
 struct Step {
-  enum Kind : uint8_t { kCopy, kDescend, kRaw, kDrop } kind = kCopy;
+  enum Kind : uint8_t { kCopy, kDescend, kRaw, kTraining } kind = kCopy;
   Message message = Message::kModel;
 };
 
@@ -39,7 +39,7 @@ Step step_of(Message message, uint32_t field) {
     case Message::kModel:
       if (field == 7) return into(Message::kGraph);
       if (field == 25) return into(Message::kFunction);
-      if (field == 20) return {Step::kDrop, message};  // training_info: not part of inference
+      if (field == 20) return {Step::kTraining, message};
       break;
     case Message::kGraph:
       if (field == 1) return into(Message::kNode);
@@ -70,7 +70,8 @@ Step step_of(Message message, uint32_t field) {
 
 class Scanner {
  public:
-  Scanner(const uint8_t *data, Diagnostics &diagnostics) : data_(data), diagnostics_(diagnostics) {}
+  Scanner(const uint8_t *data, Training training, Diagnostics &diagnostics)
+      : data_(data), training_(training), diagnostics_(diagnostics) {}
 
   Status message(Message kind, uint64_t begin, uint64_t end, int depth) {
     if (depth > kMaxDepth) return bad("messages nest more than 100 deep", kind, begin);
@@ -102,10 +103,11 @@ class Scanner {
       if (length > end - at) return bad("a field that runs past the end of its message", kind, start);
       const Step step = (key & 7) == 2 ? step_of(kind, field) : Step{};
       switch (step.kind) {
+        case Step::kTraining:
+          if (training_ == Training::kDrop) break;
+          [[fallthrough]];
         case Step::kCopy:
           out_.reduced.append(reinterpret_cast<const char *>(data_ + start), at + length - start);
-          break;
-        case Step::kDrop:
           break;
         case Step::kRaw: {
           if (out_.raw.size() > UINT32_MAX) return bad("too many tensors", kind, start);
@@ -162,14 +164,15 @@ class Scanner {
   }
 
   const uint8_t *data_;
+  Training training_;
   Diagnostics &diagnostics_;
   WireScan out_;
 };
 
 }  // namespace
 
-Result<WireScan> scan_model(const uint8_t *data, size_t size, Diagnostics &diagnostics) {
-  Scanner scanner(data, diagnostics);
+Result<WireScan> scan_model(const uint8_t *data, size_t size, Diagnostics &diagnostics, Training training) {
+  Scanner scanner(data, training, diagnostics);
   OPTC_TRY(scanner.message(Message::kModel, 0, size, 0));
   WireScan scan = scanner.take();
   if (scan.reduced.size() > INT32_MAX)

@@ -22,7 +22,11 @@ struct WireScan {
   std::vector<WireSpan> raw;
 };
 
+// training_info is no part of inference and is dropped, or kept as it is, its tensors with their bytes.
+enum class Training : uint8_t { kDrop, kKeep };
+
 // kInvalid when the stream is cut short or malformed.
-Result<WireScan> scan_model(const uint8_t *data, size_t size, Diagnostics &diagnostics);
+Result<WireScan> scan_model(const uint8_t *data, size_t size, Diagnostics &diagnostics,
+                            Training training = Training::kDrop);
 
 }  // namespace optc

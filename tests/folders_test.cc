@@ -27,7 +27,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"lowering", {"support", "ir", "ops", "evaluate", "runtime"}},  // the search that places buffers
     {"emit", {"support", "ir", "ops", "evaluate", "runtime"}},      // plans of kernels, which their scratch follows
     {"driver", {"support", "ir", "ops", "evaluate", "importer", "optimizer", "lowering", "emit", "runtime"}},
-    {"cli", {"support", "ir", "ops", "evaluate", "importer", "optimizer", "lowering", "emit", "driver"}},
+    {"convert", {"support", "ir", "ops", "importer", "emit"}},
+    {"cli", {"support", "ir", "ops", "evaluate", "importer", "optimizer", "lowering", "emit", "convert", "driver"}},
     {"runtime", {}},
 };
 
@@ -39,8 +40,8 @@ struct ThirdParty {
 const std::vector<ThirdParty> kThirdParty = {
     {"llvm", {"emit/ptx"}},
     {"CLI/", {"cli"}},
-    {"google/protobuf", {"importer", "emit/onnx", "ops", "driver"}},
-    {"onnx/", {"importer", "emit/onnx", "ops", "driver"}},
+    {"google/protobuf", {"importer", "emit/onnx", "ops", "convert", "driver"}},
+    {"onnx/", {"importer", "emit/onnx", "ops", "convert", "driver"}},
 };
 
 // Third-party headers that no public header of ours may show.

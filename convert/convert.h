@@ -1,0 +1,49 @@
+#pragma once
+// convert/: a model file becomes another model file. It works on the messages themselves (ModelProto), not on a Graph:
+// what is not asked to change stays as it is, in its order, with names, doc strings and metadata, and operators need
+// not be known. Tensors are not copied through protobuf: they stay in the mapped files until they are written.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "importer/forms.h"
+#include "ir/types.h"
+#include "support/diagnostics.h"
+#include "support/result.h"
+
+namespace optc {
+
+// Where the bytes of tensors go.
+enum class WeightsPlace : uint8_t {
+  kAsRead,    // as kExternal in OUT.data where the model has external data, else as kInside
+  kInside,    // all in the model
+  kExternal,  // initializers of at least `external_threshold` bytes into `external_file`
+};
+
+struct ConvertOptions {
+  std::string input, output;
+  std::optional<ModelForm> form;  // of the output; without it the output's name says it
+  WeightsPlace weights = WeightsPlace::kAsRead;
+  std::string external_file;  // lies beside the output or below it; relative to its folder
+  int64_t external_threshold = 1024;
+  bool allow_loss = false;  // what the form cannot hold is left out and said in a warning
+  bool force = false;       // files that the model is read from may be replaced
+};
+
+// What was written.
+struct ConvertFacts {
+  ModelForm read_as = ModelForm::kBinary, form = ModelForm::kBinary;
+  int64_t nodes = 0;  // of all graphs and functions
+  int64_t tensors = 0, tensor_bytes = 0;
+  std::vector<std::pair<std::string, int64_t>> opsets;  // domain ("ai.onnx" for the default one), version
+  std::vector<std::pair<std::string, int64_t>> files;   // path, bytes; the model first
+};
+
+// Errors: kUsage, kIo, kInvalid (the model), kUnsupported (what the output's form cannot hold). Nothing is written
+// then.
+Status convert_model(const ConvertOptions &options, ConvertFacts &facts, Diagnostics &diagnostics);
+
+}  // namespace optc
