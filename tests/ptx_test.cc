@@ -302,6 +302,48 @@ TEST(PtxRows, SoftmaxWithScratchRowsAndManyRows) {
     }
 }
 
+// What a narrow signed type leaves in a wider register is extended by its sign: LLVM divides in 8 bits where the range
+// of a number allows it.
+TEST(PtxEmulator, NarrowSignedResultsAreExtended) {
+  PtxEmulator emulator(R"(.visible .entry narrow(
+	.param .u64 narrow_param_0
+)
+{
+	.reg .b16 %rs<6>;
+	.reg .b32 %r<3>;
+	.reg .f32 %f<2>;
+	.reg .b64 %rd<3>;
+	ld.param.u64 	%rd1, [narrow_param_0];
+	ld.global.u64 	%rd2, [%rd1];
+	cvt.s8.s64 	%rs1, %rd2;
+	mul.lo.s16 	%rs2, %rs1, 86;
+	shr.u16 	%rs3, %rs2, 15;
+	shr.u16 	%rs4, %rs2, 8;
+	add.s16 	%rs5, %rs4, %rs3;
+	cvt.s32.s8 	%r1, %rs5;
+	st.global.u32 	[%rd1], %r1;
+	ld.global.f32 	%f1, [%rd1+8];
+	cvt.rzi.s16.f32 	%rs1, %f1;
+	cvt.s32.s16 	%r2, %rs1;
+	st.global.u32 	[%rd1+4], %r2;
+	ret;
+}
+)");
+  const float given = -2.75f;
+  for (const int64_t n : {int64_t{-9}, int64_t{-3}, int64_t{7}}) {
+    alignas(8) int32_t memory[3] = {};
+    std::memcpy(memory, &n, 8);
+    std::memcpy(memory + 2, &given, 4);
+    emulator.add_memory(memory, sizeof memory, true);
+    PtxEmulator::Launch launch;
+    launch.function = "narrow";
+    launch.arguments = {reinterpret_cast<uint64_t>(memory)};
+    emulator.run(launch);
+    EXPECT_EQ(memory[0], n / 3);
+    EXPECT_EQ(memory[1], -2);
+  }
+}
+
 // A block with a register of its own on one line, and a field put into a register: nothing is passed over in silence.
 TEST(PtxEmulator, BlocksOnOneLineAndBitFields) {
   PtxEmulator emulator(R"(.visible .entry split(

@@ -198,20 +198,24 @@ std::string ModelPrinter::plan_source() const {
   auto offsets = [&](const auto &of) {
     return list(row_scratches, ", ", [&](const RowScratch &s) { return std::to_string(of(s)); });
   };
-  out +=
-      "  // The buffers lie where `execute` says. The row scratch lies among them for one thread, and above those that "
-      "live\n"
-      "  // at the time for more.\n";
-  out += "  static int64_t plan(const Dims &, int64_t threads, const int64_t *scratch, int64_t *offsets) {\n";
-  out += fmt::format("    static constexpr int64_t one[] = {{{}}};\n",
-                     offsets([](const RowScratch &s) { return s.offset; }));
+  // Behind the scratch of a bundle that is watched lies a guard, for which the place among the buffers has no room.
+  out += probe_ ? "  // The buffers lie where `execute` says, the row scratch and the guards behind it above them.\n"
+                : "  // The buffers lie where `execute` says. The row scratch lies among them for one thread, and "
+                  "above those that "
+                  "live\n  // at the time for more.\n";
+  out += fmt::format("  static int64_t plan(const Dims &, int64_t{}, const int64_t *scratch, int64_t *offsets) {{\n",
+                     probe_ ? "" : " threads");
+  if (!probe_)
+    out += fmt::format("    static constexpr int64_t one[] = {{{}}};\n",
+                       offsets([](const RowScratch &s) { return s.offset; }));
   out += fmt::format("    static constexpr int64_t more[] = {{{}}};\n",
                      offsets([](const RowScratch &s) { return s.base; }));
   out += fmt::format("    int64_t arena = {};\n", arena_bytes);
-  out +=
-      "    for (size_t i = 0; i < kScratch; ++i) {\n"
-      "      offsets[kPlaced + i] = threads == 1 ? one[i] : more[i];\n"
-      "      arena = most(arena, offsets[kPlaced + i] + scratch[i]);\n    }\n    return arena;\n  }\n\n";
+  out += fmt::format(
+      "    for (size_t i = 0; i < kScratch; ++i) {{\n"
+      "      offsets[kPlaced + i] = {}more[i];\n"
+      "      arena = most(arena, offsets[kPlaced + i] + scratch[i]);\n    }}\n    return arena;\n  }}\n\n",
+      probe_ ? "" : "threads == 1 ? one[i] : ");
   return out;
 }
 

@@ -712,9 +712,9 @@ class PtxBlock {
           if (std::isnan(v)) return 0;
           if (is_signed(i.type)) {
             const double top = std::ldexp(1.0, static_cast<int>(8 * to - 1));
-            if (v >= top) return low_bits((uint64_t{1} << (8 * to - 1)) - 1, to);
-            if (v < -top) return low_bits(uint64_t{1} << (8 * to - 1), to);
-            return low_bits(static_cast<uint64_t>(static_cast<int64_t>(v)), to);
+            if (v >= top) return (uint64_t{1} << (8 * to - 1)) - 1;
+            if (v < -top) return widened(i.type, uint64_t{1} << (8 * to - 1));
+            return widened(i.type, static_cast<uint64_t>(static_cast<int64_t>(v)));
           }
           if (v >= std::ldexp(1.0, static_cast<int>(8 * to))) return low_bits(~uint64_t{0}, to);
           return v <= 0 ? 0 : static_cast<uint64_t>(v);
@@ -730,7 +730,12 @@ class PtxBlock {
           i.type,
           is_signed(i.from) ? static_cast<double>(signed_value(x, from)) : static_cast<double>(low_bits(x, from)), i);
     }
-    return low_bits(is_signed(i.from) ? static_cast<uint64_t>(signed_value(x, from)) : low_bits(x, from), to);
+    return widened(i.type, is_signed(i.from) ? static_cast<uint64_t>(signed_value(x, from)) : low_bits(x, from));
+  }
+  // An integer result in a register wider than its type: extended by its sign (PTX ISA, operand size exceeding
+  // instruction-type size).
+  static uint64_t widened(PtxType type, uint64_t v) {
+    return is_signed(type) ? static_cast<uint64_t>(signed_value(v, bytes_of(type))) : low_bits(v, bytes_of(type));
   }
 
   static uint64_t real_bits(PtxType type, double v, const PtxInstruction &i) {

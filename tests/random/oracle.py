@@ -129,6 +129,8 @@ def open_to_runtimes(node, feeds, values):
         return bool((np.abs(as_f64(arrays[1])) > 1e5).any())
     if node.op_type == "Attention":  # a mask of more batches than the queries have
         return values[0].shape[0] != arrays[0].shape[0]
+    if node.op_type == "Gemm" and arrays[0].size == 0 and values[0].size:  # no term: some releases give C without beta
+        return attributes.get("beta", 1.0) != 1.0
     return False
 
 
