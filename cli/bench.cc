@@ -145,6 +145,9 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
   const std::unique_ptr<Listener> listener = make_listener(o);
   OPTC_ASSIGN(Prepared prepared, prepare(o, *listener, diagnostics));
   const Graph &model = prepared.model;
+  if (!prepared.options.variants.empty() && prepared.inputs.made()) {  // the first variant is what is measured
+    OPTC_ASSIGN(prepared.inputs, variant_inputs(o, prepared, prepared.options.variants[0], diagnostics));
+  }
   OPTC_ASSIGN(const BuiltBundle built, build_model(o.model, prepared.options, *listener, diagnostics));
   BundleRunOptions run_options;
   run_options.threads = o.threads;
@@ -204,9 +207,15 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
     const nlohmann::json kernels = nlohmann::json::parse(profile, nullptr, false);
     if (!kernels.is_array()) return diagnostics.error(ErrorKind::kUnsupported, "the bundle gives no profile by kernel");
     const nlohmann::json manifest = nlohmann::json::parse(bundle->manifest(), nullptr, false);
-    std::map<std::string, std::string> notes;
-    if (manifest.is_object() && manifest.contains("kernels"))
-      for (const auto &k : manifest["kernels"]) notes[k.value("name", std::string())] = k.value("note", std::string());
+    std::map<std::pair<std::string, std::string>, std::string> notes;  // by variant and name
+    const auto add_notes = [&](const nlohmann::json &entry, const std::string &variant) {
+      if (!entry.is_object() || !entry.contains("kernels")) return;
+      for (const auto &k : entry["kernels"])
+        notes[{variant, k.value("name", std::string())}] = k.value("note", std::string());
+    };
+    add_notes(manifest, "");
+    if (manifest.is_object() && manifest.contains("variants"))
+      for (const auto &entry : manifest["variants"]) add_notes(entry, entry.value("name", std::string()));
     OPTC_ASSIGN(const auto work, work_of_kernels(model, prepared.options, inputs, *listener, diagnostics));
     struct Row {
       double us;
@@ -217,17 +226,18 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
     json["kernels"] = nlohmann::ordered_json::array();
     for (const auto &k : kernels) {
       const double us = k.value("ns", 0.0) / std::max(1.0, k.value("calls", 1.0)) / 1000;
-      const std::string name = k.value("kernel", std::string());
-      const auto known = work.find(name);
+      const std::string name = k.value("kernel", std::string()), variant = k.value("variant", std::string());
+      if (!prepared.options.variants.empty() && k.value("calls", 0.0) == 0) continue;  // of another entry
+      const auto known = variant.empty() ? work.find(name) : work.end();  // what was counted is the general Program's
       const Work w = known == work.end() ? Work() : known->second;
+      const std::string &note = notes[{variant, name}];
       json["kernels"].push_back(
           {{"name", name},
            {"us", us},
-           {"note", notes[name]},
+           {"note", note},
            {"bytes", w.bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(w.bytes)},
            {"flops", w.operations < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(w.operations)}});
-      rows.push_back(
-          {us, notes[name].empty() ? name : name + "  " + notes[name], rate(w.operations, us), rate(w.bytes, us)});
+      rows.push_back({us, note.empty() ? name : name + "  " + note, rate(w.operations, us), rate(w.bytes, us)});
       total += us;
     }
     std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) { return a.us > b.us; });

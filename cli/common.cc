@@ -159,6 +159,15 @@ bool parse_number(const std::string &text, int64_t &value) {
   return *end == 0 && value >= 0 && value < kDimOverflow;
 }
 
+// "NAME=8" or "NAME=1..8"
+bool parse_pin(const std::string &text, DimPin &pin) {
+  std::string range;
+  if (!split(text, '=', pin.name, range)) return false;
+  const size_t dots = range.find("..");
+  const std::string last = dots == std::string::npos ? range : range.substr(dots + 2);
+  return parse_number(range.substr(0, dots), pin.min) && parse_number(last, pin.max) && pin.min <= pin.max;
+}
+
 }  // namespace
 
 // The sections of a verb's help.
@@ -209,6 +218,11 @@ void add_compile_options(Verb &verb, CommonOptions &o) {
                   "cpu (always there), GPUs " + gpu_target_names() + " (repeatable, comma-separated)")
       ->delimiter(',')
       ->type_name("TARGET")
+      ->group(kCompiling);
+  verb.add_option("--variant", o.variants,
+                  "code of its own for some sizes of open dims, beside the general one: batch=1,length=128, or a range "
+                  "batch=1..8 (repeatable; the first that fits a run takes it)")
+      ->type_name("NAME=N,...")
       ->group(kCompiling);
   verb.add_option("--fp32", o.f32, "f32 products on a GPU: 3xtf32 (default, near f32's accuracy), tf32 or ieee")
       ->one_of({"3xtf32", "tf32", "ieee"})
@@ -271,14 +285,26 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
   options.import.custom_ops = o.custom_ops;
   for (const std::string &text : o.dims) {
     DimPin pin;
-    std::string range;
-    if (!split(text, '=', pin.name, range))
-      return diagnostics.error(ErrorKind::kUsage, fmt::format("--dim {}: expected NAME=VALUE or NAME=MIN..MAX", text));
-    const size_t dots = range.find("..");
-    const std::string last = dots == std::string::npos ? range : range.substr(dots + 2);
-    if (!parse_number(range.substr(0, dots), pin.min) || !parse_number(last, pin.max) || pin.min > pin.max)
+    if (!parse_pin(text, pin))
       return diagnostics.error(ErrorKind::kUsage, fmt::format("--dim {}: expected NAME=VALUE or NAME=MIN..MAX", text));
     options.import.dims.push_back(pin);
+  }
+  for (const std::string &text : o.variants) {
+    std::vector<DimPin> sizes;
+    for (size_t from = 0; from <= text.size();) {
+      const size_t to = std::min(text.find(',', from), text.size());
+      DimPin pin;
+      if (!parse_pin(text.substr(from, to - from), pin))
+        return diagnostics.error(
+            ErrorKind::kUsage,
+            fmt::format("--variant {}: expected NAME=VALUE or NAME=MIN..MAX, comma-separated", text));
+      for (const DimPin &other : sizes)
+        if (other.name == pin.name)
+          return diagnostics.error(ErrorKind::kUsage, fmt::format("--variant {}: {} is given twice", text, pin.name));
+      sizes.push_back(pin);
+      from = to + 1;
+    }
+    options.variants.push_back(std::move(sizes));
   }
   for (const std::string &text : o.shapes) {
     std::string name, dims;
@@ -316,16 +342,30 @@ Result<std::vector<std::pair<std::string, std::string>>> named_inputs(const Comm
   return list;
 }
 
-Result<Prepared> prepare(const CommonOptions &o, Listener &listener, Diagnostics &diagnostics) {
-  OPTC_ASSIGN(CompileOptions compile, compile_options(o, diagnostics));
+static Result<InputSource> input_source(const CommonOptions &o, Diagnostics &diagnostics) {
   InputSource source;
   source.folder = o.inputs_folder;
   source.seed = o.seed;
   OPTC_ASSIGN(source.sizes, given_sizes(o, diagnostics));
   OPTC_ASSIGN(source.named, named_inputs(o, diagnostics));
+  return source;
+}
+
+Result<Prepared> prepare(const CommonOptions &o, Listener &listener, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(CompileOptions compile, compile_options(o, diagnostics));
+  if (o.engine == "evaluate" && !compile.variants.empty())
+    return diagnostics.error(ErrorKind::kUsage, "--variant: a bundle has variants, --engine=evaluate has none");
+  OPTC_ASSIGN(InputSource source, input_source(o, diagnostics));
   OPTC_ASSIGN(Graph model, load_model(o.model, compile, listener, diagnostics));
   InputSets inputs(model, std::move(source));
   return Prepared{std::move(compile), std::move(model), std::move(inputs)};
+}
+
+Result<InputSets> variant_inputs(const CommonOptions &o, const Prepared &prepared, const std::vector<DimPin> &variant,
+                                 Diagnostics &diagnostics) {
+  OPTC_ASSIGN(InputSource source, input_source(o, diagnostics));
+  for (const DimPin &pin : variant) source.sizes[pin.name] = std::min(pin.max, std::max<int64_t>(pin.min, 1));
+  return InputSets(prepared.model, std::move(source));
 }
 
 void report_inputs(const InputSet &set, const CommonOptions &o) {

@@ -19,6 +19,7 @@ struct CommonOptions {
   std::string model;
   std::vector<std::string> dims;        // "batch=1", "batch=1..8"
   std::vector<std::string> shapes;      // "x=1x3x224x224"
+  std::vector<std::string> variants;    // "N=1,S=128"
   std::vector<std::string> custom_ops;  // files of functions
   std::vector<std::string> inputs;      // "x=@file.npy"
   std::string inputs_folder;
@@ -43,7 +44,7 @@ void add_model(Verb &verb, CommonOptions &options);
 void add_output_options(Verb &verb, CommonOptions &options, const std::vector<std::string> &forms = {"text", "json"});
 void add_disable_pass(Verb &verb, CommonOptions &options);
 void add_shape_options(Verb &verb, CommonOptions &options);    // --dim, --shape, --custom-op
-void add_compile_options(Verb &verb, CommonOptions &options);  // --target, -O, --disable-pass, --name
+void add_compile_options(Verb &verb, CommonOptions &options);  // --target, --variant, -O, --disable-pass, --name
 void add_run_options(Verb &verb, CommonOptions &options);      // --inputs, --input, --seed, --threads
 void add_engine(Verb &verb, CommonOptions &options);           // --engine
 
@@ -60,6 +61,9 @@ struct Prepared {
   InputSets inputs;
 };
 Result<Prepared> prepare(const CommonOptions &options, Listener &listener, Diagnostics &diagnostics);
+// Inputs of a variant's sizes, from the same files and seed.
+Result<InputSets> variant_inputs(const CommonOptions &options, const Prepared &prepared,
+                                 const std::vector<DimPin> &variant, Diagnostics &diagnostics);
 // Says, on stderr, that the first made inputs did not suit and which were taken.
 void report_inputs(const InputSet &set, const CommonOptions &options);
 

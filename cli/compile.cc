@@ -47,14 +47,17 @@ void add_compile(CommandLine &line, int &code) {
       const auto known = [](int64_t bytes) {
         return bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(bytes);
       };
-      const nlohmann::ordered_json json = {{"schema_version", 1},
-                                           {"bundle", facts->folder},
-                                           {"name", facts->name},
-                                           {"kernels", facts->kernels},
-                                           {"arena_bytes", known(facts->arena_bytes)},
-                                           {"lower_bound_bytes", known(facts->bound_bytes)},
-                                           {"weight_bytes", facts->weight_bytes},
-                                           {"files", facts->files}};
+      nlohmann::ordered_json json = {{"schema_version", 1},
+                                     {"bundle", facts->folder},
+                                     {"name", facts->name},
+                                     {"kernels", facts->kernels},
+                                     {"arena_bytes", known(facts->arena_bytes)},
+                                     {"lower_bound_bytes", known(facts->bound_bytes)},
+                                     {"weight_bytes", facts->weight_bytes},
+                                     {"files", facts->files}};
+      for (const BundleFacts::Variant &variant : facts->variants)
+        json["variants"].push_back(
+            {{"sizes", variant.sizes}, {"kernels", variant.kernels}, {"arena_bytes", known(variant.arena_bytes)}});
       print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
     } else if (!o->quiet) {
       const std::string &folder = facts->folder;

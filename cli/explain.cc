@@ -65,9 +65,11 @@ std::string amount(const nlohmann::json &number, bool bytes) {
   return bytes ? format_bytes(value) : format_count(value) + " operations";
 }
 
-std::string kernel_text(const nlohmann::json &kernel, const nlohmann::json &manifest) {
+// `variant`: the one whose kernel it is; empty: the general entry's.
+std::string kernel_text(const nlohmann::json &kernel, const nlohmann::json &manifest, const std::string &variant) {
   const std::string name = kernel.value("name", "");
   std::string text = fmt::format("{}  {}\n", name, kernel.value("note", ""));
+  if (!variant.empty()) text += "  of     variant " + variant + "\n";
   const nlohmann::json none = nlohmann::json::array();
   const std::string from = joined(kernel.value("origin", none), [](const nlohmann::json &o) {
     return fmt::format("{}  {} (#{})", o.value("op", ""), o.value("node", ""), o.value("index", int64_t{0}));
@@ -81,7 +83,7 @@ std::string kernel_text(const nlohmann::json &kernel, const nlohmann::json &mani
     text += fmt::format("  costs  reads {}, writes {}, {}\n", amount(cost->value("bytes_read", none), true),
                         amount(cost->value("bytes_written", none), true), amount(cost->value("flops", none), false));
   text += fmt::format("  cpu    {}\n", kernel.value("strategy", "loops"));
-  if (const auto gpu = manifest.find("gpu"); gpu != manifest.end())
+  if (const auto gpu = manifest.find("gpu"); gpu != manifest.end() && variant.empty())
     for (const nlohmann::json &k : gpu->value("kernels", none))
       if (k.value("name", "") == name)
         text += k.value("placement", "") == "gpu"
@@ -98,15 +100,20 @@ Status explain_kernels(const std::string &folder, const std::string &what, Diagn
     return diagnostics.error(ErrorKind::kUsage, "the folder is no bundle of optc");
   std::string found;
   std::vector<std::string> names;
-  for (const nlohmann::json &kernel : manifest["kernels"]) {
-    bool meant = what.empty() || kernel.value("name", "") == what;
-    names.push_back(kernel.value("name", ""));
-    for (const nlohmann::json &origin : kernel.value("origin", nlohmann::json::array())) {
-      meant = meant || origin.value("node", "") == what;
-      names.push_back(origin.value("node", ""));
+  const auto search = [&](const nlohmann::json &entry, const std::string &variant) {
+    for (const nlohmann::json &kernel : entry.value("kernels", nlohmann::json::array())) {
+      bool meant = what.empty() || kernel.value("name", "") == what;
+      names.push_back(kernel.value("name", ""));
+      for (const nlohmann::json &origin : kernel.value("origin", nlohmann::json::array())) {
+        meant = meant || origin.value("node", "") == what;
+        names.push_back(origin.value("node", ""));
+      }
+      if (meant) found += kernel_text(kernel, manifest, variant);
     }
-    if (meant) found += kernel_text(kernel, manifest);
-  }
+  };
+  search(manifest, "");
+  for (const nlohmann::json &entry : manifest.value("variants", nlohmann::json::array()))
+    search(entry, entry.value("name", ""));
   if (found.empty()) {
     const std::string near = nearest(what, names);
     return diagnostics.error(ErrorKind::kUsage, fmt::format("the bundle has no kernel of the name or node '{}'", what),

@@ -108,42 +108,43 @@ std::string step_text(const Program &program, size_t step) {
   return step < program.order.size() ? program.kernel(program.order[step]).name : "the end";
 }
 
-// The memory of the bundle on the CPU: what lies in the arena, where, and from which kernel to which.
-Status print_memory(const Program &program, const CommonOptions &o, Diagnostics &diagnostics) {
-  OPTC_ASSIGN(const MemoryPlan plan, plan_memory(program, diagnostics));
-  const bool known = plan.arena_bytes >= 0;
-  if (o.format == "json") {
-    const auto number = [](int64_t n) { return n < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(n); };
-    nlohmann::ordered_json json = {{"schema_version", 1},
-                                   {"model", o.model},
-                                   {"arena_bytes", number(plan.arena_bytes)},
-                                   {"lower_bound_bytes", number(plan.lower_bound_bytes)},
-                                   {"buffers", nlohmann::ordered_json::array()}};
-    for (const MemoryPlan::Item &i : plan.items)
-      json["buffers"].push_back({{"name", i.name},
-                                 {"bytes", i.bytes.is_constant() ? nlohmann::ordered_json(i.bytes.value())
-                                                                 : nlohmann::ordered_json(i.bytes.str())},
-                                 {"each_thread", i.each_thread},
-                                 {"first", i.first},
-                                 {"last", i.last},
-                                 {"offset", number(i.offset)}});
-    print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
-    return {};
-  }
-  int64_t each_thread = 0;
+nlohmann::ordered_json number_or_null(int64_t n) {
+  return n < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(n);
+}
+
+void add_memory(const MemoryPlan &plan, nlohmann::ordered_json &json) {
+  json["arena_bytes"] = number_or_null(plan.arena_bytes);
+  json["lower_bound_bytes"] = number_or_null(plan.lower_bound_bytes);
+  json["buffers"] = nlohmann::ordered_json::array();
   for (const MemoryPlan::Item &i : plan.items)
-    if (i.each_thread && known) each_thread = std::max(each_thread, (i.bytes.value() + 63) / 64 * 64);
-  std::string text = o.model + "\n";
-  if (known) {
-    text += fmt::format("  arena       {} ({} bytes) for one thread; the most that lives at one time is {}\n",
-                        format_bytes(plan.arena_bytes), plan.arena_bytes, format_bytes(plan.lower_bound_bytes));
-    if (each_thread > 0)
-      text += fmt::format("  threads     each further one takes up to {} more\n", format_bytes(each_thread));
-  } else {
-    text += fmt::format(
+    json["buffers"].push_back({{"name", i.name},
+                               {"bytes", i.bytes.is_constant() ? nlohmann::ordered_json(i.bytes.value())
+                                                               : nlohmann::ordered_json(i.bytes.str())},
+                               {"each_thread", i.each_thread},
+                               {"first", i.first},
+                               {"last", i.last},
+                               {"offset", number_or_null(i.offset)}});
+}
+
+// One line on the arena, one on threads.
+std::string arena_text(const MemoryPlan &plan) {
+  if (plan.arena_bytes < 0)
+    return fmt::format(
         "  arena       by the dims of a run: the {} buffers below are placed then; --dim NAME=N gives numbers\n",
         plan.items.size());
-  }
+  int64_t each_thread = 0;
+  for (const MemoryPlan::Item &i : plan.items)
+    if (i.each_thread) each_thread = std::max(each_thread, (i.bytes.value() + 63) / 64 * 64);
+  std::string text =
+      fmt::format("  arena       {} ({} bytes) for one thread; the most that lives at one time is {}\n",
+                  format_bytes(plan.arena_bytes), plan.arena_bytes, format_bytes(plan.lower_bound_bytes));
+  if (each_thread > 0)
+    text += fmt::format("  threads     each further one takes up to {} more\n", format_bytes(each_thread));
+  return text;
+}
+
+std::string memory_text(const Program &program, const MemoryPlan &plan) {
+  std::string text = arena_text(plan);
   std::vector<const MemoryPlan::Item *> items;
   for (const MemoryPlan::Item &i : plan.items) items.push_back(&i);
   std::stable_sort(items.begin(), items.end(), [](const auto *a, const auto *b) { return a->first < b->first; });
@@ -151,7 +152,24 @@ Status print_memory(const Program &program, const CommonOptions &o, Diagnostics 
     text += fmt::format("  {:>10}  {:>12}  {}{}: {} to {}\n", i->offset >= 0 ? std::to_string(i->offset) : "",
                         i->bytes.str(), i->name, i->each_thread ? " (each thread)" : "", step_text(program, i->first),
                         step_text(program, i->last));
-  print(text);
+  return text;
+}
+
+// The memory of the bundle on the CPU: what lies in the arena, where, and from which kernel to which.
+Status print_memory(const Program &program, const CommonOptions &o, const CompileOptions &options, Listener &listener,
+                    Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const MemoryPlan plan, plan_memory(program, diagnostics));
+  nlohmann::ordered_json json = {{"schema_version", 1}, {"model", o.model}};
+  add_memory(plan, json);
+  std::string text = o.model + "\n" + memory_text(program, plan);
+  for (const std::vector<DimPin> &sizes : options.variants) {
+    OPTC_ASSIGN(const Program variant, lower_variant(o.model, options, sizes, listener, diagnostics));
+    OPTC_ASSIGN(const MemoryPlan own, plan_memory(variant, diagnostics));
+    json["variants"].push_back({{"name", describe(sizes)}});
+    add_memory(own, json["variants"].back());
+    text += "variant " + describe(sizes) + "\n" + memory_text(variant, own);
+  }
+  print(o.format == "json" ? json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n" : text);
   return {};
 }
 
@@ -174,9 +192,20 @@ Status inspect(const CommonOptions &o, const std::string &ir, bool memory, Diagn
       return {};
     }
     OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, *listener, diagnostics));
-    if (memory) return print_memory(program, o, diagnostics);
+    if (memory) return print_memory(program, o, options, *listener, diagnostics);
     print(print(program));
     return {};
+  }
+  struct VariantLine {
+    std::string sizes;
+    size_t kernels;
+    int64_t arena_bytes;
+  };
+  std::vector<VariantLine> variants;
+  for (const std::vector<DimPin> &sizes : options.variants) {
+    OPTC_ASSIGN(const Program variant, lower_variant(o.model, options, sizes, *listener, diagnostics));
+    OPTC_ASSIGN(const MemoryPlan plan, plan_memory(variant, diagnostics));
+    variants.push_back({describe(sizes), variant.order.size(), plan.arena_bytes});
   }
   OPTC_ASSIGN(const std::optional<Placements> placed, placements(graph, options, *listener, diagnostics));
   std::map<std::string, int64_t> by_op;
@@ -198,6 +227,9 @@ Status inspect(const CommonOptions &o, const std::string &ir, bool memory, Diagn
     for (const auto &[domain, version] : graph.info().opset_imports)
       json["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
     for (const auto &[op, count] : ops) json["operators"][op] = count;
+    for (const VariantLine &v : variants)
+      json["variants"].push_back(
+          {{"sizes", v.sizes}, {"kernels", v.kernels}, {"arena_bytes", number_or_null(v.arena_bytes)}});
     if (placed) {
       nlohmann::ordered_json on_cpu = nlohmann::ordered_json::array();
       for (const Placements::OnCpu &k : placed->on_cpu)
@@ -229,6 +261,9 @@ Status inspect(const CommonOptions &o, const std::string &ir, bool memory, Diagn
     text += fmt::format("  input       {}: {}\n", graph.value(id).name, to_string(graph.value(id).type));
   for (const ValueId id : main.outputs)
     text += fmt::format("  output      {}: {}\n", graph.value(id).name, to_string(graph.value(id).type));
+  for (const VariantLine &v : variants)
+    text += fmt::format("  variant     {}: {} kernel{}, {}\n", v.sizes, v.kernels, v.kernels == 1 ? "" : "s",
+                        v.arena_bytes < 0 ? "arena by the dims" : "arena " + format_bytes(v.arena_bytes));
   text += "  operators   ";
   for (size_t i = 0; i < ops.size(); ++i)
     text +=

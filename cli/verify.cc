@@ -203,7 +203,14 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   }
   WatchReport kernels;
   // Given inputs or answers are one set.
-  const int sets = !prepared.inputs.made() || has_answers(o.against) ? 1 : o.sets;
+  const bool given_inputs = !prepared.inputs.made() || has_answers(o.against);
+  const int general_sets = given_inputs ? 1 : o.sets;
+  std::vector<InputSets> of_variants;  // a set of the sizes of each variant follows
+  for (size_t i = 0; i < options.variants.size() && !given_inputs; ++i) {
+    OPTC_ASSIGN(InputSets inputs, variant_inputs(o, prepared, options.variants[i], diagnostics));
+    of_variants.push_back(std::move(inputs));
+  }
+  const int sets = general_sets + static_cast<int>(of_variants.size());
   std::vector<Checked> checked(ids.size());
   std::string reference, sizes;
   nlohmann::ordered_json size_list = nlohmann::ordered_json::array();
@@ -227,7 +234,8 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
       OPTC_ASSIGN(expected, expected_outputs(o, model, tried.values, options, *listener, reference, said));
       return {};
     };
-    OPTC_ASSIGN(const InputSet drawn, prepared.inputs.fitting(model, set, ask, diagnostics));
+    InputSets &source = set < general_sets ? prepared.inputs : of_variants[static_cast<size_t>(set - general_sets)];
+    OPTC_ASSIGN(const InputSet drawn, source.fitting(model, set, ask, diagnostics));
     report_inputs(drawn, o);
     const std::vector<RuntimeValue> &inputs = drawn.values;
     if (!drawn.sizes.empty()) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "driver/bisect.h"
@@ -20,7 +21,67 @@ namespace {
 
 constexpr const char *kCompiler = "optc 0.1.0";
 
+class Quiet : public Listener {
+ public:
+  void begin(std::string_view) override {}
+  void progress(int64_t, int64_t) override {}
+  void end(std::string_view, const std::string &, double) override {}
+};
+
+std::vector<SizeRange> ranges(const std::vector<DimPin> &pins) {
+  std::vector<SizeRange> list;
+  for (const DimPin &pin : pins) list.push_back({pin.name, pin.min, pin.max});
+  return list;
+}
+
+// What variants do not go with.
+Status check_variants(const CompileOptions &options, bool gpu, Diagnostics &diagnostics) {
+  if (options.variants.empty()) return {};
+  if (gpu)
+    return diagnostics.error(ErrorKind::kUnsupported, "--variant: a bundle with a GPU half has none yet", {},
+                             "leave the GPU out of --target, or compile a bundle for each size by --dim");
+  if (options.probe)
+    return diagnostics.error(ErrorKind::kUsage, "--variant: kernels are watched in a bundle of one entry", {},
+                             "give the variant's sizes by --dim");
+  for (size_t i = 0; i < options.variants.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (describe(options.variants[i]) == describe(options.variants[k]))
+        return diagnostics.error(ErrorKind::kUsage,
+                                 fmt::format("--variant {} is given twice", describe(options.variants[i])));
+  return {};
+}
+
 }  // namespace
+
+std::string describe(const std::vector<DimPin> &sizes) { return to_string(ranges(sizes)); }
+
+Result<Program> lower_variant(const std::string &path, const CompileOptions &options, const std::vector<DimPin> &sizes,
+                              Listener &listener, Diagnostics &diagnostics) {
+  CompileOptions narrowed = options;
+  narrowed.name.clear();
+  narrowed.variants.clear();
+  const std::string name = describe(sizes);
+  for (const DimPin &pin : sizes) {
+    const auto general = std::find_if(narrowed.import.dims.begin(), narrowed.import.dims.end(),
+                                      [&](const DimPin &other) { return other.name == pin.name; });
+    if (general == narrowed.import.dims.end()) {
+      narrowed.import.dims.push_back(pin);
+      continue;
+    }
+    if (general->min == general->max || pin.min < general->min || pin.max > general->max)
+      return diagnostics.error(
+          ErrorKind::kUsage, fmt::format("--variant {}: --dim {} leaves no such size open", name, describe({*general})),
+          {}, "a variant is for some of the sizes that the bundle takes");
+    *general = pin;
+  }
+  Quiet quiet;
+  Step step(listener, name);
+  OPTC_ASSIGN(Graph model, load_model(path, narrowed, quiet, diagnostics));
+  OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), narrowed, quiet, diagnostics));
+  OPTC_ASSIGN(Program program, lower_model(optimized.graph, after_rewrites(narrowed, optimized), quiet, diagnostics));
+  step.end(fmt::format("{} kernels for these sizes", program.order.size()));
+  return program;
+}
 
 Result<BundleFacts> compile_model(const std::string &path, const std::string &folder, const CompileOptions &options,
                                   Listener &listener, Diagnostics &diagnostics) {
@@ -37,6 +98,8 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
     gpu = gpu || target != "cpu";
   }
 
+  OPTC_TRY(check_variants(options, gpu, diagnostics));
+
   OPTC_ASSIGN(Graph model, load_model(path, options, listener, diagnostics));
   const Graph original = model.clone();
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, listener, diagnostics));
@@ -48,6 +111,12 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   if (gpu) {
     OPTC_ASSIGN(cuda, gpu_half(optimized.graph, facts.name, after_rewrites(options, optimized), listener, diagnostics,
                                &gpu_kept));
+  }
+
+  std::vector<Program> variants;
+  for (const std::vector<DimPin> &sizes : options.variants) {
+    OPTC_ASSIGN(Program variant, lower_variant(path, options, sizes, listener, diagnostics));
+    variants.push_back(std::move(variant));
   }
 
   Step step(listener, "emit");
@@ -62,6 +131,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   if (cuda) bundle.cuda = &*cuda;
   bundle.precision = to_string(options.precision);
   bundle.probe = options.probe;
+  for (size_t i = 0; i < variants.size(); ++i) bundle.variants.push_back({ranges(options.variants[i]), &variants[i]});
   OPTC_ASSIGN(const BundleReport report, emit_bundle(program, bundle, *directory, diagnostics));
 
   ReportInput page;
@@ -79,6 +149,8 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   page.missed = &optimized.missed;
   page.program = &program;
   page.memory = &report.memory;
+  for (size_t i = 0; i < variants.size(); ++i)
+    page.variants.push_back({describe(options.variants[i]), &variants[i], &report.variants[i]});
   if (cuda && cuda->program) {
     page.gpu_program = cuda->program.get();
     page.gpu_schedule = &cuda->schedule;
@@ -96,10 +168,15 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   facts.weight_bytes = static_cast<int64_t>(report.weights_bytes);
   facts.arena_bytes = report.memory.arena_bytes;
   facts.bound_bytes = report.memory.lower_bound_bytes;
+  for (size_t i = 0; i < variants.size(); ++i)
+    facts.variants.push_back({describe(options.variants[i]), static_cast<int64_t>(variants[i].order.size()),
+                              report.variants[i].arena_bytes});
   const std::string arena = facts.arena_bytes < 0 ? "arena by the dims"
                                                   : fmt::format("arena {} (bound {})", format_bytes(facts.arena_bytes),
                                                                 format_bytes(facts.bound_bytes));
-  step.end(fmt::format("cpu (AVX-512, AVX2, baseline), {} files, {} of packed weights, {}", facts.files,
+  const std::string entries =
+      variants.empty() ? "" : fmt::format(", {} variant{}", variants.size(), variants.size() == 1 ? "" : "s");
+  step.end(fmt::format("cpu (AVX-512, AVX2, baseline){}, {} files, {} of packed weights, {}", entries, facts.files,
                        format_bytes(facts.weight_bytes), arena));
   return facts;
 }

@@ -41,6 +41,8 @@ struct CompileOptions {
   bool embed_weights = false;  // in the library, instead of a file beside it
   bool probe = false;          // the bundle tells of each kernel (driver/kernel_watch.h)
   int64_t stop_after_rewrites = -1;  // for bisection: only so many rewrites are allowed; negative: all
+  // Sizes for which the bundle also has code of its own, behind guards: each a list of pins that narrow the model.
+  std::vector<std::vector<DimPin>> variants;
   int64_t opset = 0;  // the result is to be written in this version of ai.onnx: no rewrite needs more; 0: compiled
 };
 
@@ -67,6 +69,11 @@ struct BundleFacts {
   std::string folder, name;
   int64_t files = 0, weight_bytes = 0;
   int64_t kernels = 0, arena_bytes = -1, bound_bytes = -1;  // bytes are -1 where they depend on dims
+  struct Variant {
+    std::string sizes;  // "N=1,S=128"
+    int64_t kernels = 0, arena_bytes = -1;
+  };
+  std::vector<Variant> variants;
 };
 
 Result<Graph> load_model(const std::string &path, const CompileOptions &options, Listener &listener,
@@ -80,6 +87,11 @@ Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Lis
 Result<Program> lower_model(const Graph &graph, const CompileOptions &options, Listener &listener,
                             Diagnostics &diagnostics, bool gpu = false,
                             std::vector<std::pair<std::string, std::string>> *kept = nullptr);
+// The model for the sizes of a variant alone, optimized and lowered for the CPU. kUsage where a size lies outside what
+// `options` leaves open.
+Result<Program> lower_variant(const std::string &path, const CompileOptions &options, const std::vector<DimPin> &sizes,
+                              Listener &listener, Diagnostics &diagnostics);
+std::string describe(const std::vector<DimPin> &sizes);  // "N=1,S=1..64"
 // All of it: model file to bundle folder.
 Result<BundleFacts> compile_model(const std::string &path, const std::string &folder, const CompileOptions &options,
                                   Listener &listener, Diagnostics &diagnostics);

@@ -14,10 +14,14 @@ struct AbiFacts {
   std::string source;                // file name of the model and its hash
   bool weights_file = false;         // NAME.weights exists
   std::vector<std::string> sources;  // "model.cpp", "kernels_0.cpp", ...
+  std::vector<std::string> sizes;    // lines on the sizes that the bundle takes, and its variants
+  bool variants = false;
 };
 
 // The lines of a signature: "input image: float32 [N, 3, 224, 224]".
 std::vector<std::string> signature(const Program &program);
+// One on the range of each open dim that has one: "dim N: 1 to 8".
+std::vector<std::string> size_lines(const Program &program);
 
 std::string c_header(const Program &program, const AbiFacts &facts);
 std::string cpp_header(const Program &program, const AbiFacts &facts);

@@ -31,6 +31,11 @@ std::vector<std::string> quoted_includes(const std::string &text) {
 constexpr std::string_view kLibraryMark = "@LIBRARY@";  // of model_source.cc
 constexpr size_t kMaxRank = 8;                          // OPTC_MAX_RANK of runtime/optc.h
 
+std::string workspace_text(const MemoryPlan &plan) {
+  return plan.arena_bytes >= 0 ? fmt::format("workspace {} bytes", plan.arena_bytes)
+                               : "workspace by dims (workspace_bytes of the API tells)";
+}
+
 }  // namespace
 
 BundleWriter::BundleWriter(const Program &program, const BundleOptions &options, StagedDirectory &directory,
@@ -39,44 +44,61 @@ BundleWriter::BundleWriter(const Program &program, const BundleOptions &options,
   name_ = bundle_name(options.name.empty() ? (program.name.empty() ? "model" : program.name) : options.name);
 }
 
+// Every entry is printed before the first file is written: the weights are those of all.
 Result<BundleReport> BundleWriter::write() {
-  ModelPrinter model(program_, name_, diagnostics_, options_.probe);
+  ModelPrinter model(program_, name_, weights_, diagnostics_, options_.probe);
   OPTC_TRY(model.print());
+  std::vector<ModelEntry> others;
+  if (options_.cuda && options_.cuda->schedule.by_host()) {  // some of its kernels run here, or all are watched
+    printers_.push_back(std::make_unique<ModelPrinter>(*options_.cuda->program, name_ + "_host", weights_, diagnostics_,
+                                                       options_.probe,
+                                                       GpuHost{&options_.cuda->schedule, &options_.cuda->buffers}));
+    OPTC_TRY(printers_.back()->print());
+    others.push_back({printers_.back().get(), "Mixed", "host_",
+                      "The same model where a GPU takes part: its kernels run there, those without a GPU form here.",
+                      "", ""});
+  }
+  for (const BundleVariant &variant : options_.variants) OPTC_TRY(print_variant(variant, model, others));
   facts_.name = name_;
   facts_.compiler = options_.compiler.empty() ? "optc" : options_.compiler;
   facts_.source = fs::path(program_.info.source_path).filename().string();
   if (facts_.source.empty()) facts_.source = program_.info.name.empty() ? "a model" : program_.info.name;
   if (!program_.info.source_hash.empty()) facts_.source += " (xxh3 " + program_.info.source_hash.substr(0, 16) + ")";
-  facts_.weights_file = model.weights_bytes > 0 && options_.weights == BundleOptions::Weights::kFile;
+  weights_bytes_ = weights_.bytes();
   if (options_.cuda) {
     facts_.sources.push_back("cuda.cpp");
     OPTC_TRY(put("src/cuda.cpp", options_.cuda->source));
     for (const auto &[file, text] : options_.cuda->ptx) OPTC_TRY(put("kernels/" + file, text));
-    model.cuda_weights = (std::max<uint64_t>(model.weights_bytes, 64) + 255) / 256 * 256;
-    model.weights_bytes = static_cast<uint64_t>(model.cuda_weights) + options_.cuda->weights_bytes;
-    facts_.weights_file = options_.weights == BundleOptions::Weights::kFile;
+    cuda_weights_ = (std::max<uint64_t>(weights_bytes_, 64) + 255) / 256 * 256;
+    model.cuda_weights = static_cast<int64_t>(cuda_weights_);
+    weights_bytes_ = cuda_weights_ + options_.cuda->weights_bytes;
   }
-  std::unique_ptr<ModelPrinter> host;  // where some kernels of the GPU's Program run here, or all are watched
-  if (options_.cuda && options_.cuda->schedule.by_host()) {
-    host = std::make_unique<ModelPrinter>(*options_.cuda->program, name_ + "_host", diagnostics_, options_.probe,
-                                          GpuHost{&options_.cuda->schedule, &options_.cuda->buffers});
-    host->weights_bytes = (model.weights_bytes + 63) / 64 * 64;  // its constants follow
-    OPTC_TRY(host->print());
-    model.weights_bytes = host->weights_bytes;
+  facts_.weights_file = weights_bytes_ > 0 && options_.weights == BundleOptions::Weights::kFile;
+  facts_.sizes = size_lines(program_);
+  std::vector<VariantFacts> variants;
+  for (const ModelEntry &other : others) {
+    if (other.sizes.empty()) continue;
+    const BundleVariant &variant = options_.variants[variants.size()];
+    variants.push_back({other.sizes, variant.program, other.printer});
+    facts_.sizes.push_back(fmt::format("variant {}: code of its own for these sizes, {}", other.sizes,
+                                       workspace_text(other.printer->memory_plan())));
   }
 
-  OPTC_TRY(write_weights(model, host.get()));
+  facts_.variants = !variants.empty();
+
+  OPTC_TRY(write_weights());
   OPTC_TRY(write_kernels(model, name_, ""));
-  if (host) OPTC_TRY(write_kernels(*host, name_ + "_host", "host_"));
+  for (const ModelEntry &other : others) OPTC_TRY(write_kernels(*other.printer, other.printer->name(), other.prefix));
   OPTC_TRY(put("include/" + name_ + ".h", c_header(program_, facts_)));
   OPTC_TRY(put("include/" + name_ + ".hpp", cpp_header(program_, facts_)));
-  const std::string manifest = manifest_json(program_, model, options_, name_, hash_text_);
+  const std::string manifest = manifest_json(program_, model, options_, name_, {weights_bytes_, hash_text_}, variants);
   OPTC_TRY(put("manifest.json", manifest));
   if (options_.weights == BundleOptions::Weights::kEmbed) OPTC_TRY(embed_manifest(manifest));
   places_.name = name_;
-  ModelSources sources = model.model_sources(name_, places_, host.get());
+  ModelSources sources = model.model_sources(name_, places_, others);
   std::set<std::string> functions(model.library_functions.begin(), model.library_functions.end());
-  if (host) functions.insert(host->library_functions.begin(), host->library_functions.end());
+  for (const auto &printer : printers_)
+    functions.insert(printer->library_functions.begin(), printer->library_functions.end());
   OPTC_TRY(library_includes(functions, sources));
   if (!sources.header.empty()) OPTC_TRY(put("src/model.h", sources.header));
   for (const auto &[file, text] : sources.files) {
@@ -86,18 +108,53 @@ Result<BundleReport> BundleWriter::write() {
   OPTC_TRY(put("CMakeLists.txt", cmake_lists(facts_)));
   OPTC_TRY(put("examples/main.cpp", example_main(facts_)));
   OPTC_TRY(put("python/" + name_ + ".py", python_module(program_, facts_)));
-  const std::string memory =
-      model.arena_bytes >= 0
-          ? fmt::format("workspace {} bytes, weights {} bytes", model.arena_bytes, model.weights_bytes)
-          : fmt::format("workspace by dims (workspace_bytes of the API tells), weights {} bytes", model.weights_bytes);
-  OPTC_TRY(put("README.md", readme(program_, facts_, memory)));
+  OPTC_TRY(put("README.md",
+               readme(program_, facts_,
+                      fmt::format("{}, weights {} bytes", workspace_text(model.memory_plan()), weights_bytes_))));
   OPTC_TRY(runtime_files());
   BundleReport report;
   report.kernels = model.kernels.size();
   report.files = files_;
-  report.weights_bytes = model.weights_bytes;
+  report.weights_bytes = weights_bytes_;
   report.memory = model.memory_plan();
+  for (const ModelEntry &other : others)
+    if (!other.sizes.empty()) report.variants.push_back(other.printer->memory_plan());
   return report;
+}
+
+Status BundleWriter::print_variant(const BundleVariant &variant, ModelPrinter &model, std::vector<ModelEntry> &others) {
+  const std::string sizes = to_string(variant.sizes), guard = model.guard(variant.sizes);
+  if (guard.empty())
+    return diagnostics_.error(ErrorKind::kUsage,
+                              fmt::format("variant {}: not every name is the size of an input's dim", sizes), {},
+                              "`optc inspect MODEL` shows the inputs; a dim that --dim sets cannot vary");
+  const Program &program = *variant.program;
+  if (program.input_names != program_.input_names || program.output_names != program_.output_names)
+    return diagnostics_.error(ErrorKind::kInternal,
+                              fmt::format("variant {} has another signature than the model", sizes));
+  std::string wish;
+  for (const SizeRange &range : variant.sizes) {
+    wish += (wish.empty() ? "" : "_") + range.name + std::to_string(range.min);
+    if (range.max != range.min) wish += "to" + std::to_string(range.max);
+  }
+  std::transform(wish.begin(), wish.end(), wish.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const std::string id = titles_.unique(wish);
+  printers_.push_back(
+      std::make_unique<ModelPrinter>(program, name_ + "_" + id, weights_, diagnostics_, options_.probe));
+  OPTC_TRY(printers_.back()->print());
+  others.push_back({printers_.back().get(), "Variant_" + id, id + "_",
+                    fmt::format("The same model for {} alone.", comment_text(sizes)), sizes, guard});
+  return {};
+}
+
+std::string to_string(const std::vector<SizeRange> &sizes) {
+  std::string text;
+  for (const SizeRange &range : sizes) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", range.name, range.min);
+    if (range.max != range.min) text += fmt::format("..{}", range.max);
+  }
+  return text;
 }
 
 Status BundleWriter::put(const std::string &path, const std::string &text) {

@@ -37,6 +37,19 @@ struct BundleCuda {
   std::vector<ScheduleChoice> choices;  // what lowering weighed, by kernel
 };
 
+// A symbolic dim of the model and the sizes of it that something is for.
+struct SizeRange {
+  std::string name;
+  int64_t min = 0, max = 0;
+};
+std::string to_string(const std::vector<SizeRange> &sizes);  // "N=1,S=1..64"
+
+// An entry of a bundle that takes the runs whose sizes lie in its ranges: the same model, lowered for those alone.
+struct BundleVariant {
+  std::vector<SizeRange> sizes;
+  const Program *program = nullptr;
+};
+
 struct BundleOptions {
   std::string name;  // a C identifier; empty: the model's name
   enum class Weights : uint8_t {
@@ -47,9 +60,10 @@ struct BundleOptions {
   std::string
       runtime_folder;    // where runtime/optc.h, runtime/cpu and runtime/bundle lie (the folder that holds "optc.h")
   std::string compiler;  // "optc 0.1.0", for headers and manifest
-  std::string precision = "f32";     // how f32 tensors are stored, for the manifest
-  std::vector<std::string> passes;   // what the optimizer did, for the manifest
-  const BundleCuda *cuda = nullptr;  // null: CPU only
+  std::string precision = "f32";        // how f32 tensors are stored, for the manifest
+  std::vector<std::string> passes;      // what the optimizer did, for the manifest
+  const BundleCuda *cuda = nullptr;     // null: CPU only
+  std::vector<BundleVariant> variants;  // tried in this order before the general Program
   // Calls NAME_set_probe's function before and after each kernel (runtime/bundle/probe.h). For optc itself.
   bool probe = false;
 };
@@ -58,6 +72,7 @@ struct BundleReport {
   size_t kernels = 0, files = 0;
   uint64_t weights_bytes = 0;
   MemoryPlan memory;
+  std::vector<MemoryPlan> variants;  // in the order of the options
 };
 
 // Writes the bundle's files into `directory` (commit is the caller's). Fails with kUnsupported, naming the nodes, for

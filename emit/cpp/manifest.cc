@@ -54,31 +54,8 @@ void add_kernels(const Program &program, const std::vector<KernelId> &order, Jso
   }
 }
 
-}  // namespace
-
-std::string manifest_json(const Program &program, const ModelPrinter &model, const BundleOptions &options,
-                          const std::string &name, const std::string &weights_hash) {
-  Json j;
-  j["schema_version"] = 1;
-  j["name"] = name;
-  j["compiler"] = options.compiler;
-  j["model"] = {{"name", program.info.name},
-                {"xxh3_128", program.info.source_hash},
-                {"producer", program.info.producer},
-                {"ir_version", program.info.ir_version}};
-  for (const auto &[domain, version] : program.info.opset_imports)
-    j["model"]["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
-  j["targets"] = {"cpu"};
-  if (options.cuda)
-    for (const std::string &target : options.cuda->targets) j["targets"].push_back(target);
-  j["precision"] = options.precision;
-  j["inputs"] = values(program, program.inputs, program.input_names);
-  j["outputs"] = values(program, program.outputs, program.output_names);
-  j["weights"] = {{"bytes", model.weights_bytes},
-                  {"xxh3_128", weights_hash},
-                  {"storage", options.weights == BundleOptions::Weights::kFile    ? "file"
-                              : options.weights == BundleOptions::Weights::kEmbed ? "embedded"
-                                                                                  : "stripped"}};
+// The arena of an entry and what lies in it.
+void add_memory(const Program &program, const ModelPrinter &model, Json &j) {
   j["arena_bytes"] = model.arena_bytes >= 0 ? Json(model.arena_bytes) : Json(nullptr);
   j["lower_bound_bytes"] = model.lower_bound_bytes >= 0 ? Json(model.lower_bound_bytes) : Json(nullptr);
   j["buffers"] = Json::array();
@@ -95,9 +72,51 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
     buffer["offset"] = item.offset >= 0 ? Json(item.offset) : Json(nullptr);
     j["buffers"].push_back(std::move(buffer));
   }
+}
+
+}  // namespace
+
+std::string json_string(const std::string &text) {
+  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string manifest_json(const Program &program, const ModelPrinter &model, const BundleOptions &options,
+                          const std::string &name, const WeightsFacts &weights,
+                          const std::vector<VariantFacts> &variants) {
+  Json j;
+  j["schema_version"] = 1;
+  j["name"] = name;
+  j["compiler"] = options.compiler;
+  j["model"] = {{"name", program.info.name},
+                {"xxh3_128", program.info.source_hash},
+                {"producer", program.info.producer},
+                {"ir_version", program.info.ir_version}};
+  for (const auto &[domain, version] : program.info.opset_imports)
+    j["model"]["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
+  j["targets"] = {"cpu"};
+  if (options.cuda)
+    for (const std::string &target : options.cuda->targets) j["targets"].push_back(target);
+  j["precision"] = options.precision;
+  j["inputs"] = values(program, program.inputs, program.input_names);
+  j["outputs"] = values(program, program.outputs, program.output_names);
+  j["weights"] = {{"bytes", weights.bytes},
+                  {"xxh3_128", weights.hash},
+                  {"storage", options.weights == BundleOptions::Weights::kFile    ? "file"
+                              : options.weights == BundleOptions::Weights::kEmbed ? "embedded"
+                                                                                  : "stripped"}};
+  add_memory(program, model, j);
   j["passes"] = options.passes;
   j["kernels"] = Json::array();
   add_kernels(program, program.order, j["kernels"]);
+  for (size_t i = 0; i < variants.size(); ++i) {
+    Json variant = {{"name", variants[i].sizes}, {"sizes", Json::object()}};
+    for (const SizeRange &range : options.variants[i].sizes)
+      variant["sizes"][range.name] = range.min == range.max ? Json(range.min) : Json({range.min, range.max});
+    add_memory(*variants[i].program, *variants[i].printer, variant);
+    variant["kernels"] = Json::array();
+    add_kernels(*variants[i].program, variants[i].program->order, variant["kernels"]);
+    j["variants"].push_back(std::move(variant));
+  }
   if (options.cuda && options.cuda->program) {
     // The GPU's Program: where each kernel runs and why, and what crosses between the two memories.
     const BundleCuda &cuda = *options.cuda;

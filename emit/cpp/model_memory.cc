@@ -79,7 +79,8 @@ MemoryPlan ModelPrinter::memory_plan() const {
 }
 
 Result<MemoryPlan> plan_memory(const Program &program, Diagnostics &diagnostics) {
-  ModelPrinter printer(program, "model", diagnostics, false);
+  WeightPool weights;
+  ModelPrinter printer(program, "model", weights, diagnostics, false);
   OPTC_TRY(printer.print());
   return printer.memory_plan();
 }

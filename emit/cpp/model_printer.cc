@@ -20,8 +20,15 @@ ElementType leaf_element(const Type &type) {
   return t->element == ElementType::kUndefined ? ElementType::kFloat32 : t->element;
 }
 
-ModelPrinter::ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics, bool probe, GpuHost gpu)
-    : program_(program), uses_(program), name_(std::move(name)), diagnostics_(diagnostics), probe_(probe), gpu_(gpu) {}
+ModelPrinter::ModelPrinter(const Program &program, std::string name, WeightPool &weights, Diagnostics &diagnostics,
+                           bool probe, GpuHost gpu)
+    : program_(program),
+      uses_(program),
+      name_(std::move(name)),
+      weights_(weights),
+      diagnostics_(diagnostics),
+      probe_(probe),
+      gpu_(gpu) {}
 
 void ModelPrinter::line(const std::string &text) {
   body_ += std::string(static_cast<size_t>(indent_) * 2, ' ') + text + "\n";
@@ -62,19 +69,6 @@ bool ModelPrinter::needs_run_time_size(Dim extent) const {
   return std::any_of(symbols.begin(), symbols.end(), [](const DimSymbol *s) { return s->kind != SymbolKind::kModel; });
 }
 
-uint64_t ModelPrinter::constant_offset(BufferId id) {
-  const Constant &c = program_.buffer(id).constant;
-  // The same bytes are written once.
-  const auto known = constant_offsets_.find(c.data());
-  if (known != constant_offsets_.end() && c.size() > 0) return known->second;
-  if (weights_bytes == 0) weights_bytes = 64;
-  const uint64_t at = weights_bytes;
-  constants.emplace_back(id, at);
-  if (c.size() > 0) constant_offsets_.emplace(c.data(), at);
-  weights_bytes = (at + std::max<uint64_t>(c.size(), 1) + 63) / 64 * 64;
-  return at;
-}
-
 std::string ModelPrinter::declare(BufferId id) {
   if (const auto it = pointers_.find(id.index); it != pointers_.end()) return it->second;
   const Buffer &b = program_.buffer(id);
@@ -101,7 +95,7 @@ std::string ModelPrinter::declare(BufferId id) {
       break;
     }
     case BufferKind::kConstant:
-      text = fmt::format("const {0} *const {1} = run.weight<{0}>({2});", type, name, constant_offset(id));
+      text = fmt::format("const {0} *const {1} = run.weight<{0}>({2});", type, name, weights_.add(b.constant));
       break;
     case BufferKind::kTemporary:
     case BufferKind::kScratch:

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "emit/cpp/emit.h"
 #include "emit/cpp/nest.h"
+#include "emit/cpp/weight_pool.h"
 #include "ir/program/device_schedule.h"
 #include "ir/program/placement.h"
 #include "ir/program/program.h"
@@ -56,10 +58,23 @@ struct ModelSources {
   std::vector<std::pair<std::string, std::string>> files;  // "model.cpp" first, with their text
 };
 
+class ModelPrinter;
+
+// A further schedule of the same bundle: the GPU's Program, or a variant for some sizes.
+struct ModelEntry {
+  const ModelPrinter *printer = nullptr;
+  std::string title;    // of its struct
+  std::string prefix;   // of its kernels' files
+  std::string comment;  // above the struct
+  std::string sizes;    // of a variant: "N=1,S=128"; empty: it is none
+  std::string guard;    // of a variant: when it takes over, over the dims `d` of Model
+};
+
 class ModelPrinter : private DimText {
  public:
-  // `name` makes the namespace of the kernels: NAME_code.
-  ModelPrinter(const Program &program, std::string name, Diagnostics &diagnostics, bool probe, GpuHost gpu = {});
+  // `name` makes the namespace of the kernels: NAME_code. `weights` gets the constants that the Program reads.
+  ModelPrinter(const Program &program, std::string name, WeightPool &weights, Diagnostics &diagnostics, bool probe,
+               GpuHost gpu = {});
 
   // Prints kernels and schedule. Fails when something has no C++ form.
   Status print();
@@ -71,14 +86,15 @@ class ModelPrinter : private DimText {
   std::vector<RowScratch> row_scratches;  // in the order of the kernels
   // With the row scratch of one thread; every further thread adds its own. -1: sizes depend on the dims.
   int64_t arena_bytes = -1, lower_bound_bytes = -1;
-  std::vector<std::pair<BufferId, uint64_t>> constants;  // with their offsets in the weights
-  uint64_t weights_bytes = 0;                            // header included; 0: none
-  int64_t cuda_weights = -1;                             // where the GPU's part of them begins; -1: no GPU half
+  int64_t cuda_weights = -1;  // where the GPU's part of the weights begins; -1: no GPU half
   std::vector<std::string> library_functions;
-  // The sources of the schedule. `host`: the schedule for the GPU's Program, whose struct goes with them; null: none.
+  // The sources of the schedule, with those of the bundle's further entries.
   ModelSources model_sources(const std::string &include_name, const ModelPlaces &places,
-                             const ModelPrinter *host) const;
+                             const std::vector<ModelEntry> &others) const;
+  // "d.N == 1 && d.S >= 1 && d.S <= 64" over this model's dims; empty where it knows no symbol of one of the names.
+  std::string guard(const std::vector<SizeRange> &sizes);
   MemoryPlan memory_plan() const;
+  const std::string &name() const { return name_; }
   std::string shape_text(const Shape &shape) const;  // "[N, 3, 224, 224]"
   const std::vector<const DimSymbol *> &model_symbols() const { return model_symbols_; }
 
@@ -92,7 +108,6 @@ class ModelPrinter : private DimText {
   bool needs_run_time_size(Dim d) const;  // a size that a kernel finds
   std::string pointer(BufferId id, bool written);
   std::string declare(BufferId root_id);
-  uint64_t constant_offset(BufferId id);
   void collect_symbols_of_program();
   Status place();
   Status collect_scratch(const std::vector<KernelId> &order, size_t fixed, bool inside);
@@ -111,7 +126,8 @@ class ModelPrinter : private DimText {
   void next_part();
   std::string declared(BufferId id);
   // The struct `title` and its execute: the whole, or the calls of its parts, or part `part`.
-  std::string struct_source(const std::string &title, const ModelPlaces &places) const;
+  // `takes`: of a variant, when it takes over.
+  std::string struct_source(const std::string &title, const ModelPlaces &places, const std::string &takes) const;
   std::string execute_source(const std::string &title) const;
   std::string part_source(const std::string &title, size_t part) const;
   std::string part_head(const std::string &title) const;
@@ -140,6 +156,7 @@ class ModelPrinter : private DimText {
   const Program &program_;
   const Uses uses_;
   std::string name_;
+  WeightPool &weights_;
   Diagnostics &diagnostics_;
   const bool probe_;
   GpuHost gpu_;
@@ -159,7 +176,6 @@ class ModelPrinter : private DimText {
   std::unordered_map<uint32_t, std::string> pointers_;  // by root buffer
   std::unordered_map<uint32_t, size_t> placed_index_;
   std::unordered_map<uint32_t, size_t> grown_;  // slot by root buffer
-  std::unordered_map<const void *, uint64_t> constant_offsets_;
   std::string declarations_, body_, bind_, infos_;
   // Of a schedule in several parts: what was printed of the earlier ones, and the variables that outlive a part.
   struct Part {

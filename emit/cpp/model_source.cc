@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "emit/cpp/manifest.h"
 #include "emit/cpp/types.h"
 #include "ir/dim/range.h"
 
@@ -95,17 +96,7 @@ void ModelPrinter::print_infos() {
       infos_ += fmt::format("  static constexpr optc_string {}[] = {{{}}};\n", texts,
                             string_items(program_.input_defaults[i].string_values()));
     } else if (i < program_.input_defaults.size() && program_.input_defaults[i].valid()) {
-      const Constant &c = program_.input_defaults[i];
-      const auto known = constant_offsets_.find(c.data());
-      if (known != constant_offsets_.end() && c.size() > 0) {
-        at = static_cast<int64_t>(known->second);
-      } else {
-        if (weights_bytes == 0) weights_bytes = 64;
-        at = static_cast<int64_t>(weights_bytes);
-        constants.emplace_back(program_.inputs[i], weights_bytes);
-        if (c.size() > 0) constant_offsets_.emplace(c.data(), weights_bytes);
-        weights_bytes = (weights_bytes + std::max<uint64_t>(c.size(), 1) + 63) / 64 * 64;
-      }
+      at = static_cast<int64_t>(weights_.add(program_.input_defaults[i]));
     }
     defaults += fmt::format("{}{}", i ? ", " : "", at);
     strings += fmt::format("{}{}", i ? ", " : "", texts.empty() ? "nullptr" : texts);
@@ -116,25 +107,53 @@ void ModelPrinter::print_infos() {
   infos_ += fmt::format("  static constexpr const char *shapes[] = {{{}}};\n", shapes.empty() ? "\"\"" : shapes);
 }
 
+std::string ModelPrinter::guard(const std::vector<SizeRange> &sizes) {
+  std::string text;
+  for (const SizeRange &range : sizes) {
+    const auto source = std::find_if(program_.sources.begin(), program_.sources.end(),
+                                     [&](const SymbolSource &s) { return s.symbol->name == range.name; });
+    if (source == program_.sources.end()) return "";
+    const std::string field = symbol(*source->symbol);
+    text += (text.empty() ? "" : " && ") + (range.min == range.max
+                                                ? fmt::format("{} == {}", field, range.min)
+                                                : fmt::format("{0} >= {1} && {0} <= {2}", field, range.min, range.max));
+  }
+  return text;
+}
+
 ModelSources ModelPrinter::model_sources(const std::string &include_name, const ModelPlaces &places,
-                                         const ModelPrinter *host) const {
-  std::string includes = fmt::format("#include \"kernels.h\"\n#include \"runtime/bundle/model.h\"\n");
+                                         const std::vector<ModelEntry> &others) const {
+  std::string includes = fmt::format("#include \"kernels.h\"\n#include \"runtime/bundle/model.h\"\n"), structs,
+              executes;
+  std::string arguments;  // of bundle<>: the entries
+  bool library = !library_functions.empty(), objects = uses_objects_, variants = false, mixed = false;
   if (probe_) includes += "#include \"runtime/bundle/probe.h\"\n";
-  if (host) includes += "#include \"host_kernels.h\"\n";
-  if (!library_functions.empty() || (host && !host->library_functions.empty()))
-    includes += "#include \"runtime/bundle/library.h\"\n@LIBRARY@";
-  if (uses_objects_ || (host && host->uses_objects_)) includes += "#include \"runtime/bundle/objects.h\"\n";
+  structs = struct_source("Model", places, "");
+  executes = execute_source("Model");
+  const std::string space = name_ + "_schedule", open = "namespace " + space + " {\n\n",
+                    close = "}  // namespace " + space + "\n";
+  for (const ModelEntry &other : others) {
+    includes += fmt::format("#include \"{}kernels.h\"\n", other.prefix);
+    library = library || !other.printer->library_functions.empty();
+    objects = objects || other.printer->uses_objects_;
+    variants = variants || !other.sizes.empty();
+    mixed = mixed || other.sizes.empty();
+    std::string takes;
+    if (!other.sizes.empty())
+      takes = fmt::format(
+          "  static constexpr const char *json_sizes = {};\n  static bool takes(const Model::Dims &d) {{ return {}; "
+          "}}\n",
+          string_literal(json_string(other.sizes)), other.guard);
+    structs += "// " + other.comment + "\n" + other.printer->struct_source(other.title, places, takes);
+    arguments += fmt::format(", {}::{}", space, other.title);
+  }
+  if (library) includes += "#include \"runtime/bundle/library.h\"\n@LIBRARY@";
+  if (objects) includes += "#include \"runtime/bundle/objects.h\"\n";
   if (cuda_weights >= 0)
     includes += fmt::format(
         "#include \"runtime/bundle/cuda.h\"\n{}\nnamespace {}_code {{\nconst optc::cuda::ModelTable "
         "&cuda_model();\n}}\n",
-        host ? "#include \"runtime/bundle/mixed.h\"\n" : "", name_);
-  const std::string space = name_ + "_schedule", open = "namespace " + space + " {\n\n",
-                    close = "}  // namespace " + space + "\n";
-  const char *const on_host =
-      "// The same model where a GPU takes part: its kernels run there, those without a GPU form here.\n";
-  std::string structs = struct_source("Model", places);
-  if (host) structs += on_host + host->struct_source("Mixed", places);
+        mixed ? "#include \"runtime/bundle/mixed.h\"\n" : "", name_);
   std::string defines = "\n// Where the bundle's files lie, as far as the build says so (CMakeLists.txt does).\n";
   for (const char *place : {"OPTC_BUNDLE_FOLDER", "OPTC_INSTALL_FOLDER", "OPTC_SHARE"})
     defines += fmt::format("#ifndef {0}\n#define {0} nullptr\n#endif\n", place);
@@ -143,10 +162,8 @@ ModelSources ModelPrinter::model_sources(const std::string &include_name, const 
       "__attribute__((weak));  // of programs that include {0}.h\n#define OPTC_HEADER &{0}_header\n#else\n#define "
       "OPTC_HEADER nullptr\n#endif\n}}\n",
       include_name, places.declarations);
-  std::string executes = execute_source("Model");
-  if (host) executes += host->execute_source("Mixed");
   std::string entry = fmt::format("\nconst optc_model *{}_model(void) {{ return {}bundle<{}::Model{}>(); }}\n", name_,
-                                  cuda_weights >= 0 ? "cuda_" : "", space, host ? ", " + space + "::Mixed" : "");
+                                  cuda_weights >= 0 ? "cuda_" : "", space, arguments);
   if (probe_)
     entry += fmt::format(
         "\nextern \"C\" __attribute__((visibility(\"default\"))) void {0}_set_probe(ProbeFunction function, void "
@@ -157,11 +174,17 @@ ModelSources ModelPrinter::model_sources(const std::string &include_name, const 
   const std::string public_header =
       fmt::format("#define OPTC_BUNDLE_SOURCE  // of the bundle itself\n#include \"{}.h\"\n", include_name);
   ModelSources sources;
+  // What the files besides model.cpp hold: parts of long schedules, and those of variants, which compile side by side.
   std::vector<std::string> parts;
-  for (size_t i = 0; i < parts_.size() + 1 && !parts_.empty(); ++i) parts.push_back(part_source("Model", i));
-  if (host)
-    for (size_t i = 0; i < host->parts_.size() + 1 && !host->parts_.empty(); ++i)
-      parts.push_back(host->part_source("Mixed", i));
+  const auto add_parts = [&](const ModelPrinter &printer, const std::string &title) {
+    for (size_t i = 0; i < printer.parts_.size() + 1 && !printer.parts_.empty(); ++i)
+      parts.push_back(printer.part_source(title, i));
+  };
+  add_parts(*this, "Model");
+  for (const ModelEntry &other : others) {
+    add_parts(*other.printer, other.title);
+    (other.sizes.empty() ? executes : parts.emplace_back()) += other.printer->execute_source(other.title);
+  }
   if (parts.empty()) {
     sources.files.emplace_back("model.cpp", what + " and its part of the C ABI.\n" + public_header + "\n" + includes +
                                                 defines + "\nusing namespace optc;\n\n" + open + structs + executes +
@@ -207,7 +230,8 @@ std::string ModelPrinter::execute_source(const std::string &title) const {
   return out + fmt::format("  return execute_{}(run, state);\n}}\n\n", parts_.size());
 }
 
-std::string ModelPrinter::struct_source(const std::string &title, const ModelPlaces &places) const {
+std::string ModelPrinter::struct_source(const std::string &title, const ModelPlaces &places,
+                                        const std::string &takes) const {
   // Printing dims below only looks up fields that print() made.
   auto *self = const_cast<ModelPrinter *>(this);
   std::string out = "struct " + title + " {\n";
@@ -241,6 +265,7 @@ std::string ModelPrinter::struct_source(const std::string &title, const ModelPla
   for (const DimSymbol *s : data_symbols_)
     out += fmt::format("    int64_t {};  // found while the model runs\n", symbol_fields_.at(s));
   out += "  };\n";
+  out += takes;
   if (probe_) {
     std::string numbers;
     for (const auto *symbols : {&model_symbols_, &data_symbols_})

@@ -199,6 +199,7 @@ std::string readme(const Program &p, const AbiFacts &f, const std::string &memor
                  "", "") +
       "\n\n";
   for (const std::string &line : signature(p)) out += wrap_words(line, "- ", "  ") + "\n";
+  for (const std::string &line : f.sizes) out += wrap_words(line, "- ", "  ") + "\n";
   out += "- " + memory + "\n\n";
   out += fmt::format(
       R"(Build:
@@ -212,7 +213,7 @@ std::string readme(const Program &p, const AbiFacts &f, const std::string &memor
 |---|---|
 | include/optc.h, NAME.h, NAME.hpp | the interface: C ABI of every bundle, this model in C, in C++ |
 | src/model.cpp | the schedule: every kernel call in order (a long one in parts, model_*.cpp) |
-| src/kernels_*.inc | the kernels' functions (one for all kernels of one form), compiled for each instruction set by kernels_*.cpp |
+| src/kernels_*.inc | the kernels' functions (one for all kernels of one form), compiled for each instruction set by kernels_*.cpp{4} |
 {2}| src/runtime/ | the runtime headers that are used |
 {1}| examples/main.cpp, python/NAME.py | a program that runs it once; the same from Python with NumPy |
 | report.html, graph.html | what the optimizer did, kernels and memory; the graph before and after, drawn |
@@ -229,7 +230,8 @@ std::string readme(const Program &p, const AbiFacts &f, const std::string &memor
       wrap_words(fmt::format("Use: `add_subdirectory` this folder or install it and `find_package({0})`, link "
                              "`{0}::{0}`, include `{0}.hpp` (C++) or `{0}.h` (C). NAME is {0} below.",
                              f.name),
-                 "", ""));
+                 "", ""),
+      f.variants ? "; a variant's: SIZES_kernels_*" : "");
   return out;
 }
 

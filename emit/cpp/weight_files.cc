@@ -17,17 +17,10 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kArrayLimit = 64 * 1024;  // what is linked in and no longer is a C array
 
-const Constant &constant(const Program &program, BufferId id) {
-  const Buffer &b = program.buffer(id);
-  if (b.kind == BufferKind::kConstant) return b.constant;
-  const auto at = std::find(program.inputs.begin(), program.inputs.end(), id) - program.inputs.begin();
-  return program.input_defaults[static_cast<size_t>(at)];
-}
-
 }  // namespace
 
-// Gives `sink` every byte behind the header, in order.
-bool BundleWriter::each_part(const ModelPrinter &model, const ModelPrinter *host, const Sink &sink) const {
+// Gives `sink` every byte behind the header, in order: the constants of all entries, then the GPU's.
+bool BundleWriter::each_part(const Sink &sink) const {
   static const char zeros[64] = {};
   uint64_t at = 64;
   auto fill = [&](uint64_t to) {
@@ -43,27 +36,23 @@ bool BundleWriter::each_part(const ModelPrinter &model, const ModelPrinter *host
     at += c.size();
     return true;
   };
-  for (const auto &[id, offset] : model.constants)
-    if (!part(constant(program_, id), offset)) return false;
+  for (const auto &[c, offset] : weights_.parts())
+    if (!part(c, offset)) return false;
   if (options_.cuda)
     for (const auto &[c, offset] : options_.cuda->constants)
-      if (!part(c, static_cast<uint64_t>(model.cuda_weights) + offset)) return false;
-  if (host)
-    for (const auto &[id, offset] : host->constants)
-      if (!part(constant(*options_.cuda->program, id), offset)) return false;
-  return fill(model.weights_bytes);
+      if (!part(c, cuda_weights_ + offset)) return false;
+  return fill(weights_bytes_);
 }
 
-Status BundleWriter::write_weights(ModelPrinter &model, const ModelPrinter *host) {
-  if (model.weights_bytes == 0) {
+Status BundleWriter::write_weights() {
+  if (weights_bytes_ == 0) {
     places_.weights = "{0, 0, 0, nullptr, nullptr}";
     return {};
   }
-  model.weights_bytes =
-      std::max<uint64_t>(model.weights_bytes, 384);  // the long form of the hash needs more than 240 bytes
+  weights_bytes_ = std::max<uint64_t>(weights_bytes_, 384);  // the long form of the hash needs more than 240 bytes
   XXH3_state_t *state = XXH3_createState();
   XXH3_128bits_reset(state);
-  each_part(model, host, [&](const void *data, uint64_t size) {
+  each_part([&](const void *data, uint64_t size) {
     XXH3_128bits_update(state, data, size);
     return true;
   });
@@ -72,17 +61,17 @@ Status BundleWriter::write_weights(ModelPrinter &model, const ModelPrinter *host
   hash_text_ = fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
   char header[64] = {};
   std::memcpy(header, "OPTCWTS1", 8);
-  const uint64_t fields[3] = {model.weights_bytes, hash.low64, hash.high64};
+  const uint64_t fields[3] = {weights_bytes_, hash.low64, hash.high64};
   std::memcpy(header + 8, fields, sizeof fields);
   const bool linked = options_.weights == BundleOptions::Weights::kEmbed;
-  places_.weights = fmt::format("{{{}u, 0x{:016x}u, 0x{:016x}u, {}, {}}}", model.weights_bytes, hash.low64, hash.high64,
+  places_.weights = fmt::format("{{{}u, 0x{:016x}u, 0x{:016x}u, {}, {}}}", weights_bytes_, hash.low64, hash.high64,
                                 facts_.weights_file ? "\"" + name_ + ".weights\"" : "nullptr",
                                 linked ? name_ + "_weights_data" : "nullptr");
   if (options_.weights == BundleOptions::Weights::kStrip) return {};
-  const auto give = [&](const Sink &sink) { return sink(header, 64) && each_part(model, host, sink); };
+  const auto give = [&](const Sink &sink) { return sink(header, 64) && each_part(sink); };
   if (!linked) return write_data(name_ + ".weights", give);
   places_.declarations += fmt::format("extern const unsigned char {}_weights_data[];\n", name_);
-  return embed("weights", model.weights_bytes, give);
+  return embed("weights", weights_bytes_, give);
 }
 
 Status BundleWriter::embed_manifest(const std::string &manifest) {

@@ -113,6 +113,21 @@ void signature(std::string &html, const Program &p) {
   html += "</tbody></table>";
 }
 
+// The entries for some sizes alone, in the order in which they are tried.
+void variants(std::string &html, const ReportInput &in) {
+  if (in.variants.empty()) return;
+  html +=
+      "<h2>Variants</h2><p class=soft>Code of its own for some sizes; what none of them takes runs in the general "
+      "code, which the rest of this page shows.</p><table><thead><tr><th>sizes</th><th class=n>kernels</th><th "
+      "class=n>arena</th></tr></thead><tbody>";
+  for (const ReportInput::Variant &v : in.variants)
+    html +=
+        fmt::format("<tr><td><code>{}</code></td><td class=n>{}</td><td class=n>{}</td></tr>", escape(v.sizes),
+                    v.program->order.size(),
+                    v.memory->arena_bytes < 0 ? "by the dims" : bytes_text(static_cast<double>(v.memory->arena_bytes)));
+  html += "</tbody></table>";
+}
+
 void rewrites(std::string &html, const ReportInput &in) {
   html += "<h2>What the optimizer did</h2>";
   const auto rules = summarize_rules(*in.records);
@@ -323,6 +338,7 @@ std::string report_html(const ReportInput &in) {
       "<p><a href=graph.html>The graph before and after the optimizer, drawn</a>: which rule made each change, "
       "which kernel each node became.</p>";
   signature(html, p);
+  variants(html, in);
   rewrites(html, in);
   storage(html, in);
   memory(html, p, *in.memory);

@@ -28,6 +28,12 @@ struct ReportInput {
   const std::vector<MissedRewrite> *missed = nullptr;         // not null
   const Program *program = nullptr;                           // not null
   const MemoryPlan *memory = nullptr;                         // not null: of that Program's bundle
+  struct Variant {
+    std::string sizes;  // "N=1,S=128"
+    const Program *program = nullptr;
+    const MemoryPlan *memory = nullptr;
+  };
+  std::vector<Variant> variants;
   // The Program for GPU targets, where its kernels run, and each one's form there (parallel to its order); null: none.
   const Program *gpu_program = nullptr;
   const DeviceSchedule *gpu_schedule = nullptr;

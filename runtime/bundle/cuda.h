@@ -58,7 +58,7 @@ struct CudaBundle {
           Cpu::context_destroy(c->cpu);
           return status;
         }
-        Host::context(c->host)->run.device = c->gpu.get();
+        Host::context(c->host)->run().device = c->gpu.get();
       }
       if (c->gpu) {
         *out = reinterpret_cast<optc_context *>(c.release());
@@ -93,13 +93,13 @@ struct CudaBundle {
     if (!c->gpu) return Cpu::run(c->cpu, inputs, outputs);
     if (const optc_status status = accept(c, inputs, outputs)) return status;
     if (kMixed) return run_mixed(c, inputs, outputs);
-    const optc_status status = c->gpu->run(Cpu::context(c->cpu)->run.inputs, outputs);
+    const optc_status status = c->gpu->run(Cpu::context(c->cpu)->run().inputs, outputs);
     return status == OPTC_OK ? status : device_failed(c, status);
   }
   // The checks of a bundle's run, for a context on a GPU: afterwards the CPU context's run has the inputs, defaults
   // included.
   static optc_status accept(Context *c, const optc_value *inputs, const optc_value *outputs) {
-    Run<M> &run = Cpu::context(c->cpu)->run;
+    Run<M> &run = Cpu::context(c->cpu)->run();
     run.status = OPTC_OK;
     run.error[0] = 0;
     optc_status status = Cpu::check_outputs(run, outputs, true);
@@ -159,7 +159,7 @@ struct CudaBundle {
       c->error = "run_async: some kernels of this model run on the CPU; run takes tensors on the device, too";
     else if ((status = accept(c, inputs, outputs)) == OPTC_OK &&
              (status = all_on_card(c, inputs, outputs)) == OPTC_OK &&
-             (status = c->gpu->run_async(Cpu::context(c->cpu)->run.inputs, outputs, stream)) != OPTC_OK)
+             (status = c->gpu->run_async(Cpu::context(c->cpu)->run().inputs, outputs, stream)) != OPTC_OK)
       c->error = c->gpu->error();
     c->failed_on_gpu = status != OPTC_OK;
     return status;

@@ -8,6 +8,10 @@
 // the row scratch of each kernel for all threads; kPlaced, kScratch, kGrowing (how many); execute(run) -> status;
 // places; weights; manifest() (embedded, or null); faults[]; kKernels, kernel_names[]; Objects: ObjectRegion
 // (objects.h) where it has strings, sequences, optionals or maps, else NoObjects.
+//
+// A bundle may have variants: further such structs V of the same signature and weights, for some sizes alone. V has
+// also: json_sizes ("N=1,S=128" as a JSON string); takes(dims of M) -> whether it takes a run of these dims. The first
+// that does runs it.
 #pragma once
 #include <limits.h>
 #include <stdarg.h>
@@ -22,6 +26,8 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <tuple>
+#include <type_traits>
 
 #include "runtime/bundle/env.h"
 #include "runtime/bundle/options.h"
@@ -289,21 +295,55 @@ struct Run {
   }
 };
 
+// What a context keeps of one of the bundle's schedules.
 template <class M>
-struct Context {
+struct Entry {
   Run<M> run;
+  bool planned = false;               // the offsets of `run` are those of
+  typename M::Dims planned_for = {};  // these dims
+};
+
+template <class M, class... V>
+struct Context {
+  std::tuple<Entry<M>, Entry<V>...> entries;
+  template <class E>
+  Run<E> &run_of() {
+    return std::get<Entry<E>>(entries).run;
+  }
+  Run<M> &run() { return run_of<M>(); }  // of the general schedule, which every call binds first
+  template <class F>
+  void each(const F &function) {
+    std::apply([&](auto &...entry) { (function(entry), ...); }, entries);
+  }
   Weights *weights = nullptr;
   ThreadPool *threads = nullptr;
-  uint8_t *memory = nullptr;  // of the arena and the row scratch
+  uint8_t *memory = nullptr;  // of the arena and the row scratch, of whichever schedule runs
   size_t memory_bytes = 0;
-  bool own_memory = false, fixed_memory = false, planned = false;
+  bool own_memory = false, fixed_memory = false;
   std::string profile_text;
   char error[kErrorSize] = "";
 };
 
-template <class M>
+// Which schedule a call is for, as an argument of a lambda.
+template <class E>
+struct Chosen {
+  using Model = E;
+};
+
+template <class M, class... V>
 struct Bundle {
-  static Context<M> *context(optc_context *c) { return reinterpret_cast<Context<M> *>(c); }
+  using Context = optc::Context<M, V...>;
+  static Context *context(optc_context *c) { return reinterpret_cast<Context *>(c); }
+  // function(Chosen<E>()) of the schedule E that takes runs of these dims.
+  template <size_t I = 0, class F>
+  static optc_status choose([[maybe_unused]] const typename M::Dims &d, const F &function) {
+    if constexpr (I == sizeof...(V)) {
+      return function(Chosen<M>());
+    } else {
+      using E = std::tuple_element_t<I, std::tuple<V...>>;
+      return E::takes(d) ? function(Chosen<E>()) : choose<I + 1>(d, function);
+    }
+  }
   static size_t input_count() { return M::kInputs; }
   static size_t output_count() { return M::kOutputs; }
   static const optc_value_info *input_info(size_t i) { return i < M::kInputs ? &M::inputs[i] : nullptr; }
@@ -350,7 +390,7 @@ struct Bundle {
       snprintf(thread_error(), kErrorSize, "this bundle has no code for CUDA devices: it runs on the CPU");
       return OPTC_DEVICE;
     }
-    Context<M> *c = new (std::nothrow) Context<M>;
+    Context *c = new (std::nothrow) Context;
     if (!c) {
       snprintf(thread_error(), kErrorSize, "out of memory: %zu bytes for a context", sizeof *c);
       return OPTC_OUT_OF_MEMORY;
@@ -371,22 +411,18 @@ struct Bundle {
         return status;
       }
     }
-    c->run.error = c->error;
-    c->run.env.fault = &c->run.fault;
-    c->run.weights_data = c->weights->data;
     const int threads = options.threads > 0 ? options.threads : processor_count();
-    if (options.parallel_for) {
-      c->run.env.parallel_for = options.parallel_for;
-      c->run.env.pool = options.pool;
-      c->run.env.threads = threads;
-    } else {
-      if (threads > 1) c->threads = thread_pool_create(threads);
-      if (c->threads) {
-        c->run.env.parallel_for = thread_pool_run;
-        c->run.env.pool = c->threads;
-        c->run.env.threads = threads;
-      }
-    }
+    if (!options.parallel_for && threads > 1) c->threads = thread_pool_create(threads);
+    c->each([&](auto &entry) {
+      auto &run = entry.run;
+      run.error = c->error;
+      run.env.fault = &run.fault;
+      run.weights_data = c->weights->data;
+      if (!options.parallel_for && !c->threads) return;
+      run.env.parallel_for = options.parallel_for ? options.parallel_for : thread_pool_run;
+      run.env.pool = options.parallel_for ? options.pool : c->threads;
+      run.env.threads = threads;
+    });
     if (options.workspace) {
       c->memory = static_cast<uint8_t *>(options.workspace);
       c->memory_bytes = options.workspace_bytes;
@@ -396,12 +432,14 @@ struct Bundle {
     return OPTC_OK;
   }
   static void context_destroy(optc_context *handle) {
-    Context<M> *c = context(handle);
+    Context *c = context(handle);
     if (!c) return;
     if (c->threads) thread_pool_destroy(c->threads);
     if (c->own_memory) free(c->memory);
-    for (void *p : c->run.grown) free(p);
-    c->run.objects.release();
+    c->each([](auto &entry) {
+      for (void *p : entry.run.grown) free(p);
+      entry.run.objects.release();
+    });
     release(c->weights);
     delete c;
   }
@@ -409,7 +447,8 @@ struct Bundle {
   static bool may_lie_on(int32_t device_type, bool on_card) {
     return device_type == 0 || device_type == OPTC_CPU || (on_card && device_type == OPTC_CUDA);
   }
-  static optc_status wrong_device(Run<M> &run, const char *what, const char *name, int32_t device_type, bool on_card) {
+  template <class E>
+  static optc_status wrong_device(Run<E> &run, const char *what, const char *name, int32_t device_type, bool on_card) {
     return run.fail(OPTC_INVALID_ARGUMENT, "%s '%s' lies on a device of type %d, this context runs on %s", what, name,
                     device_type, on_card ? "a GPU" : "the CPU");
   }
@@ -427,10 +466,12 @@ struct Bundle {
 
   // Types, ranks and pointers of the inputs, then M's own reading of the dims. Tensors lie on the host or, where
   // `on_card` says so, on a GPU; what the caller leaves out is the default, which lies on the host.
-  static optc_status bind(Run<M> &run, const optc_value *inputs, bool need_data, bool on_card = false) {
+  template <class E>
+  static optc_status bind(Run<E> &run, const optc_value *inputs, bool need_data, bool on_card = false) {
     static const uint64_t nothing[8] = {};
-    for (size_t i = 0; i < M::kInputs; ++i) {
-      const optc_value_info &info = M::inputs[i];
+    run.dims = {};  // what the last run found is not of this one
+    for (size_t i = 0; i < E::kInputs; ++i) {
+      const optc_value_info &info = E::inputs[i];
       optc_tensor &t = run.inputs[i];
       if (info.kind != 0) {  // what it holds is checked where it is read
         t = optc_tensor{};
@@ -439,16 +480,16 @@ struct Bundle {
         continue;
       }
       if (inputs) t = inputs[i].tensor;
-      if (absent(inputs, i) && M::defaults[i] >= 0) {
+      if (absent(inputs, i) && E::defaults[i] >= 0) {
         t = optc_tensor{};
         t.type = info.type;
         t.rank = info.rank;
         for (int32_t k = 0; k < info.rank; ++k) t.dims[k] = info.dims[k].value;
-        if (M::default_strings[i]) {
-          t.data = const_cast<optc_string *>(M::default_strings[i]);
+        if (E::default_strings[i]) {
+          t.data = const_cast<optc_string *>(E::default_strings[i]);
           continue;
         }
-        t.data = const_cast<uint8_t *>(run.weights_data ? run.weights_data + M::defaults[i]
+        t.data = const_cast<uint8_t *>(run.weights_data ? run.weights_data + E::defaults[i]
                                                         : reinterpret_cast<const uint8_t *>(nothing));
         continue;
       }
@@ -457,7 +498,7 @@ struct Bundle {
       if (t.type != info.type)
         return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' has type %d, expected %d", info.name, t.type, info.type);
       if (t.rank != info.rank)
-        return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' has %d dims, expected %s", info.name, t.rank, M::shapes[i]);
+        return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' has %d dims, expected %s", info.name, t.rank, E::shapes[i]);
       for (int32_t k = 0; k < t.rank; ++k)
         if (t.dims[k] < 0 || t.dims[k] > INT32_MAX)
           return run.fail(OPTC_INVALID_ARGUMENT, "input '%s': dim %d is %lld", info.name, k,
@@ -471,7 +512,7 @@ struct Bundle {
         if (!bytes) t.data = const_cast<uint64_t *>(nothing);  // an index of a faulty model may read one element
       }
     }
-    return M::bind(run);
+    return E::bind(run);
   }
 
   static optc_status output_dims(const optc_context *, const optc_value *inputs, optc_value *outputs) {
@@ -479,25 +520,41 @@ struct Bundle {
     if (!outputs && M::kOutputs) return missing("output_dims", "outputs");
     Run<M> run;
     run.error = thread_error();
-    const optc_status status = bind(run, inputs, false);
-    if (status == OPTC_OK) M::output_dims(run.dims, outputs);
-    return status;
+    if (const optc_status status = bind(run, inputs, false)) return status;
+    return choose(run.dims, [&]([[maybe_unused]] auto chosen) {
+      using E = typename decltype(chosen)::Model;
+      Run<E> own;
+      own.error = run.error;
+      if (const optc_status status = bind(own, inputs, false)) return status;
+      E::output_dims(own.dims, outputs);
+      return OPTC_OK;
+    });
   }
   static optc_status workspace_bytes(const optc_value *inputs, size_t *bytes) {
     thread_error()[0] = 0;
     if (!bytes) return missing("workspace_bytes", "the place of the bytes");
     Run<M> run;
     run.error = thread_error();
-    const optc_status status = bind(run, inputs, false);
-    if (status != OPTC_OK) return status;
-    // Exact for as many threads as there are processors.
-    *bytes = run.lay_out(processor_count()) + 64;
-    return OPTC_OK;
+    if (const optc_status status = bind(run, inputs, false)) return status;
+    return choose(run.dims, [&]([[maybe_unused]] auto chosen) {
+      Run<typename decltype(chosen)::Model> own;
+      own.error = run.error;
+      if (const optc_status status = bind(own, inputs, false)) return status;
+      // Exact for as many threads as there are processors.
+      *bytes = own.lay_out(processor_count()) + 64;
+      return OPTC_OK;
+    });
   }
 
-  static optc_status prepare(Context<M> &c) {
-    Run<M> &run = c.run;
-    const size_t needed = run.lay_out(run.env.threads) + 64;
+  // Lays the arena out for the dims of the run, where it is not, in memory that is large enough.
+  template <class E>
+  static optc_status prepare(Context &c, Entry<E> &entry) {
+    Run<E> &run = entry.run;
+    const bool same = entry.planned && (std::is_empty<typename E::Dims>::value ||
+                                        memcmp(&entry.planned_for, &run.dims, sizeof run.dims) == 0);
+    entry.planned = false;
+    const size_t needed =
+        (same ? static_cast<size_t>(run.arena_bytes + Run<E>::kGuard) : run.lay_out(run.env.threads)) + 64;
     if (needed > c.memory_bytes || !c.memory) {
       if (c.fixed_memory)
         return run.fail(OPTC_OUT_OF_MEMORY, "the workspace has %zu bytes, these dims need %zu", c.memory_bytes, needed);
@@ -509,72 +566,91 @@ struct Bundle {
     }
     run.arena = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(c.memory) + 63) / 64 * 64);
     run.guard(run.arena + run.arena_bytes, true);
+    entry.planned_for = run.dims;
+    entry.planned = true;
     return OPTC_OK;
   }
 
   static optc_status run(optc_context *handle, const optc_value *inputs, optc_value *outputs) {
     if (!handle) return missing("run", "the context");
-    Context<M> &c = *context(handle);
-    Run<M> &run = c.run;
-    run.status = OPTC_OK;
-    run.fault = 0;
-    run.current = -1;
+    Context &c = *context(handle);
+    c.each([](auto &entry) {
+      entry.run.status = OPTC_OK;
+      entry.run.fault = 0;
+      entry.run.current = -1;
+    });
     c.error[0] = 0;
-    if (const optc_status status = check_outputs(run, outputs, false)) return status;
-    const typename M::Dims before = run.dims;
-    if (const optc_status status = bind(run, inputs, true)) return status;
+    if (const optc_status status = check_outputs(c.run(), outputs, false)) return status;
+    if (const optc_status status = bind(c.run(), inputs, true)) return status;
+    return choose(c.run().dims, [&]([[maybe_unused]] auto chosen) {
+      using E = typename decltype(chosen)::Model;
+      return run_entry(c, std::get<Entry<E>>(c.entries), inputs, outputs);
+    });
+  }
+  // The general schedule's inputs have been checked, which are those of all.
+  template <class E>
+  static optc_status run_entry(Context &c, Entry<E> &entry, const optc_value *inputs, optc_value *outputs) {
+    Run<E> &run = entry.run;
+    if (!std::is_same<E, M>::value)
+      if (const optc_status status = bind(run, inputs, true)) return status;
     run.outputs = outputs;
     run.given = inputs;
     run.objects.reset();
-    if (!c.planned || memcmp(&before, &run.dims, sizeof before) != 0) {
-      c.planned = false;
-      if (const optc_status status = prepare(c)) return status;
-      c.planned = true;
-    }
+    if (const optc_status status = prepare(c, entry)) return status;
     if (c.threads) c.threads->begin_run();
-    optc_status status = M::execute(run);
+    optc_status status = E::execute(run);
     if (c.threads) c.threads->end_run();
     run.step(-1);
     if (status == OPTC_OK) status = run.status;
-    run.cancelled = 0;
+    c.each([](auto &other) { other.run.cancelled = 0; });
     return status;
   }
   static optc_status run_async(optc_context *handle, const optc_value *, optc_value *, void *) {
     if (!handle) return missing("run_async", "the context");
-    return context(handle)->run.fail(OPTC_DEVICE, "this bundle has no code for a device");
+    return context(handle)->run().fail(OPTC_DEVICE, "this bundle has no code for a device");
   }
   static optc_status cancel(optc_context *handle) {
     if (!handle) return missing("cancel", "the context");
-    __atomic_store_n(&context(handle)->run.cancelled, 1, __ATOMIC_RELAXED);
+    context(handle)->each([](auto &entry) { __atomic_store_n(&entry.run.cancelled, 1, __ATOMIC_RELAXED); });
     return OPTC_OK;
   }
   static optc_status profile(optc_context *handle, int32_t on, const char **json) {
     if (!handle) return missing("profile", "the context");
-    Context<M> &c = *context(handle);
+    Context &c = *context(handle);
     if (json) {
-      c.profile_text = "[";
-      for (size_t i = 0; i < M::kKernels; ++i) {
-        char item[320];
-        snprintf(item, sizeof item, "%s{\"kernel\":\"%.200s\",\"calls\":%llu,\"ns\":%.0f}", i ? "," : "",
-                 M::kernel_names[i], static_cast<unsigned long long>(c.run.calls[i]), c.run.nanoseconds[i]);
-        c.profile_text += item;
-      }
-      c.profile_text += "]";
+      c.profile_text.clear();
+      c.each([&](const auto &entry) { add_profile(entry, c.profile_text); });
+      c.profile_text += c.profile_text.empty() ? "[]" : "]";
       *json = c.profile_text.c_str();
     }
-    if (on && !c.run.profiling)
-      for (size_t i = 0; i < M::kKernels; ++i) c.run.nanoseconds[i] = 0, c.run.calls[i] = 0;
-    c.run.profiling = on != 0;
+    c.each([&](auto &entry) {
+      if (on && !entry.run.profiling) {
+        memset(entry.run.nanoseconds, 0, sizeof entry.run.nanoseconds);
+        memset(entry.run.calls, 0, sizeof entry.run.calls);
+      }
+      entry.run.profiling = on != 0;
+    });
     return OPTC_OK;
   }
+  template <class E>
+  static void add_profile(const Entry<E> &entry, std::string &text) {
+    std::string variant;
+    if constexpr (!std::is_same<E, M>::value) variant = std::string(",\"variant\":") + E::json_sizes;
+    for (size_t i = 0; i < E::kKernels; ++i) {
+      char item[320];
+      snprintf(item, sizeof item, "%s{\"kernel\":\"%.200s\",\"calls\":%llu,\"ns\":%.0f", text.empty() ? "[" : ",",
+               E::kernel_names[i], static_cast<unsigned long long>(entry.run.calls[i]), entry.run.nanoseconds[i]);
+      text += item + variant + "}";
+    }
+  }
   static const char *last_error(const optc_context *handle) {
-    return handle ? reinterpret_cast<const Context<M> *>(handle)->error : thread_error();
+    return handle ? reinterpret_cast<const Context *>(handle)->error : thread_error();
   }
 };
 
-template <class M>
+template <class M, class... V>
 static const optc_model *bundle() {
-  using B = Bundle<M>;
+  using B = Bundle<M, V...>;
   static const optc_api api = {
       sizeof(optc_api), B::input_count,     B::output_count,   B::input_info,      B::output_info, B::manifest_json,
       B::weights_load,  B::weights_release, B::context_create, B::context_destroy, B::output_dims, B::workspace_bytes,

@@ -219,3 +219,28 @@ def test_outputs_hold_their_own_strings_and_items(optc, tmp_path):
     assert [list((ctypes.c_float * 2).from_address(outputs[1].object.contents.items[k].tensor.data)) for k in range(2)] == [[1, 2], [3, 4]]
     assert [texts(outputs[2].object.contents.items[k].tensor.data) for k in range(2)] == [[b"abc", b"def"]] * 2
     api.context_destroy(context)
+
+
+def test_a_refused_run_leaves_the_layout_of_the_last_one(optc, tmp_path):
+    """Dims of a run that is refused are not those that memory was laid out for: the next run has its own layout."""
+    axis = helper.make_tensor("axis", I64, [], [0])
+    nodes = [helper.make_node("CumSum", ["x", "axis"], ["s"]), helper.make_node("CumSum", ["s", "axis"], ["t"]),
+             helper.make_node("Add", ["t", "b"], ["y"])]
+    module, library = build(optc, tmp_path, "twice", make(nodes, [value("x", ["N", 8]), value("b", ["N", 8])], [value("y", ["N", 8])],
+                                                          [axis]))
+    model = module.Model(str(library), threads=1)
+
+    def run(n, m):
+        x, b = np.ones((n, 8), np.float32), np.ones((m, 8), np.float32)
+        return model(x, b)["y"]
+
+    assert run(1, 1).tolist() == [[2.0] * 8]
+    values = (module._Value * 2)()
+    outputs = (module._Value * 1)()
+    arrays = np.ones((4000, 8), np.float32), np.ones((3, 8), np.float32), np.empty((4000, 8), np.float32)
+    for slot, array in zip([*values, *outputs], arrays):
+        slot.tensor.data, slot.tensor.type, slot.tensor.rank, slot.tensor.capacity_bytes = array.ctypes.data, F32, 2, array.nbytes
+        slot.tensor.dims[:2] = array.shape
+    assert model._api.run(model._context, values, outputs) == INVALID
+    n = np.arange(1, 4001, dtype=np.float32)
+    np.testing.assert_allclose(run(4000, 4000), np.repeat((n * (n + 1) / 2 + 1)[:, None], 8, 1), rtol=1e-5)
