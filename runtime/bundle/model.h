@@ -494,7 +494,8 @@ struct Bundle {
         continue;
       }
       if (absent(inputs, i)) return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' is missing", info.name);
-      if (!may_lie_on(t.device_type, on_card)) return wrong_device(run, "input", info.name, t.device_type, on_card);
+      if (need_data && !may_lie_on(t.device_type, on_card))
+        return wrong_device(run, "input", info.name, t.device_type, on_card);
       if (t.type != info.type)
         return run.fail(OPTC_INVALID_ARGUMENT, "input '%s' has type %d, expected %d", info.name, t.type, info.type);
       if (t.rank != info.rank)
