@@ -2,49 +2,12 @@
 #pragma once
 #include <math.h>
 
+#include "dft.h"
 #include "lib_util.h"
 
 static inline void optc_lib_swap(double *a, double *b) {
   const double t = *a;
   *a = *b, *b = t;
-}
-
-// One transform of n complex numbers (re, im), in place; sign -1 forward, +1 inverse (not scaled). Powers of two by the
-// radix-2 method of Cooley and Tukey, other lengths by the definition with a table of roots. `scratch`: 4 n doubles.
-static inline void optc_lib_dft_line(double *re, double *im, int64_t n, int sign, double *scratch) {
-  const double two_pi = 6.283185307179586476925286766559;
-  double *c = scratch, *s = scratch + n;
-  for (int64_t k = 0; k < n; ++k)
-    c[k] = cos(two_pi * (double)k / (double)n), s[k] = sign * sin(two_pi * (double)k / (double)n);
-  if (n > 0 && (n & (n - 1)) == 0) {
-    for (int64_t i = 1, j = 0; i < n; ++i) {
-      int64_t bit = n >> 1;
-      for (; j & bit; bit >>= 1) j ^= bit;
-      j ^= bit;
-      if (i < j) optc_lib_swap(&re[i], &re[j]), optc_lib_swap(&im[i], &im[j]);
-    }
-    for (int64_t length = 2; length <= n; length *= 2)
-      for (int64_t i = 0; i < n; i += length)
-        for (int64_t k = 0; k < length / 2; ++k) {
-          const int64_t a = i + k, b = a + length / 2, w = k * (n / length);
-          const double x = re[b] * c[w] - im[b] * s[w], y = re[b] * s[w] + im[b] * c[w];
-          re[b] = re[a] - x, im[b] = im[a] - y, re[a] += x, im[a] += y;
-        }
-    return;
-  }
-  double *out_re = scratch + 2 * n, *out_im = scratch + 3 * n;
-  for (int64_t k = 0; k < n; ++k) {
-    double x = 0, y = 0;
-    for (int64_t j = 0, w = 0; j < n; ++j) {
-      x += re[j] * c[w] - im[j] * s[w];
-      y += re[j] * s[w] + im[j] * c[w];
-      w += k;
-      if (w >= n) w -= n;
-    }
-    out_re[k] = x, out_im[k] = y;
-  }
-  memcpy(re, out_re, (size_t)n * sizeof(double));
-  memcpy(im, out_im, (size_t)n * sizeof(double));
 }
 
 // inputs: X [..., 1 or 2], dft_length (optional scalar), axis (optional scalar, -2); attributes inverse, onesided.
@@ -70,8 +33,12 @@ static inline int optc_lib_dft(OptcLibCall *call) {
   dims[axis] = out, dims[x->rank - 1] = out_parts;
   for (int32_t k = 0; k < x->rank; ++k) call->sizes[k] = dims[k];
   if (!optc_lib_allocate(call, 0, x->rank, dims)) return optc_lib_out_of_memory(call);
-  double *re = (double *)malloc((size_t)n * 6 * sizeof(double)), *im = re + n;
-  if (!re) return optc_lib_out_of_memory(call);
+  double *re = optc_dft_doubles(2 * n), *im = re ? re + n : NULL;
+  OptcDft *plan = re ? optc_dft_plan(n) : NULL;
+  if (!plan) {
+    free(re);
+    return optc_lib_out_of_memory(call);
+  }
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < inner; ++i) {
       for (int64_t k = 0; k < n; ++k) {
@@ -82,7 +49,7 @@ static inline int optc_lib_dft(OptcLibCall *call) {
         im[k] = from < in && parts == 2 ? optc_lib_double(x, at + 1) : 0;
         if (mirrored) im[k] = -im[k];
       }
-      optc_lib_dft_line(re, im, n, inverse ? 1 : -1, re + 2 * n);
+      optc_dft_run(plan, inverse ? im : re, inverse ? re : im);
       const double scale = inverse ? 1 / (double)n : 1;
       for (int64_t k = 0; k < out; ++k) {
         const int64_t at = ((o * out + k) * inner + i) * out_parts;
@@ -90,6 +57,7 @@ static inline int optc_lib_dft(OptcLibCall *call) {
         if (out_parts == 2) optc_lib_set(&call->outputs[0], at + 1, im[k] * scale);
       }
     }
+  optc_dft_free(plan);
   free(re);
   return 0;
 }
@@ -109,8 +77,12 @@ static inline int optc_lib_stft(OptcLibCall *call) {
   for (int k = 0; k < 4; ++k) call->sizes[k] = dims[k];
   if (!optc_lib_allocate(call, 0, 4, dims)) return optc_lib_out_of_memory(call);
   const int64_t width = window ? optc_lib_count(window) : n;
-  double *re = (double *)malloc((size_t)n * 6 * sizeof(double)), *im = re + n;
-  if (!re) return optc_lib_out_of_memory(call);
+  double *re = optc_dft_doubles(2 * n), *im = re ? re + n : NULL;
+  OptcDft *plan = re ? optc_dft_plan(n) : NULL;
+  if (!plan) {
+    free(re);
+    return optc_lib_out_of_memory(call);
+  }
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t f = 0; f < frames; ++f) {
       for (int64_t k = 0; k < n; ++k) {
@@ -119,12 +91,13 @@ static inline int optc_lib_stft(OptcLibCall *call) {
         re[k] = w * optc_lib_double(x, at);
         im[k] = parts == 2 ? w * optc_lib_double(x, at + 1) : 0;
       }
-      optc_lib_dft_line(re, im, n, -1, re + 2 * n);
+      optc_dft_run(plan, re, im);
       for (int64_t k = 0; k < bins; ++k) {
         optc_lib_set(&call->outputs[0], ((b * frames + f) * bins + k) * 2, re[k]);
         optc_lib_set(&call->outputs[0], ((b * frames + f) * bins + k) * 2 + 1, im[k]);
       }
     }
+  optc_dft_free(plan);
   free(re);
   return 0;
 }
