@@ -17,23 +17,6 @@ std::string environment(const char *name) {
 
 }  // namespace
 
-std::string install_prefix() {
-  char buffer[4096];
-  const ssize_t size = readlink("/proc/self/exe", buffer, sizeof(buffer));
-  if (size <= 0 || size == sizeof(buffer)) return "";
-  std::string path(buffer, size);
-  for (int i = 0; i < 2; ++i) {
-    const size_t slash = path.rfind('/');
-    if (slash == std::string::npos) return "";
-    path.resize(slash);
-  }
-  return path;
-}
-
-std::string resource_path(const std::string &relative) { return install_prefix() + "/share/optc/" + relative; }
-
-std::string module_path(const std::string &name) { return install_prefix() + "/lib/optc/" + name; }
-
 std::string cache_path() {
   if (const std::string own = environment("OPTC_CACHE"); !own.empty()) return own;
   if (const std::string xdg = environment("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/optc";

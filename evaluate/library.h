@@ -14,8 +14,9 @@ struct OptcLibCall;
 namespace optc::evaluate_detail {
 
 using LibraryFunction = int (*)(OptcLibCall *);
-// Null: there is none of that name.
-LibraryFunction find_library_function(std::string_view name);
+// Null: there is none of that name. ImageDecoder's stands in a module beside optc, with the libraries that it needs;
+// when that cannot be loaded the result is null and `error` says why.
+LibraryFunction find_library_function(std::string_view name, std::string &error);
 
 // What a buffer holds while the Program runs: a tensor, or an object.
 struct Slot {

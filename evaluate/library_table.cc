@@ -1,4 +1,6 @@
 // The functions that a LibraryCall may name. To add one: include its header and write its name in the list.
+#include <dlfcn.h>
+
 #include <cstring>
 #include <string_view>
 
@@ -19,6 +21,7 @@
 #include "runtime/cpu/lib_text.h"
 #include "runtime/cpu/lib_tokens.h"
 #include "runtime/cpu/lib_util.h"
+#include "support/installation.h"
 
 #define OPTC_LIBRARY_FUNCTIONS(X) \
   X(cast_map)                     \
@@ -88,7 +91,20 @@
 
 namespace optc::evaluate_detail {
 
-LibraryFunction find_library_function(std::string_view name) {
+namespace {
+
+// The module stays loaded: loading it again is cheap then.
+LibraryFunction image_decoder(std::string &error) {
+  void *module = dlopen(module_path("optc-images.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  void *function = module ? dlsym(module, "optc_images_decode") : nullptr;
+  if (!function) error = std::string("the module that decodes images cannot be loaded: ") + dlerror();
+  return reinterpret_cast<LibraryFunction>(function);
+}
+
+}  // namespace
+
+LibraryFunction find_library_function(std::string_view name, std::string &error) {
+  if (name == "image_decoder") return image_decoder(error);
 #define OPTC_X(function) \
   if (name == #function) return optc_lib_##function;
   OPTC_LIBRARY_FUNCTIONS(OPTC_X)

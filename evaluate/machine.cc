@@ -366,7 +366,11 @@ Status Machine::run_kernel(const Kernel &kernel) {
 // -----------------------------------------------------------------------------------------------------------
 
 Status Machine::run_library(const Kernel &, const LibraryCall &call) {
-  const LibraryFunction function = find_library_function(call.function);
+  std::string error;
+  const LibraryFunction function = find_library_function(call.function, error);
+  if (!function && !error.empty())
+    return diagnostics_.error(ErrorKind::kIo, error, kernel_ ? place(*kernel_) : "",
+                              "install the libraries that it names, or run the model as a bundle");
   if (!function) return internal("there is no library function '" + call.function + "'");
   std::vector<Slot> values;
   values.reserve(call.inputs.size());
@@ -396,7 +400,6 @@ Status Machine::run_library(const Kernel &, const LibraryCall &call) {
   }
   std::vector<RuntimeValue> objects;
   std::vector<int64_t> sizes;
-  std::string error;
   const int status = call_library(function, call, inputs, outputs, objects, sizes, error);
   if (status == 101) return internal(error);
   if (status == kLibraryMemory)

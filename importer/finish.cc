@@ -40,6 +40,7 @@ Status Converter::finish_region(RegionId region, bool strict) {
     if (graph_.node(id).op == "Squeeze") name_squeezed_axes(id);
     if (strict) {
       OPTC_TRY(infer_node(graph_, id, diagnostics_));
+      if (align_branches(id)) OPTC_TRY(infer_node(graph_, id, diagnostics_));
     } else {
       bool known = true;  // an operator is not asked what comes of operands without types
       const auto check = [&](ValueId v) {
@@ -53,6 +54,7 @@ Status Converter::finish_region(RegionId region, bool strict) {
         for (ValueId v : graph_.captures(inner)) check(v);
       Diagnostics scratch;
       if (known) (void)infer_node(graph_, id, scratch, nullptr, InferMode::kTentative).ok();
+      if (known && align_branches(id)) (void)infer_node(graph_, id, scratch, nullptr, InferMode::kTentative).ok();
     }
     const std::vector<ValueId> outputs = graph_.node(id).outputs;
     for (ValueId output : outputs) {
@@ -216,6 +218,7 @@ void Converter::close_dead_branches() {
 
 Status Converter::check_outputs() {
   close_dead_branches();
+  OPTC_TRY(check_aligned());
   // Bodies are inferred by their owners; what is left without a rank there cannot be compiled.
   for (NodeId id : graph_.all_nodes()) {
     if (is_dead(graph_, graph_.node(id).region)) continue;

@@ -119,6 +119,10 @@ class Converter {
   void close_dead_branches();
   Status check_outputs();
 
+  // branch_ranks.cc
+  bool align_branches(NodeId node);  // true: an If whose branches had other ranks has been changed
+  Status check_aligned();
+
   const onnx::ModelProto &model_;
   TensorSource source_, direct_source_;
   const ImportOptions &options_;
@@ -134,6 +138,7 @@ class Converter {
   std::deque<onnx::AttributeProto> items_;            // of attributes that are lists
   std::unordered_map<uint32_t, NodeSource> sources_;  // by NodeId
   std::unordered_map<uint32_t, const onnx::TypeProto *> declared_;  // by ValueId
+  std::vector<ValueId> aligned_;                                    // results of Ifs that align_branches changed
   std::unordered_set<std::string> main_names_;
   int64_t next_index_ = 0;
 };

@@ -1,5 +1,5 @@
 // GridSample, AffineGrid, RoiAlign, MaxRoiPool, DeformConv, Col2Im: sampling at computed positions. AffineGrid is
-// loops, the others library functions (runtime/cpu/lib_image.h).
+// loops, the others library functions (runtime/cpu/lib_image.h). ImageDecoder (runtime/cpu/lib_image_decoder.h).
 
 #include "ops/build.h"
 #include "ops/registry.h"
@@ -163,6 +163,23 @@ Status build_col2im(BuildContext &c) {
   return {};
 }
 
+Status infer_image_decoder(InferContext &c) {
+  OPTC_TRY(c.require_shape(0));
+  if (c.rank(0) != 1) return c.invalid("encoded_stream must be a vector of bytes");
+  const std::string pixels(c.node().string_or("pixel_format", "RGB"));
+  if (pixels != "RGB" && pixels != "BGR" && pixels != "Grayscale")
+    return c.invalid("pixel_format '" + pixels + "' is not known", "it is RGB, BGR or Grayscale");
+  c.set_tensor(0, ElementType::kUInt8,
+               {c.run_time_size(0, 0), c.run_time_size(0, 1), pixels == "Grayscale" ? int64_t{1} : int64_t{3}});
+  return {};
+}
+Status build_image_decoder(BuildContext &c) {
+  const Shape &out = c.output_shape(0);
+  c.library("image_decoder", {c.input(0)}, {c.output(0)}, c.node().attributes,
+            {single_symbol(out[0]), single_symbol(out[1])});
+  return {};
+}
+
 const VersionStep kRoiAlignSteps[] = {{16, roi_align_16, roi_align_10}};
 
 const OpDef kOps[] = {
@@ -171,6 +188,7 @@ const OpDef kOps[] = {
     {"RoiAlign", OpForm::kLibrary, 22, infer_roi_align, build_roi_align, kRoiAlignSteps},
     {"MaxRoiPool", OpForm::kLibrary, 22, infer_max_roi_pool, build_max_roi_pool},
     {"DeformConv", OpForm::kLibrary, 22, infer_deform_conv, build_deform_conv},
+    {"ImageDecoder", OpForm::kLibrary, 20, infer_image_decoder, build_image_decoder},
     {"Col2Im", OpForm::kLibrary, 18, infer_col2im, build_col2im},
 };
 

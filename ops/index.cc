@@ -242,8 +242,20 @@ Status infer_expand(InferContext &c) {
   if (!wanted) {
     OPTC_ASSIGN(int64_t length, input_length(c, 1));
     const size_t rank = in.size() > static_cast<size_t>(length) ? in.size() : static_cast<size_t>(length);
+    auto entries = known_entries(c, 1, length);
+    entries.insert(entries.begin(), rank - entries.size(), Dim(1));
     Shape out;
-    for (size_t k = 0; k < rank; ++k) out.push_back(c.run_time_size(0, k));
+    for (size_t k = 0; k < rank; ++k) {
+      const Dim d = k < rank - in.size() ? Dim(1) : in[k - (rank - in.size())];
+      if (!entries[k]) {
+        out.push_back(lower_bound(d) > 1 ? d : c.run_time_size(0, k));  // of another number it cannot be
+        continue;
+      }
+      if (entries[k]->is_constant() && entries[k]->value() < 0)
+        return c.invalid("the shape has the entry " + entries[k]->str());
+      OPTC_ASSIGN(const Shape both, c.broadcast({{d}, {*entries[k]}}));
+      out.push_back(both[0]);
+    }
     c.set_tensor(0, c.element(0), std::move(out));
     return {};
   }
@@ -265,7 +277,7 @@ Status infer_expand(InferContext &c) {
 }
 
 Status build_expand(BuildContext &c) {
-  if (!c.elements(1)) c.library("expand_sizes", {c.input(0), c.input(1)}, {}, {}, output_symbols(c, 0));
+  if (!c.elements(1)) c.library("expand_sizes", {c.input(0), c.input(1)}, {}, {}, own_symbols(c, 0));
   const Shape in = c.shape(0), out = c.output_shape(0);
   return c.index_map(c.input(0), c.output(0), [&](const Dims &i) { return broadcast_index(i, in, out); });
 }

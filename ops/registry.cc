@@ -229,8 +229,11 @@ Failure InferContext::unsupported(std::string message, std::string help) {
   return diagnostics_.error(ErrorKind::kUnsupported, std::move(message), graph_.describe(node_), std::move(help));
 }
 
-void InferContext::constrain(Dim left, Dim right, bool or_one) {
-  if (constraints_) constraints_->push_back({left, right, or_one, graph_.describe(node_)});
+void InferContext::constrain(Dim left, Dim right, bool or_one, std::string_view what) {
+  if (!constraints_) return;
+  std::string where = graph_.describe(node_);
+  if (!what.empty()) where += ": " + std::string(what);
+  constraints_->push_back({left, right, or_one, std::move(where)});
 }
 
 Result<Dim> InferContext::same(Dim a, Dim b, std::string_view what) {

@@ -139,8 +139,8 @@ class InferContext {
   // a and b must be equal: an error if they cannot be, nothing if they are, else a run-time constraint; returns the one
   // to go on with.
   Result<Dim> same(Dim a, Dim b, std::string_view what);
-  // left == right (or right == 1) is checked when the Program runs.
-  void constrain(Dim left, Dim right, bool or_one = false);
+  // left == right (or right == 1) is checked when the Program runs. `what`: said with the node when it does not hold.
+  void constrain(Dim left, Dim right, bool or_one = false, std::string_view what = {});
   // Brings an axis in [-rank, rank) to [0, rank).
   Result<int64_t> axis(int64_t value, int64_t rank, std::string_view what = "axis");
 

@@ -58,7 +58,11 @@ Status infer_reshape(InferContext &c) {
   Shape out;
   if (!wanted) {
     OPTC_ASSIGN(int64_t length, input_length(c, 1));
-    for (int64_t k = 0; k < length; ++k) out.push_back(c.run_time_size(0, static_cast<size_t>(k)));
+    const auto entries = known_entries(c, 1, length);
+    for (size_t k = 0; k < entries.size(); ++k) {
+      const bool fixed = entries[k] && entries[k]->is_constant() && entries[k]->value() > 0;
+      out.push_back(fixed ? *entries[k] : c.run_time_size(0, k));
+    }
     c.set_tensor(0, c.element(0), std::move(out));
     return {};
   }
@@ -181,14 +185,19 @@ Status infer_squeeze(InferContext &c) {
       }
     } else {
       if (in[i].is(1)) continue;
-      // A dim that is 1 only in some runs decides the rank. A symbol of the inputs is taken to be larger (an exporter
-      // who means a dim of 1 writes it): a bound of the symbol, which the signature shows and each run checks.
+      // A dim that is 1 only in some runs decides the rank. It is taken to be another number, since who means a dim of
+      // 1 writes it. For a symbol of the inputs that is a bound, which the signature shows; each run checks it.
       if (!in[i].is_constant() && lower_bound(in[i]) <= 1 && upper_bound(in[i]) >= 1) {
         const DimSymbol *symbol = single_symbol(in[i]);
-        if (!symbol || symbol->kind != SymbolKind::kModel || symbol->max < 2 || !(c.node().region == Graph::main()))
+        if (upper_bound(in[i]) < 2)
           return c.unsupported("the rank of the result depends on whether dimension " + in[i].str() + " is 1",
                                "give Squeeze its axes, or fix that dimension with --dim");
-        c.dims().set_bounds(symbol, 2, symbol->max);
+        if (symbol && symbol->kind == SymbolKind::kModel && c.node().region == Graph::main())
+          c.dims().set_bounds(symbol, 2, symbol->max);
+        else
+          c.constrain(
+              min(max(in[i] - 1, Dim(1) - in[i]), 1), 1, false,
+              "without axes, dimension " + std::to_string(i) + " must not become 1, which would change the rank");
       }
     }
     out.push_back(in[i]);

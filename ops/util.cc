@@ -139,6 +139,50 @@ std::vector<const DimSymbol *> output_symbols(BuildContext &context, size_t outp
   return symbols;
 }
 
+std::vector<const DimSymbol *> own_symbols(BuildContext &context, size_t output) {
+  std::vector<const DimSymbol *> symbols = output_symbols(context, output);
+  const std::string &name = context.graph().value(context.node().output(output)).name;
+  for (size_t k = 0; k < symbols.size(); ++k)
+    if (symbols[k] && !is_size_of(*symbols[k], name, k)) symbols[k] = nullptr;
+  return symbols;
+}
+
+namespace {
+
+// False: not even the number of entries is known.
+bool append_entries(const Graph &graph, ValueId id, int depth, std::vector<std::optional<Dim>> &entries) {
+  if (!id.valid()) return false;
+  const Value &value = graph.value(id);
+  const Constant *constant = graph.constant(id);
+  if (const auto elements = value.elements ? value.elements : constant ? constant_elements(*constant) : nullptr) {
+    entries.insert(entries.end(), elements->begin(), elements->end());
+    return true;
+  }
+  if (value.kind == ValueKind::kNodeOutput && depth < 8) {
+    const Node &node = graph.node(value.producer);
+    if (node.op == "Concat") {
+      for (ValueId part : node.inputs)
+        if (!append_entries(graph, part, depth + 1, entries)) return false;
+      return true;
+    }
+  }
+  if (!value.type.has_shape() || value.type.rank() != 1 || !(*value.type.shape)[0].is_constant()) return false;
+  const int64_t count = (*value.type.shape)[0].value();
+  if (count > kMaxRank) return false;
+  entries.insert(entries.end(), static_cast<size_t>(count), std::nullopt);
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::optional<Dim>> known_entries(InferContext &context, size_t input, int64_t length) {
+  std::vector<std::optional<Dim>> entries;
+  if (!append_entries(context.graph(), context.node().input(input), 0, entries) ||
+      static_cast<int64_t>(entries.size()) != length)
+    entries.assign(static_cast<size_t>(length), std::nullopt);
+  return entries;
+}
+
 Dim item_size(DimTable &dims) {
   const std::string name = "item.size";
   return dims.find(name) ? dims.model_symbol(name) : dims.new_symbol(SymbolKind::kData, name);

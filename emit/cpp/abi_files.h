@@ -1,6 +1,7 @@
 #pragma once
 // The files of a bundle that its users see: headers, build files, examples, Python.
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct AbiFacts {
   std::vector<std::string> sources;  // "model.cpp", "kernels_0.cpp", ...
   std::vector<std::string> sizes;    // lines on the sizes that the bundle takes, and its variants
   bool variants = false;
+  std::set<std::string> functions;  // the library operators that it calls
 };
 
 // The lines of a signature: "input image: float32 [N, 3, 224, 224]".

@@ -96,10 +96,10 @@ Result<BundleReport> BundleWriter::write() {
   if (options_.weights == BundleOptions::Weights::kEmbed) OPTC_TRY(embed_manifest(manifest));
   places_.name = name_;
   ModelSources sources = model.model_sources(name_, places_, others);
-  std::set<std::string> functions(model.library_functions.begin(), model.library_functions.end());
+  facts_.functions.insert(model.library_functions.begin(), model.library_functions.end());
   for (const auto &printer : printers_)
-    functions.insert(printer->library_functions.begin(), printer->library_functions.end());
-  OPTC_TRY(library_includes(functions, sources));
+    facts_.functions.insert(printer->library_functions.begin(), printer->library_functions.end());
+  OPTC_TRY(library_includes(facts_.functions, sources));
   if (!sources.header.empty()) OPTC_TRY(put("src/model.h", sources.header));
   for (const auto &[file, text] : sources.files) {
     OPTC_TRY(put("src/" + file, text));

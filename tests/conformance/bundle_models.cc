@@ -29,6 +29,7 @@
 #include "driver/places.h"
 #include "driver/process.h"
 #include "driver/toolchain.h"
+#include "emit/cpp/system_libraries.h"
 #include "runtime/cpu/isa.h"
 #include "support/file.h"
 #include "support/staging.h"
@@ -250,6 +251,16 @@ std::string compile_unit(const std::string &compiler, bool sanitize, const std::
                                       work + "/libunit.so",
                                       "-ldl",
                                       "-lpthread"};
+  const auto unit = read_file(work + "/unit.cpp", diagnostics);
+  for (const SystemLibrary &l : system_libraries()) {
+    if (!unit || unit->find("/lib_" + std::string(l.function) + ".h\"") == std::string::npos) continue;
+    command.push_back("-l" + std::string(l.library));
+    for (size_t at = 0; at < l.folders.size();) {
+      const size_t end = std::min(l.folders.find(' ', at), l.folders.size());
+      command.push_back("-I/usr/include/" + std::string(l.folders.substr(at, end - at)));
+      at = end + 1;
+    }
+  }
   if (sanitize)
     command.insert(command.end(),
                    {"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"});
