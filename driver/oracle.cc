@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "convert/convert.h"
 #include "driver/places.h"
 #include "driver/process.h"
 #include "driver/tensor_file.h"
@@ -15,6 +16,20 @@ namespace optc {
 namespace {
 
 constexpr size_t kLongestError = 600;  // ONNX Runtime quotes whole types and shapes
+
+// ONNX Runtime reads binary models alone: one of another form is written into the scratch folder.
+Result<std::string> binary_model(const std::string &model, const std::string &folder, Diagnostics &diagnostics) {
+  OPTC_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(model, diagnostics));
+  if (form_of_file(model, {reinterpret_cast<const char *>(file->data()), file->size()}) == ModelForm::kBinary)
+    return model;
+  ConvertOptions options;
+  options.input = model;
+  options.output = folder + "/model.onnx";
+  options.form = ModelForm::kBinary;
+  ConvertFacts facts;
+  OPTC_TRY(convert_model(options, facts, diagnostics));
+  return options.output;
+}
 
 }  // namespace
 
@@ -34,10 +49,11 @@ Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, co
   OPTC_ASSIGN(const std::string python, oracle_python(diagnostics));
   ScratchFolder scratch;
   if (scratch.path().empty()) return diagnostics.error(ErrorKind::kIo, "cannot make a temporary folder");
+  OPTC_ASSIGN(const std::string binary, binary_model(model, scratch.path(), diagnostics));
   const std::vector<ValueId> &names = graph.region(Graph::main()).inputs;
   std::vector<std::string> arguments = {python,
                                         resource_path("tools/ort_run.py"),
-                                        model,
+                                        binary,
                                         scratch.path(),
                                         fmt::format("--threads={}", options.threads),
                                         fmt::format("--iterations={}", options.iterations),

@@ -26,7 +26,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"optimizer", {"support", "ir", "ops", "evaluate"}},
     {"lowering", {"support", "ir", "ops", "evaluate", "runtime"}},  // the search that places buffers
     {"emit", {"support", "ir", "ops", "evaluate", "runtime"}},      // plans of kernels, which their scratch follows
-    {"driver", {"support", "ir", "ops", "evaluate", "importer", "optimizer", "lowering", "emit", "runtime"}},
+    {"driver", {"support", "ir", "ops", "evaluate", "importer", "optimizer", "lowering", "emit", "convert", "runtime"}},
     {"convert", {"support", "ir", "ops", "importer", "emit"}},
     {"cli", {"support", "ir", "ops", "evaluate", "importer", "optimizer", "lowering", "emit", "convert", "driver"}},
     {"runtime", {}},

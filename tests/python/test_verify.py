@@ -162,3 +162,11 @@ def test_sizes_are_checked_in_each_iteration(optc, tmp_path, engine):
             (folder / f"input_{i}.pb").write_bytes(numpy_helper.from_array(a).SerializeToString())
         done = run(optc, "run", model, "--inputs", folder, *arguments, code=code)
         assert ("11" in done.stdout) if code == 0 else ("Add_4" in done.stderr), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("form", ["onnxtxt", "json", "textproto"])
+def test_models_in_other_forms_are_compared_too(optc, tmp_path, form):
+    path = saved(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", FLOAT, ["N", 3])],
+                 [value("y", FLOAT, ["N", 2])], {"w": random(3, 2)})
+    run(optc, "convert", path, "-o", tmp_path / f"m.{form}", "-q")
+    assert verify(optc, tmp_path / f"m.{form}")["ok"]
