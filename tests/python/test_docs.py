@@ -1,0 +1,91 @@
+"""What the documentation says is so: links lead somewhere, options exist, and the guide's `console` blocks run and print what is shown."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GUIDE = sorted((ROOT / "docs/guide").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *GUIDE,
+         *sorted(p for p in ROOT.glob("*/README.md") if not p.parent.name.startswith(("build", ".")))]
+
+
+def anchors(text):
+    """GitHub's names of a page's headings."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        to = page.parent / path if path else page
+        assert to.exists(), f"{target} is not there"
+        if anchor:
+            assert anchor in anchors(to.read_text()), f"{target}: no such heading"
+
+
+@pytest.fixture(scope="module")
+def options(optc):
+    """The options of each verb, by optc's own help."""
+    known = {}
+
+    def of(verb):
+        if verb not in known:
+            done = subprocess.run([optc, verb, "--help"], capture_output=True, text=True)
+            known[verb] = set(re.findall(r"--[a-z0-9][a-z0-9-]*", done.stdout)) if done.returncode == 0 else None
+        return known[verb]
+
+    return of
+
+
+def test_commands_and_options_exist(options):
+    """Every `optc ...` of code in the pages."""
+    top = options("compile")
+    seen = 0
+    for page in PAGES:
+        text = page.read_text()
+        code = re.findall(r"`([^`\n]*)`", re.sub(r"```.*?```", "", text, flags=re.S)) + re.findall(r"^(?: {4}|\$ )(.*)$", text, re.M)
+        for line in code:
+            found = re.match(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\./dev |\./build/bin/|build/bin/)?optc ([a-z]+\b(?!\.)|\S)?(.*)", line)
+            if not found:
+                continue
+            verb = found[1] if found[1] and options(found[1]) is not None else "compile"
+            known = options(verb) | ({"--version", "--help"} if verb == "compile" else set())
+            for option in re.findall(r"(?<![\w-])(--[a-z0-9][a-z0-9-]*)", line):
+                assert option in known or option in top and verb == "compile", f"{page.relative_to(ROOT)}: {line}: {verb} has no {option}"
+                seen += 1
+    assert seen > 40
+
+
+def blocks(page):
+    return re.findall(r"^```console\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+@pytest.mark.parametrize("page", [p for p in GUIDE if blocks(p)], ids=lambda p: p.stem)
+def test_the_guide_runs(page, optc, tmp_path):
+    shutil.copy(ROOT / "docs/guide/digits.onnxtxt", tmp_path)
+    env = {**os.environ, "PATH": f"{pathlib.Path(optc).parent}:{os.environ['PATH']}", "OPTC_PYTHON": sys.executable}
+    for block in blocks(page):
+        for command in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            line, _, shown = command.partition("\n")
+            line, _, code = line.partition("# exit ")
+            done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            printed = done.stdout.rstrip()
+            assert done.returncode == int(code or 0), f"$ {line}\n{printed}"
+            # A line of three dots is any number of lines; three dots in a line, and spaces, any of theirs; a step may have taken a
+            # time that is worth saying.
+            pattern = ""
+            for text in shown.rstrip().splitlines():
+                words = re.sub(r"(\\ )+", r" +", re.escape(text.rstrip()).replace(re.escape("..."), ".*"))
+                pattern += r"(?:.*\n)*?" if text == "..." else words + r"(?: +[\d.]+ s)? *\n"
+            if shown.strip():
+                assert re.search(r"(?:^|\n)" + pattern, "\n" + printed + "\n"), f"$ {line}\n{printed}\n--- is not what is shown:\n{shown}"
