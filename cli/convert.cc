@@ -15,6 +15,7 @@ namespace {
 struct ConvertVerbOptions : CommonOptions {
   ConvertOptions convert;
   std::string to, external;
+  std::vector<std::string> connect, rename;
 };
 
 Result<ConvertOptions> read_options(const ConvertVerbOptions &o, Diagnostics &diagnostics) {
@@ -28,6 +29,22 @@ Result<ConvertOptions> read_options(const ConvertVerbOptions &o, Diagnostics &di
     options.weights = WeightsPlace::kExternal;
     options.external_file = o.external;
   }
+  const auto pairs = [&](const std::vector<std::string> &texts, const char *option,
+                         std::vector<std::pair<std::string, std::string>> &list) -> Status {
+    for (const std::string &text : texts) {
+      const size_t at = text.find('=');
+      if (at == std::string::npos || at == 0 || at + 1 == text.size())
+        return diagnostics.error(ErrorKind::kUsage, fmt::format("{} {}: expected two names, A=B", option, text));
+      list.emplace_back(text.substr(0, at), text.substr(at + 1));
+    }
+    return {};
+  };
+  OPTC_TRY(pairs(o.connect, "--connect", options.connect));
+  OPTC_TRY(pairs(o.rename, "--rename", options.rename));
+  if (options.output.empty() && options.weights_to.empty())
+    return diagnostics.error(ErrorKind::kUsage, "-o FILE is required, or --weights-to FILE");
+  if (options.merge.empty() && (!options.connect.empty() || !options.merge_prefix.empty()))
+    return diagnostics.error(ErrorKind::kUsage, "--connect and --merge-prefix are for --merge OTHER");
   if (options.external_threshold < 0)
     return diagnostics.error(ErrorKind::kUsage, "--threshold: a number of bytes from 0 on");
   return options;
@@ -54,8 +71,9 @@ void tell(const ConvertVerbOptions &o, const ConvertFacts &facts) {
   std::string opsets;
   for (const auto &[domain, version] : facts.opsets)
     opsets += fmt::format("{}{} {}", opsets.empty() ? "" : ", ", domain == "ai.onnx" ? "opset" : domain, version);
-  print(fmt::format("{} → {}: {}, {} nodes, {} tensors\n", to_string(facts.read_as), to_string(facts.form), opsets,
-                    facts.nodes, facts.tensors));
+  if (!o.convert.output.empty())
+    print(fmt::format("{} → {}: {}, {} nodes, {} tensors\n", to_string(facts.read_as), to_string(facts.form), opsets,
+                      facts.nodes, facts.tensors));
   for (const auto &[path, bytes] : facts.files) print(fmt::format("wrote {} ({})\n", path, format_bytes(bytes)));
 }
 
@@ -77,7 +95,6 @@ void add_convert(CommandLine &line, int &code) {
   verb->add_option("-o,--output", o->convert.output,
                    "the file to write; its ending says the form: .onnx (binary), .onnxtxt (ONNX's text), .json, "
                    ".textproto")
-      ->required()
       ->type_name("FILE");
   verb->add_option("--to", o->to, "the form, whatever the file's ending")
       ->one_of({"binary", "text", "json", "textproto"})
@@ -89,6 +106,34 @@ void add_convert(CommandLine &line, int &code) {
   verb->add_option("--threshold", o->convert.external_threshold,
                    "bytes from which on a tensor goes into the file of --external-data (default 1024)")
       ->type_name("N");
+  constexpr const char *kChanges = "Changes";
+  verb->add_option("--opset", o->convert.opset,
+                   "bring every node to its form in version N of ai.onnx; nodes whose definition is the same stay")
+      ->type_name("N")
+      ->group(kChanges);
+  verb->add_option("--extract", o->convert.extract,
+                   "the part of the graph between values: a,b..c,d; an empty side is the model's own inputs or outputs")
+      ->type_name("IN..OUT")
+      ->group(kChanges);
+  verb->add_option("--rename", o->rename,
+                   "a new name for a value, or with dim: or node: before OLD for a dimension or a node (repeatable)")
+      ->type_name("OLD=NEW")
+      ->group(kChanges);
+  verb->add_option("--merge", o->convert.merge, "put this model behind MODEL; --connect says how they meet")
+      ->type_name("OTHER")
+      ->group(kChanges);
+  verb->add_option("--connect", o->connect, "a value of MODEL that is an input of OTHER (repeatable)")
+      ->type_name("VALUE=INPUT")
+      ->group(kChanges);
+  verb->add_option("--merge-prefix", o->convert.merge_prefix, "stands before all other names of OTHER")
+      ->type_name("TEXT")
+      ->group(kChanges);
+  verb->add_option("--weights-from", o->convert.weights_from,
+                   "take initializers from this file of safetensors, by name; types and shapes must be the model's")
+      ->type_name("FILE")
+      ->group(kChanges);
+  verb->add_option("--weights-to", o->convert.weights_to, "also write the initializers as safetensors; needs no -o")
+      ->type_name("FILE");
   verb->add_flag("--allow-loss", o->convert.allow_loss,
                  "leave out what the form cannot hold (a warning says what) instead of refusing");
   verb->add_flag("--force", o->convert.force, "replace files that the model is read from");

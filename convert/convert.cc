@@ -1,6 +1,6 @@
 #include "convert/convert.h"
 
-#include "convert/internal_model.h"
+#include "convert/internal_edit.h"
 
 namespace optc {
 namespace {
@@ -8,9 +8,26 @@ namespace {
 Status convert(const ConvertOptions &options, ConvertFacts &facts, Diagnostics &diagnostics) {
   OPTC_ASSIGN(ModelFile model, read_model_file(options.input, diagnostics));
   facts.read_as = model.form;
+  const bool edits = options.opset || !options.merge.empty() || !options.extract.empty() || !options.rename.empty();
+  if (edits && model.proto.training_info_size() > 0)
+    return diagnostics.error(ErrorKind::kUnsupported, "a model with training_info can only change its form");
+  if (options.opset) OPTC_TRY(set_opset(model, options.opset, diagnostics));
+  if (!options.merge.empty()) {
+    OPTC_ASSIGN(ModelFile other, read_model_file(options.merge, diagnostics));
+    if (other.proto.training_info_size() > 0)
+      return diagnostics.error(ErrorKind::kUnsupported, "--merge: the second model has training_info");
+    if (options.opset) OPTC_TRY(set_opset(other, options.opset, diagnostics));
+    OPTC_TRY(merge(model, std::move(other), options.connect, options.merge_prefix, diagnostics));
+  }
+  if (!options.extract.empty()) OPTC_TRY(extract(model, options.extract, diagnostics));
+  if (!options.rename.empty()) OPTC_TRY(rename(model, options.rename, diagnostics));
+  if (!options.weights_from.empty()) OPTC_TRY(read_safetensors(model, options.weights_from, diagnostics));
   facts.nodes = count_nodes(model.proto);
   for (const auto &opset : model.proto.opset_import())
     facts.opsets.emplace_back(opset.domain().empty() ? "ai.onnx" : opset.domain(), opset.version());
+  // Both files are complete before the first takes its place: the weights are checked before the model is written.
+  if (!options.weights_to.empty()) OPTC_TRY(write_safetensors(model, options, facts, diagnostics));
+  if (options.output.empty()) return {};
   return write_model_file(model, options, facts, diagnostics);
 }
 

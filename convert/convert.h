@@ -24,11 +24,19 @@ enum class WeightsPlace : uint8_t {
 };
 
 struct ConvertOptions {
-  std::string input, output;
+  std::string input, output;      // no output: only weights_to is written
   std::optional<ModelForm> form;  // of the output; without it the output's name says it
   WeightsPlace weights = WeightsPlace::kAsRead;
   std::string external_file;  // lies beside the output or below it; relative to its folder
   int64_t external_threshold = 1024;
+  // In the order in which they are done; what is empty changes nothing.
+  int64_t opset = 0;  // version of ai.onnx; 0: the model's own
+  std::string merge;  // a second model, which takes values of the first as its inputs:
+  std::vector<std::pair<std::string, std::string>> connect;  // value of the first, input of the second
+  std::string merge_prefix;                                  // of all other names of the second
+  std::string extract;                                       // "a,b..c": the part between these values
+  std::vector<std::pair<std::string, std::string>> rename;   // value, "dim:NAME" or "node:NAME"; the new name
+  std::string weights_from, weights_to;                      // files of safetensors; initializers by name
   bool allow_loss = false;  // what the form cannot hold is left out and said in a warning
   bool force = false;       // files that the model is read from may be replaced
 };

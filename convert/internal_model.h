@@ -15,6 +15,7 @@ namespace optc {
 
 // Tensors of at least kKeptOutside bytes hold no data in `proto`, but a note (`weight_of`) of their place in `weights`.
 struct ModelFile {
+  std::string path;
   onnx::ModelProto proto;
   std::vector<Constant> weights;
   ModelForm form = ModelForm::kBinary;
@@ -46,6 +47,8 @@ void for_each_graph(onnx::GraphProto &graph, const std::function<void(onnx::Grap
 int64_t count_nodes(const onnx::ModelProto &model);
 
 // write.cc
+// A file that the model is read from is not replaced by accident: other models may have their weights in it.
+Status check_not_read(const ModelFile &model, const std::string &path, bool force, Diagnostics &diagnostics);
 Status write_model_file(ModelFile &model, const ConvertOptions &options, ConvertFacts &facts, Diagnostics &diagnostics);
 
 // loss.cc. What one message holds and the other does not, by kind of thing.

@@ -112,6 +112,7 @@ Result<ModelFile> read_model_file(const std::string &path, Diagnostics &diagnost
   const std::string_view bytes(reinterpret_cast<const char *>(file->data()), file->size());
   if (bytes.empty()) return diagnostics.error(ErrorKind::kInvalid, "the file is empty: no model");
   ModelFile model;
+  model.path = path;
   model.form = form_of_file(path, bytes);
   const google::protobuf::LogSilencer quiet;  // what is wrong is said by a diagnostic
   try {

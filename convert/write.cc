@@ -196,17 +196,15 @@ Status check_external_name(const ConvertOptions &options, Diagnostics &diagnosti
       "name a file relative to that folder, without ..");
 }
 
-// A file that the model is read from is not replaced by accident: other models may have their weights in it.
-Status check_not_read(const ModelFile &model, const std::string &path, const ConvertOptions &options,
-                      Diagnostics &diagnostics) {
+}  // namespace
+
+Status check_not_read(const ModelFile &model, const std::string &path, bool force, Diagnostics &diagnostics) {
   std::error_code error;
   const fs::path full = fs::canonical(path, error);
-  if (error || options.force || !model.read_files.count(full.string())) return {};
+  if (error || force || !model.read_files.count(full.string())) return {};
   return diagnostics.error(ErrorKind::kUsage, "the model is read from " + path + ", which would be replaced", {},
                            "another name keeps it; --force replaces it");
 }
-
-}  // namespace
 
 Status write_model_file(ModelFile &model, const ConvertOptions &options, ConvertFacts &facts,
                         Diagnostics &diagnostics) {
@@ -261,8 +259,8 @@ Status write_model_file(ModelFile &model, const ConvertOptions &options, Convert
   }));
   if (!data.empty()) OPTC_TRY(check_external_name(placed, diagnostics));
   const std::string data_path = (fs::path(options.output).parent_path() / placed.external_file).string();
-  OPTC_TRY(check_not_read(model, options.output, options, diagnostics));
-  if (!data.empty()) OPTC_TRY(check_not_read(model, data_path, options, diagnostics));
+  OPTC_TRY(check_not_read(model, options.output, options.force, diagnostics));
+  if (!data.empty()) OPTC_TRY(check_not_read(model, data_path, options.force, diagnostics));
   if (!data.empty() && fs::path(data_path).lexically_normal() == fs::path(options.output).lexically_normal())
     return diagnostics.error(ErrorKind::kUsage, "--external-data names the model's own file");
 
@@ -294,8 +292,8 @@ Status write_model_file(ModelFile &model, const ConvertOptions &options, Convert
     OPTC_TRY(weights->commit(diagnostics));
   }
   OPTC_TRY(file->commit(diagnostics));
-  facts.files = {{options.output, static_cast<int64_t>(written)}};
-  if (!data.empty()) facts.files.emplace_back(data_path, static_cast<int64_t>(data.size()));
+  facts.files.emplace(facts.files.begin(), options.output, static_cast<int64_t>(written));
+  if (!data.empty()) facts.files.emplace(facts.files.begin() + 1, data_path, static_cast<int64_t>(data.size()));
   return {};
 }
 

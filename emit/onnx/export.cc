@@ -29,18 +29,6 @@ struct Output {
   FileFacts facts;
 };
 
-// The lowest IR version that may carry an opset (ONNX's table of versions).
-int64_t ir_of_opset(int64_t opset) {
-  struct Row {
-    int64_t opset, ir;
-  };
-  constexpr Row kRows[] = {{28, 14}, {25, 13}, {24, 12}, {23, 11}, {21, 10},
-                           {19, 9},  {15, 8},  {12, 7},  {11, 6},  {10, 5}};
-  for (const Row &row : kRows)
-    if (opset >= row.opset) return row.ir;
-  return 4;
-}
-
 bool same_attribute(const onnx::AttributeProto &a, const onnx::AttributeProto &b) {
   if (a.type() != b.type()) return false;
   switch (a.type()) {
@@ -432,6 +420,17 @@ Result<std::string> export_model(const Graph &graph, const ExportOptions &option
       bytes.append(reinterpret_cast<const char *>(chunk.constant.data()), chunk.constant.size());
   }
   return bytes;
+}
+
+int64_t ir_of_opset(int64_t opset) {
+  struct Row {
+    int64_t opset, ir;
+  };
+  constexpr Row kRows[] = {{28, 14}, {25, 13}, {24, 12}, {23, 11}, {21, 10},
+                           {19, 9},  {15, 8},  {12, 7},  {11, 6},  {10, 5}};
+  for (const Row &row : kRows)
+    if (opset >= row.opset) return row.ir;
+  return 4;
 }
 
 int64_t opset_of(const Graph &graph) {

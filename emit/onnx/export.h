@@ -15,6 +15,10 @@
 
 namespace optc {
 
+// The newest version of ai.onnx that optc writes.
+inline constexpr int64_t kNewestOpset = 28;
+// The lowest IR version that may carry an opset (ONNX's table of versions).
+int64_t ir_of_opset(int64_t opset);
 // The version of ai.onnx that the model imports; the newest that optc writes where it imports none.
 int64_t opset_of(const Graph &graph);
 // Whether that version has the operator (as Node::op spells it) for a first operand of such elements. Operators of

@@ -1,5 +1,5 @@
 #pragma once
-// The parts of the exporter. Seen by emit/onnx only.
+// The parts of the exporter. Seen by emit/onnx, and write_type by convert/.
 
 #include <onnx/defs/schema.h>
 #include <onnx/onnx_pb.h>
@@ -15,8 +15,6 @@
 #include "ops/registry.h"
 
 namespace optc {
-
-constexpr int64_t kNewestOpset = 28;
 
 std::pair<std::string, std::string> split_op(std::string_view op);  // domain ("" for ai.onnx), operator
 const onnx::OpSchema *schema_at(const std::string &domain, const std::string &op, int64_t version);

@@ -1,0 +1,307 @@
+"""optc convert: opsets, parts and pairs of models, names, safetensors. What is written is checked by ONNX's checker and run by ONNX Runtime."""
+
+import json
+import struct
+import subprocess
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from test_convert import canonical, convert, network, plain, same
+
+F = TensorProto.FLOAT
+
+
+def value(name, shape, kind=F):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def save(path, nodes, inputs, outputs, weights=(), opset=17, **more):
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(np.asarray(v), k) for k, v in dict(weights).items()], **more)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, path)
+    return path
+
+
+def run(path, **inputs):
+    onnx.checker.check_model(str(path), full_check=True)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, inputs)
+
+
+def agree(a, b, **inputs):
+    got, want = run(a, **inputs), run(b, **inputs)
+    assert len(got) == len(want)
+    for x, y in zip(got, want):
+        assert x.dtype == y.dtype
+        np.testing.assert_allclose(x.astype(np.float64), y.astype(np.float64), rtol=1e-5, atol=1e-6)
+
+
+X = np.random.default_rng(3).standard_normal((2, 4, 6)).astype(np.float32)
+
+
+@pytest.fixture
+def chain(tmp_path):
+    """Operators whose definition changed: axes that became inputs, attributes that came and went."""
+    then = helper.make_graph([helper.make_node("ReduceSum", ["u", "axes"], ["t"], keepdims=1, name="inner", doc_string="inside")], "then", [], [value("t", None)], value_info=[])
+    orelse = helper.make_graph([helper.make_node("Neg", ["u"], ["e"])], "else", [], [value("e", None)])
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "axes"], ["u"], name="up", doc_string="of the node"),
+        helper.make_node("If", ["flag"], ["i"], then_branch=then, else_branch=orelse),
+        helper.make_node("Squeeze", ["i", "axes"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["p"], axis=1),
+        helper.make_node("Split", ["p", "halves"], ["a", "b"], axis=1),
+        helper.make_node("ReduceMean", ["a"], ["m"], axes=[1, 2]),
+        helper.make_node("HardSwish", ["b"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"], name="kept", doc_string="kept"),
+        helper.make_node("Pad", ["r", "pads"], ["y"]),
+    ]
+    weights = {"axes": np.array([1]), "halves": np.array([1, 3]), "pads": np.array([0, 0, 1, 0, 0, 1])}
+    return save(tmp_path / "chain.onnx", nodes, [value("x", ["n", 4, 6]), value("flag", [], TensorProto.BOOL)], [value("m", ["n", 1, 1]), value("y", ["n", 3, 8])], weights)
+
+
+@pytest.mark.parametrize("opset", range(7, 27))
+def test_every_opset_computes_the_same(optc, chain, tmp_path, opset):
+    done = subprocess.run([optc, "convert", chain, "-o", tmp_path / "to.onnx", f"--opset={opset}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    model = onnx.load(tmp_path / "to.onnx")
+    assert model.opset_import[0].version == opset
+    for flag in (True, False):
+        agree(tmp_path / "to.onnx", chain, x=X, flag=np.array(flag))
+    # What did not change stays as it was, and what did keeps its name and doc string.
+    relu = next(n for n in model.graph.node if n.op_type == "Relu")
+    assert (relu.name, relu.doc_string, list(relu.input), list(relu.output)) == ("kept", "kept", ["h"], ["r"])
+    up = next(n for n in model.graph.node if n.op_type == "Unsqueeze")
+    assert (up.name, up.doc_string) == ("up", "of the node") and ("axes" in [a.name for a in up.attribute]) == (opset < 13)
+    assert ("axes" in [t.name for t in model.graph.initializer]) == (opset >= 13)
+    assert not any(p.key.startswith("optc.") for n in model.graph.node for p in n.metadata_props)
+    convert(optc, tmp_path / "to.onnx", tmp_path / "back.onnx", "--opset=17")
+    agree(tmp_path / "back.onnx", chain, x=X, flag=np.array(True))
+
+
+def test_the_same_opset_changes_nothing(optc, chain, tmp_path):
+    convert(optc, chain, tmp_path / "same.onnx", "--opset=17")
+    same(chain, tmp_path / "same.onnx")
+
+
+def test_what_an_opset_cannot_say_is_refused(optc, tmp_path):
+    model = save(tmp_path / "m.onnx", [helper.make_node("GridSample", ["x", "g"], ["y"], name="sample")], [value("x", [1, 1, 4, 4]), value("g", [1, 2, 2, 2])], [value("y", [1, 1, 2, 2])])
+    done = convert(optc, model, tmp_path / "to.onnx", "--opset=11", code=4)
+    assert "sample" in done.stderr and "GridSample" in done.stderr
+    for opset in (0, 6, 29, -1):
+        if opset:
+            convert(optc, model, tmp_path / "to.onnx", f"--opset={opset}", code=2)
+    assert not (tmp_path / "to.onnx").exists()
+    half = save(tmp_path / "half.onnx", [helper.make_node("Relu", ["x"], ["y"])], [value("x", [2], TensorProto.BFLOAT16)], [value("y", [2], TensorProto.BFLOAT16)])
+    done = convert(optc, half, tmp_path / "to.onnx", "--opset=12", code=4)
+    assert "opset 12 has no Relu of tensor(bfloat16)" in done.stderr
+
+
+def test_functions_keep_or_give_their_bodies(optc, tmp_path):
+    for op, kept in (("Add", True), ("Squeeze", False)):
+        body = [helper.make_node("Constant", [], ["k"], value_ints=[0]), helper.make_node(op, ["a", "a"] if kept else ["a", "k"], ["b"])]
+        function = helper.make_function("my.ops", "F", ["a"], ["b"], body[1:] if kept else body, [helper.make_opsetid("", 17)])
+        graph = helper.make_graph([helper.make_node("F", ["x"], ["y"], domain="my.ops")], "g", [value("x", [1, 3])], [value("y", [1, 3] if kept else [3])])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("my.ops", 1)], functions=[function], ir_version=8)
+        onnx.save(model, tmp_path / "f.onnx")
+        done = convert(optc, tmp_path / "f.onnx", tmp_path / "to.onnx", "--opset=11")
+        assert (len(onnx.load(tmp_path / "to.onnx").functions) == 1) == kept and ("inlined" in done.stderr) != kept
+        agree(tmp_path / "to.onnx", tmp_path / "f.onnx", x=X[:1, 0, :3])
+
+
+def test_shared_cases_at_other_opsets(optc, shared, tmp_path):
+    """Up to the newest and down to 13, and back, as ONNX Runtime computes them; what is refused says so."""
+    ran = refused = 0
+    for i, folder in enumerate(sorted((shared / "cases").glob("*/test_data_set_0"))):
+        if i % 4:
+            continue
+        model = folder.parent / "model.onnx"
+        proto = onnx.load(model)
+        own = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
+        try:
+            onnx.checker.check_model(proto, full_check=True)
+        except Exception:  # an output without a shape
+            continue
+        feeds = {}
+        for n, info in enumerate(proto.graph.input):
+            tensor = TensorProto()
+            try:
+                tensor.ParseFromString((folder / f"input_{n}.pb").read_bytes())
+                feeds[info.name] = numpy_helper.to_array(tensor)
+            except Exception:  # a sequence, or a type that numpy lacks
+                feeds = None
+                break
+        try:
+            want = run(model, **feeds) if feeds is not None else None
+        except Exception:
+            want = None
+        for opset in (13, 24, 28):
+            done = subprocess.run([optc, "convert", model, "-o", tmp_path / "to.onnx", f"--opset={opset}"], capture_output=True, text=True)
+            assert done.returncode in (0, 4), (model, opset, done.stderr)
+            if done.returncode:
+                assert done.stderr.count("error[unsupported]") == 1, done.stderr
+                refused += 1
+                continue
+            onnx.checker.check_model(str(tmp_path / "to.onnx"), full_check=True)
+            convert(optc, tmp_path / "to.onnx", tmp_path / "back.onnx", f"--opset={own}")
+            if want is None or any(w.dtype == object for w in want):
+                continue
+            for path in [tmp_path / "back.onnx"] + [tmp_path / "to.onnx"] * (opset <= 24):
+                try:
+                    got = run(path, **feeds)
+                except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
+                    continue  # ONNX Runtime has no kernel of that version
+                for x, y in zip(got, want):
+                    assert x.dtype == y.dtype and x.shape == y.shape, (model, opset)
+                    np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5, err_msg=f"{model} {opset}")
+            ran += 1
+    assert ran > 100 and refused < ran / 3
+
+
+def two_layers(tmp_path, name="m.onnx"):
+    rng = np.random.default_rng(1)
+    weights = {k: rng.standard_normal((6, 6)).astype(np.float32) for k in ("w1", "w2")} | {"bias": np.ones(6, np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w1"], ["h"], name="first"), helper.make_node("Add", ["h", "bias"], ["hb"], name="add"),
+             helper.make_node("Relu", ["hb"], ["r"], name="relu"), helper.make_node("MatMul", ["r", "w2"], ["y"], name="second"), helper.make_node("Neg", ["other"], ["z"], name="neg")]
+    return save(tmp_path / name, nodes, [value("x", ["n", 6]), value("other", ["n"])], [value("y", ["n", 6]), value("z", ["n"])], weights)
+
+
+def test_a_part_of_a_model(optc, tmp_path):
+    model = two_layers(tmp_path)
+    convert(optc, model, tmp_path / "a.onnx", "--extract=..r")
+    convert(optc, model, tmp_path / "b.onnx", "--extract=r..y")
+    a, b = onnx.load(tmp_path / "a.onnx"), onnx.load(tmp_path / "b.onnx")
+    assert [n.name for n in a.graph.node] == ["first", "add", "relu"] and {t.name for t in a.graph.initializer} == {"w1", "bias"}
+    assert [i.name for i in a.graph.input] == ["x"] and [n.name for n in b.graph.node] == ["second"]
+    (r,) = run(tmp_path / "a.onnx", x=X[0])
+    (y,) = run(tmp_path / "b.onnx", r=r)
+    np.testing.assert_array_equal(y, run(model, x=X[0], other=np.ones(2, np.float32))[0])
+    # a weight becomes an input
+    convert(optc, model, tmp_path / "w.onnx", "--extract=hb,w2..y,r")
+    assert [i.name for i in onnx.load(tmp_path / "w.onnx").graph.input] == ["hb", "w2"]
+    assert len(run(tmp_path / "w.onnx", hb=X[0], w2=np.eye(6, dtype=np.float32))) == 2
+    for wrong, words in (("r..", "input 'other'"), ("x,nothing..y", "no value 'nothing'"), ("x,other..y", "do not depend on 'other'"), ("x..y,y", "twice"), ("x", "expected"), ("h..z,y", "'other'")):
+        assert words in convert(optc, model, tmp_path / "no.onnx", f"--extract={wrong}", code=2).stderr
+    assert not (tmp_path / "no.onnx").exists()
+
+
+def test_a_part_with_a_subgraph_takes_what_the_subgraph_reads(optc, tmp_path):
+    model = network(tmp_path / "net.onnx")
+    convert(optc, model, tmp_path / "part.onnx", "--extract=h,flag..i")
+    part = onnx.load(tmp_path / "part.onnx")
+    assert [n.op_type for n in part.graph.node] == ["If"] and not part.graph.initializer
+
+
+def test_names(optc, tmp_path):
+    model = two_layers(tmp_path)
+    convert(optc, model, tmp_path / "r.onnx", "--rename=x=image", "--rename=w1=layer.weight", "--rename=dim:n=batch", "--rename=node:relu=act", "--rename=y=logits")
+    got = onnx.load(tmp_path / "r.onnx")
+    assert [i.name for i in got.graph.input] == ["image", "other"] and got.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+    assert "act" in [n.name for n in got.graph.node] and "layer.weight" in [t.name for t in got.graph.initializer]
+    np.testing.assert_array_equal(run(tmp_path / "r.onnx", image=X[0], other=X[0, 0])[0], run(model, x=X[0], other=X[0, 0])[0])
+    for wrong in ("x=y", "nothing=a", "dim:m=a", "node:m=a", "node:relu=add", "x=", "x"):
+        convert(optc, model, tmp_path / "no.onnx", f"--rename={wrong}", code=2)
+    net = network(tmp_path / "net.onnx")
+    convert(optc, net, tmp_path / "net2.onnx", "--rename=h=hidden")  # read inside subgraphs
+    then = next(a.g for a in onnx.load(tmp_path / "net2.onnx").graph.node[1].attribute if a.name == "then_branch")
+    assert list(then.node[0].input) == ["hidden", "hidden"]
+
+
+def test_two_models_become_one(optc, tmp_path):
+    first = two_layers(tmp_path)
+    rng = np.random.default_rng(2)
+    second = save(tmp_path / "s.onnx", [helper.make_node("MatMul", ["in", "w1"], ["h"], name="first"), helper.make_node("Add", ["h", "shift"], ["out"], name="add")],
+                  [value("in", ["m", 6]), value("shift", [3])], [value("out", ["m", 3])], {"w1": rng.standard_normal((6, 3)).astype(np.float32)})
+    convert(optc, first, tmp_path / "both.onnx", f"--merge={second}", "--connect=y=in")
+    both = onnx.load(tmp_path / "both.onnx")
+    assert [i.name for i in both.graph.input] == ["x", "other", "shift"] and [o.name for o in both.graph.output] == ["z", "out"]
+    assert len({n.name for n in both.graph.node}) == 7
+    shift = np.array([1, 2, 3], np.float32)
+    y, z = run(first, x=X[0], other=X[0, 0])
+    got = run(tmp_path / "both.onnx", x=X[0], other=X[0, 0], shift=shift)
+    np.testing.assert_array_equal(got[0], z)
+    np.testing.assert_allclose(got[1], run(second, **{"in": y, "shift": shift})[0], rtol=1e-6)
+    # of two models with the same names the second gets a prefix; the connected value need not be an output
+    done = convert(optc, first, tmp_path / "no.onnx", f"--merge={first}", "--connect=r=x", code=2)
+    assert "--merge-prefix" in done.stderr
+    convert(optc, first, tmp_path / "twice.onnx", f"--merge={first}", "--connect=r=x", "--merge-prefix=b.")
+    twice = onnx.load(tmp_path / "twice.onnx")
+    assert [o.name for o in twice.graph.output] == ["y", "z", "b.y", "b.z"] and [i.name for i in twice.graph.input] == ["x", "other", "b.other"]
+    r = np.maximum(run(first, x=X[0], other=X[0, 0])[0] * 0, 0)  # its shape
+    convert(optc, first, tmp_path / "r.onnx", "--extract=x..r")
+    (r,) = run(tmp_path / "r.onnx", x=X[0])
+    np.testing.assert_array_equal(run(tmp_path / "twice.onnx", x=X[0], other=X[0, 0], **{"b.other": X[0, 0]})[2], run(first, x=r, other=X[0, 0])[0])
+    # opsets must agree
+    convert(optc, second, tmp_path / "s13.onnx", "--opset=13")
+    assert "--opset" in convert(optc, first, tmp_path / "no.onnx", f"--merge={tmp_path / 's13.onnx'}", "--connect=y=in", code=2).stderr
+    convert(optc, first, tmp_path / "both.onnx", f"--merge={tmp_path / 's13.onnx'}", "--connect=y=in", "--opset=15")
+    for connect, words in (("nothing=in", "no value"), ("y=nothing", "no input"), ("z=in", "do not fit"), ("y", "two names")):
+        assert words in convert(optc, first, tmp_path / "no.onnx", f"--merge={second}", f"--connect={connect}", code=2).stderr
+    assert not (tmp_path / "no.onnx").exists()
+
+
+def parse(path):
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    assert length % 8 == 0
+    return header, data[8 + length :]
+
+
+def test_safetensors_out_and_in(optc, tmp_path):
+    model = network(tmp_path / "net.onnx")
+    assert "strings" in convert(optc, model, tmp_path / "o.onnx", f"--weights-to={tmp_path / 'w'}", code=4).stderr
+    model = two_layers(tmp_path)
+    done = subprocess.run([optc, "convert", model, f"--weights-to={tmp_path / 'w.safetensors'}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    header, data = parse(tmp_path / "w.safetensors")
+    proto = onnx.load(model)
+    assert set(header) - {"__metadata__"} == {t.name for t in proto.graph.initializer}
+    end = 0
+    for tensor in proto.graph.initializer:
+        entry = header[tensor.name]
+        a, b = entry["data_offsets"]
+        assert a == end and entry["dtype"] == "F32" and entry["shape"] == list(tensor.dims)
+        np.testing.assert_array_equal(np.frombuffer(data[a:b], np.float32).reshape(tensor.dims), numpy_helper.to_array(tensor))
+        end = b
+    assert end == len(data)
+    # other weights of the same shapes
+    changed = b"".join(np.frombuffer(data, np.float32).astype(np.float32)[::-1].copy().tobytes() for _ in range(1))
+    (tmp_path / "n.safetensors").write_bytes((tmp_path / "w.safetensors").read_bytes()[: -len(data)] + changed)
+    convert(optc, model, tmp_path / "new.onnx", f"--weights-from={tmp_path / 'n.safetensors'}")
+    for tensor in onnx.load(tmp_path / "new.onnx").graph.initializer:
+        a, b = header[tensor.name]["data_offsets"]
+        np.testing.assert_array_equal(numpy_helper.to_array(tensor).reshape(-1), np.frombuffer(changed[a:b], np.float32))
+    convert(optc, tmp_path / "new.onnx", tmp_path / "old.onnx", f"--weights-from={tmp_path / 'w.safetensors'}")
+    same(model, tmp_path / "old.onnx")
+
+
+@pytest.mark.parametrize("header,words", [
+    (b"", "shorter"),
+    (struct.pack("<Q", 1 << 60), "does not fit"),
+    (struct.pack("<Q", 4) + b"{}", "does not fit"),
+    ('{"w1"', "not the JSON"),
+    ("[" * 100_000, "not the JSON"),
+    ('{"w1": {"dtype": "F32", "shape": [6, 6], "data_offsets": [0, 145]}}', "'w1'"),
+    ('{"w1": {"dtype": "F32", "shape": [6, 6], "data_offsets": [1000000, 1000144]}}', "'w1'"),
+    ('{"w1": {"dtype": "F32", "shape": [6, 6], "data_offsets": [144, 0]}}', "'w1'"),
+    ('{"w1": {"dtype": "F32", "shape": [-6, -6], "data_offsets": [0, 144]}}', "'w1'"),
+    ('{"w1": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}}', "'w1'"),
+    ('{"w1": {"dtype": "F32", "shape": [36], "data_offsets": [0, 144]}}', "[36] there"),
+    ('{"w1": {"dtype": "I32", "shape": [6, 6], "data_offsets": [0, 144]}}', "int32[6,6] there"),
+    ('{"w1": {"dtype": "F32", "shape": [6, 6], "data_offsets": [0, 144]}, "w1": {"dtype": "F32", "shape": [6, 6], "data_offsets": [0, 144]}}', "twice"),
+    ('{"nothing": {"dtype": "F32", "shape": [6, 6], "data_offsets": [0, 144]}}', "no initializer 'nothing'"),
+    ("{}", "no tensors"),
+])
+def test_wrong_safetensors_are_refused(optc, tmp_path, header, words):
+    model = two_layers(tmp_path)
+    data = header if isinstance(header, bytes) else struct.pack("<Q", len(header)) + header.encode() + bytes(144)
+    (tmp_path / "w.safetensors").write_bytes(data)
+    done = convert(optc, model, tmp_path / "no.onnx", f"--weights-from={tmp_path / 'w.safetensors'}", code=2)
+    assert words in done.stderr and len(done.stderr) < 1000
+    assert not (tmp_path / "no.onnx").exists()
