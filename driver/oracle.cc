@@ -33,32 +33,39 @@ Result<std::string> binary_model(const std::string &model, const std::string &fo
 
 }  // namespace
 
-Result<std::string> oracle_python(Diagnostics &diagnostics) {
+const char *to_string(Runtime runtime) { return runtime == Runtime::kOpenVino ? "OpenVINO" : "ONNX Runtime"; }
+
+Result<std::string> oracle_python(Diagnostics &diagnostics, Runtime runtime) {
+  const std::string package = runtime == Runtime::kOpenVino ? "openvino" : "onnxruntime";
   const char *own = std::getenv("OPTC_PYTHON");
   const std::string python = own && *own ? own : "python3";
   Diagnostics quiet;
-  Result<ProcessResult> tried = run_process({python, "-c", "import onnxruntime"}, quiet);
+  Result<ProcessResult> tried = run_process({python, "-c", "import " + package}, quiet);
   if (!tried || tried->status != 0)
-    return diagnostics.error(ErrorKind::kIo, "ONNX Runtime is not there: " + python + " cannot import onnxruntime", {},
-                             "set OPTC_PYTHON to a Python that has the package onnxruntime");
+    return diagnostics.error(ErrorKind::kIo,
+                             fmt::format("{} is not there: {} cannot import {}", to_string(runtime), python, package),
+                             {}, "set OPTC_PYTHON to a Python that has the package " + package);
   return python;
 }
 
 Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, const std::vector<RuntimeValue> &inputs,
                                 const OracleOptions &options, Diagnostics &diagnostics) {
-  OPTC_ASSIGN(const std::string python, oracle_python(diagnostics));
+  OPTC_ASSIGN(const std::string python, oracle_python(diagnostics, options.runtime));
+  const bool openvino = options.runtime == Runtime::kOpenVino;
+  const std::string runtime = to_string(options.runtime);
   ScratchFolder scratch;
   if (scratch.path().empty()) return diagnostics.error(ErrorKind::kIo, "cannot make a temporary folder");
   OPTC_ASSIGN(const std::string binary, binary_model(model, scratch.path(), diagnostics));
   const std::vector<ValueId> &names = graph.region(Graph::main()).inputs;
   std::vector<std::string> arguments = {python,
-                                        resource_path("tools/ort_run.py"),
+                                        resource_path(openvino ? "tools/openvino_run.py" : "tools/ort_run.py"),
                                         binary,
                                         scratch.path(),
                                         fmt::format("--threads={}", options.threads),
                                         fmt::format("--iterations={}", options.iterations),
                                         fmt::format("--seconds={}", options.seconds)};
-  if (options.optimize) arguments.push_back("--optimize");
+  if (openvino && !options.precision.empty()) arguments.push_back("--precision=" + options.precision);
+  if (!openvino && options.optimize) arguments.push_back("--optimize");
   if (options.perturb >= 0) arguments.push_back(fmt::format("--perturb={}", options.perturb));
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].kind == RuntimeValue::Kind::kAbsent) continue;
@@ -71,21 +78,21 @@ Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, co
   if (run.status != 0) {
     Diagnostic d;
     d.kind = ErrorKind::kIo;
-    d.message = "ONNX Runtime could not run " + model;
+    d.message = runtime + " could not run " + model;
     d.notes.push_back(last_lines(run.output, 6));
     return diagnostics.add(std::move(d));
   }
   OPTC_ASSIGN(const std::string text, read_file(scratch.path() + "/result.json", diagnostics));
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) return diagnostics.error(ErrorKind::kInternal, "ort_run.py wrote no JSON");
+  if (json.is_discarded()) return diagnostics.error(ErrorKind::kInternal, "the run of " + runtime + " wrote no JSON");
   if (json.contains("error")) {
     const bool loaded = json.value("stage", "") == "run";
     Diagnostic d;
     // Other inputs may suit; another model may not.
     d.kind = loaded ? ErrorKind::kUsage : ErrorKind::kIo;
-    d.message = loaded ? "ONNX Runtime refuses these inputs" : "ONNX Runtime cannot load the model";
+    d.message = runtime + (loaded ? " refuses these inputs" : " cannot load the model");
     d.notes.push_back(json.value("error", "").substr(0, kLongestError));
-    if (!loaded) d.help = "--against=evaluate compares with the unoptimized model instead";
+    if (!loaded && !openvino) d.help = "--against=evaluate compares with the unoptimized model instead";
     return diagnostics.add(std::move(d));
   }
   OracleResult result;

@@ -170,3 +170,40 @@ def test_models_in_other_forms_are_compared_too(optc, tmp_path, form):
                  [value("y", FLOAT, ["N", 2])], {"w": random(3, 2)})
     run(optc, "convert", path, "-o", tmp_path / f"m.{form}", "-q")
     assert verify(optc, tmp_path / f"m.{form}")["ok"]
+
+
+def test_bench_times_rivals(optc, tmp_path):
+    path = saved(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", FLOAT, ["N", 3])],
+                 [value("y", FLOAT, ["N", 2])], {"w": random(3, 2)})
+    bench = ["bench", path, "--duration", "0.1", "--format=json"]
+    facts = json.loads(run(optc, *bench, "--against", "ort").stdout)
+    assert facts["against"]["onnxruntime"]["runs"] > 0 and facts["speedup"] > 0
+    package = tmp_path / "openvino.py"  # stands for the package, which the tests do not install
+    package.write_text("raise ImportError\n")
+    done = subprocess.run([optc, *map(str, bench), "--against", "ort,openvino"], capture_output=True, text=True,
+                          env={**os.environ, "OPTC_PYTHON": sys.executable, "PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 2 and "cannot import openvino" in done.stderr and "OPTC_PYTHON" in done.stderr
+    package.write_text("""
+class Core:
+    def read_model(self, path):
+        self.inputs = [self]
+        return self
+    def get_names(self):
+        return {"x"}
+    def reshape(self, shapes):
+        assert list(shapes.values()) == [[1, 3]]
+    def compile_model(self, model, device, config):
+        assert config["INFERENCE_NUM_THREADS"] == 1 and config["INFERENCE_PRECISION_HINT"] == "f32"
+        return self
+    def create_infer_request(self):
+        return self
+    def infer(self, given, share_inputs):
+        assert given[0].shape == (1, 3)
+def get_version():
+    return "1.2-3"
+""")
+    done = subprocess.run([optc, *map(str, bench), "--against", "ort,openvino"], capture_output=True, text=True,
+                          env={**os.environ, "OPTC_PYTHON": sys.executable, "PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    both = json.loads(done.stdout)["against"]
+    assert both["openvino"]["version"] == "1.2" and set(both) == {"onnxruntime", "openvino"}
