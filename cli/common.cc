@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -160,6 +161,35 @@ bool parse_number(const std::string &text, int64_t &value) {
 }
 
 // "NAME=8" or "NAME=1..8"
+// "my.ops::Foo=float[N,3],int64[]".
+bool parse_extern(const std::string &text, ExternOperator &external) {
+  const size_t colons = text.find("::"), equals = std::min(text.find('='), text.size());
+  if (colons == std::string::npos || colons == 0 || colons + 2 >= equals) return false;
+  external.domain = text.substr(0, colons);
+  external.name = text.substr(colons + 2, equals - colons - 2);
+  for (char c : external.domain + external.name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.' && c != '-') return false;
+  for (size_t at = equals + 1; at <= text.size();) {
+    const size_t open = text.find('[', at), end = text.find(']', at);
+    if (open == std::string::npos || end == std::string::npos || open > end) return false;
+    const std::string element = text.substr(at, open - at);
+    ElementType type = element_type_from_string(element);
+    for (int number = 1; number <= static_cast<int>(ElementType::kInt2); ++number)
+      if (const auto e = static_cast<ElementType>(number); onnx_name(e) == element) type = e;
+    if (type == ElementType::kUndefined) return false;
+    std::vector<std::string> dims;
+    for (size_t from = open + 1; from < end;) {
+      const size_t to = std::min(text.find(',', from), end);
+      dims.push_back(text.substr(from, to - from));
+      from = to + 1;
+    }
+    external.outputs.emplace_back(type, std::move(dims));
+    if (end + 1 < text.size() && text[end + 1] != ',') return false;
+    at = end + 2;
+  }
+  return true;
+}
+
 bool parse_pin(const std::string &text, DimPin &pin) {
   std::string range;
   if (!split(text, '=', pin.name, range)) return false;
@@ -204,6 +234,11 @@ void add_shape_options(Verb &verb, CommonOptions &o) {
   verb.add_option("--custom-op", o.custom_ops,
                   "functions in ONNX's text form that say operators of other domains in standard ones (repeatable)")
       ->type_name("FILE")
+      ->group(kShapes);
+  verb.add_option("--extern", o.externs,
+                  "leave an operator to a C function of the application; with the types of its results where the model "
+                  "does not declare them: my.ops::Foo=float[N,3],int64[N] (repeatable)")
+      ->type_name("DOMAIN::OP[=TYPES]")
       ->group(kShapes);
 }
 
@@ -283,6 +318,15 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
                       : o.precision == "bf16" ? ElementType::kBFloat16
                                               : ElementType::kFloat32;
   options.import.custom_ops = o.custom_ops;
+  for (const std::string &text : o.externs) {
+    ExternOperator external;
+    if (!parse_extern(text, external))
+      return diagnostics.error(
+          ErrorKind::kUsage,
+          fmt::format("--extern {}: expected DOMAIN::OP or DOMAIN::OP=float[N,3],int64[N], a type for each result",
+                      text));
+    options.import.externs.push_back(std::move(external));
+  }
   for (const std::string &text : o.dims) {
     DimPin pin;
     if (!parse_pin(text, pin))
@@ -355,6 +399,7 @@ Result<Prepared> prepare(const CommonOptions &o, Listener &listener, Diagnostics
   OPTC_ASSIGN(CompileOptions compile, compile_options(o, diagnostics));
   if (o.engine == "evaluate" && !compile.variants.empty())
     return diagnostics.error(ErrorKind::kUsage, "--variant: a bundle has variants, --engine=evaluate has none");
+  OPTC_TRY(check_runnable(compile, diagnostics));
   OPTC_ASSIGN(InputSource source, input_source(o, diagnostics));
   OPTC_ASSIGN(Graph model, load_model(o.model, compile, listener, diagnostics));
   InputSets inputs(model, std::move(source));

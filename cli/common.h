@@ -21,6 +21,7 @@ struct CommonOptions {
   std::vector<std::string> shapes;      // "x=1x3x224x224"
   std::vector<std::string> variants;    // "N=1,S=128"
   std::vector<std::string> custom_ops;  // files of functions
+  std::vector<std::string> externs;     // "my.ops::Foo", "my.ops::Foo=float[N,3]"
   std::vector<std::string> inputs;      // "x=@file.npy"
   std::string inputs_folder;
   std::vector<std::string> disabled;
@@ -43,7 +44,7 @@ void add_model(Verb &verb, CommonOptions &options);
 // -v, -q, --color, --format
 void add_output_options(Verb &verb, CommonOptions &options, const std::vector<std::string> &forms = {"text", "json"});
 void add_disable_pass(Verb &verb, CommonOptions &options);
-void add_shape_options(Verb &verb, CommonOptions &options);    // --dim, --shape, --custom-op
+void add_shape_options(Verb &verb, CommonOptions &options);    // --dim, --shape, --custom-op, --extern
 void add_compile_options(Verb &verb, CommonOptions &options);  // --target, --variant, -O, --disable-pass, --name
 void add_run_options(Verb &verb, CommonOptions &options);      // --inputs, --input, --seed, --threads
 void add_engine(Verb &verb, CommonOptions &options);           // --engine

@@ -65,10 +65,10 @@ Status tell(const DiffOptions &o, const Graph &before, const Graph &after, Graph
 
 // Two files are read, not compiled: they may hold any operators.
 Status diff_files(const DiffOptions &o, Diagnostics &diagnostics) {
-  if (!o.dims.empty() || !o.shapes.empty() || !o.custom_ops.empty() || !o.disabled.empty())
+  if (!o.dims.empty() || !o.shapes.empty() || !o.custom_ops.empty() || !o.externs.empty() || !o.disabled.empty())
     return diagnostics.error(
         ErrorKind::kUsage, "two models are compared as their files have them", {},
-        "--dim, --shape, --custom-op and --disable-pass say how A is optimized, where B is absent");
+        "--dim, --shape, --custom-op, --extern and --disable-pass say how A is optimized, where B is absent");
   OPTC_ASSIGN(const Graph before, read_graph(o.model, diagnostics));
   diagnostics.set_file(o.other);
   OPTC_ASSIGN(const Graph after, read_graph(o.other, diagnostics));

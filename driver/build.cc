@@ -44,13 +44,18 @@ std::string stamps(const std::string &folder, bool deep) {
 std::string text_of(const CompileOptions &options) {
   [[maybe_unused]] const auto &[import, level, disabled, targets, name, f32, precision, samples, force, embed_weights,
                                 probe, stop_after_rewrites, variants, opset] = options;
-  const auto &[dims, shapes, custom_ops, max_nodes] = import;
+  const auto &[dims, shapes, custom_ops, externs, max_nodes] = import;
   std::string text =
       fmt::format("level={} f32={} precision={} embed={} probe={} stop={} opset={} nodes={} name={}", level, f32,
                   to_string(precision), embed_weights, probe, stop_after_rewrites, opset, max_nodes, name);
   for (const std::string &target : targets) text += "\ntarget " + target;
   for (const std::string &rule : disabled) text += "\nwithout " + rule;
   for (const std::string &file : custom_ops) text += "\ncustom " + stamp(file);
+  for (const ExternOperator &external : externs) {
+    text += fmt::format("\nextern {}::{}", external.domain, external.name);
+    for (const auto &[element, sizes] : external.outputs)
+      text += fmt::format(" {}[{}]", to_string(element), fmt::join(sizes, ","));
+  }
   for (const DimPin &pin : dims) text += fmt::format("\n{}={}..{}", pin.name, pin.min, pin.max);
   for (const auto &[input, sizes] : shapes) text += fmt::format("\n{}={}", input, fmt::join(sizes, "x"));
   for (const std::vector<DimPin> &sizes : variants) text += "\nvariant " + describe(sizes);
@@ -78,8 +83,19 @@ constexpr int64_t kYoung = 3600;  // seconds: what was used since is not removed
 
 }  // namespace
 
+Status check_runnable(const CompileOptions &options, Diagnostics &diagnostics) {
+  if (options.import.externs.empty()) return {};
+  const ExternOperator &first = options.import.externs.front();
+  return diagnostics.error(
+      ErrorKind::kUnsupported,
+      fmt::format("the model needs {}::{}, which --extern leaves to an application: optc cannot run it", first.domain,
+                  first.name),
+      {}, "compile it by `optc MODEL -o DIR --extern ...`; or give the operator a body by --custom-op, to run it here");
+}
+
 Result<BuiltBundle> build_model(const std::string &path, const CompileOptions &options, Listener &listener,
                                 Diagnostics &diagnostics) {
+  OPTC_TRY(check_runnable(options, diagnostics));
   BuiltBundle built;
   built.name = options.name.empty() ? name_of_model(path) : options.name;
   OPTC_ASSIGN(const std::string key, cache_key(path, options, diagnostics));

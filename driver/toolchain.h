@@ -96,6 +96,9 @@ std::string describe(const std::vector<DimPin> &sizes);  // "N=1,S=1..64"
 Result<BundleFacts> compile_model(const std::string &path, const std::string &folder, const CompileOptions &options,
                                   Listener &listener, Diagnostics &diagnostics);
 
+// That optc can run the model: an error, which says what to do, where operators are left to an application (--extern).
+Status check_runnable(const CompileOptions &options, Diagnostics &diagnostics);
+
 // A compiled and built bundle in the cache folder, made anew only when the model, the options or optc itself changed.
 struct BuiltBundle {
   std::string folder, name, library;

@@ -7,6 +7,7 @@
 #include "evaluate/lanes.h"
 #include "ir/dim/range.h"
 #include "ir/graph/constraint.h"
+#include "ops/extern.h"
 
 namespace optc::evaluate_detail {
 
@@ -367,6 +368,10 @@ Status Machine::run_kernel(const Kernel &kernel) {
 
 Status Machine::run_library(const Kernel &, const LibraryCall &call) {
   std::string error;
+  if (call.function == kExternFunction)
+    return diagnostics_.error(ErrorKind::kUnsupported, "the application supplies this operator: optc cannot run it",
+                              kernel_ ? place(*kernel_) : "",
+                              "to run the model here, give the operator a body by --custom-op instead of --extern");
   const LibraryFunction function = find_library_function(call.function, error);
   if (!function && !error.empty())
     return diagnostics_.error(ErrorKind::kIo, error, kernel_ ? place(*kernel_) : "",

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 
 #include "importer/internal_converter.h"
@@ -76,7 +77,9 @@ class NodeCounter {
 // Operators that optc cannot compile, gathered over the whole model.
 class Unsupported {
  public:
-  explicit Unsupported(const std::map<std::string, const onnx::FunctionProto *> &functions) : functions_(functions) {}
+  using IsExtern = std::function<bool(const onnx::NodeProto &)>;
+  Unsupported(const std::map<std::string, const onnx::FunctionProto *> &functions, IsExtern is_extern)
+      : functions_(functions), is_extern_(std::move(is_extern)) {}
 
   void walk(const NodeList &nodes, const std::map<std::string, int64_t> &opsets, bool count, int depth) {
     if (depth > 200) return;
@@ -93,6 +96,7 @@ class Unsupported {
         walk(local->second->node(), inner, false, depth + 1);
         continue;
       }
+      if (is_extern_(node)) continue;
       const std::string reason = reason_of(node, opsets, 0);
       if (!reason.empty()) {
         auto [it, fresh] = places_.try_emplace(reason, places_.size(), "");
@@ -155,6 +159,7 @@ class Unsupported {
   }
 
   const std::map<std::string, const onnx::FunctionProto *> &functions_;
+  const IsExtern is_extern_;
   std::unordered_set<const onnx::FunctionProto *> seen_;
   std::map<std::string, std::pair<size_t, std::string>> places_;
   std::map<std::string, int64_t> counts_;
@@ -241,7 +246,7 @@ Status Converter::check_size() {
 }
 
 Status Converter::list_unsupported() {
-  Unsupported found(functions_);
+  Unsupported found(functions_, [this](const onnx::NodeProto &node) { return extern_of(node) != nullptr; });
   found.walk(model_.graph().node(), frames_.front().opsets, true, 0);
   if (found.empty()) return {};
   Diagnostic diagnostic;
@@ -257,7 +262,9 @@ Status Converter::list_unsupported() {
   diagnostic.places = found.places();
   diagnostic.help = "`optc ops` lists what is supported";
   if (!found.all_unknown())
-    diagnostic.help += "; --custom-op FILE gives an operator of a domain of your own a body in standard operators";
+    diagnostic.help +=
+        "; --custom-op FILE gives an operator of a domain of your own a body in standard operators, "
+        "--extern DOMAIN::OP leaves it to a C function of the application";
   return diagnostics_.add(std::move(diagnostic));
 }
 

@@ -2,6 +2,7 @@
 
 #include "importer/internal_converter.h"
 #include "importer/internal_order.h"
+#include "ops/extern.h"
 
 namespace optc {
 namespace {
@@ -55,6 +56,7 @@ Result<Graph> Converter::run() {
   }
   OPTC_TRY(list_unsupported());
   OPTC_TRY(convert_main());
+  OPTC_TRY(check_externs());
   OPTC_TRY(finish_region(Graph::main(), true));
   OPTC_TRY(check_outputs());
   return std::move(graph_);
@@ -338,7 +340,13 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
   node_source.proto = effective;
   node_source.frame = &frame;
   node_source.version = version_of(node.op_type(), opset == frame.opsets.end() ? 0 : opset->second, domain);
-  node_source.schema = find_schema(node.op_type(), node_source.version, domain);
+  const ExternOperator *external = compile ? extern_of(node) : nullptr;
+  node_source.schema = external ? nullptr : find_schema(node.op_type(), node_source.version, domain);
+  if (external) {
+    const std::string text = external->domain + "::" + external->name;
+    used_externs_.insert(text);
+    attributes.emplace_back(kExternOperator, text);
+  }
   if (compile && node_source.schema) OPTC_TRY(check_schema(*effective, *node_source.schema, where));
   if (domain.empty() && node.op_type() == "Constant") {
     const bool direct =
@@ -389,8 +397,8 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
     return diagnostics_.error(ErrorKind::kInvalid, "the node has no outputs", where);
 
   const std::string label = frame.prefix + node_label(node, index);
-  const NodeId id = graph_.add_node(scope.region, op_name(domain, node.op_type()), label, std::move(inputs),
-                                    std::move(outputs), std::move(attributes), scope.before);
+  const NodeId id = graph_.add_node(scope.region, external ? "optc.Extern" : op_name(domain, node.op_type()), label,
+                                    std::move(inputs), std::move(outputs), std::move(attributes), scope.before);
   graph_.set_origin(id, {graph_.add_origin({label, op_name(domain, node.op_type()), index})});
   for (const auto &[name, graph] : graphs) {
     const RegionId region = graph_.add_region(id);

@@ -38,6 +38,7 @@ Status Converter::finish_region(RegionId region, bool strict) {
       continue;  // what the step put before the node, and then the node itself
     }
     if (graph_.node(id).op == "Squeeze") name_squeezed_axes(id);
+    if (graph_.node(id).op == "optc.Extern") OPTC_TRY(type_extern(id));
     if (strict) {
       OPTC_TRY(infer_node(graph_, id, diagnostics_));
       if (align_branches(id)) OPTC_TRY(infer_node(graph_, id, diagnostics_));

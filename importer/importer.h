@@ -25,12 +25,20 @@ struct DimPin {
   int64_t max = kDimOverflow;
 };
 
+// An operator that the application supplies as a C function of the bundle.
+struct ExternOperator {
+  std::string domain, name;
+  // The types of its outputs, dims as text ("1", "N"); empty: those that the model declares.
+  std::vector<std::pair<ElementType, std::vector<std::string>>> outputs;
+};
+
 struct ImportOptions {
   std::vector<DimPin> dims;
   // Shapes of inputs that take the place of the declared ones: input name -> dims as text ("1", "N", "2*N + 1").
   std::vector<std::pair<std::string, std::vector<std::string>>> shapes;
   // Files of functions in ONNX's text form, which give operators of domains that neither ONNX nor optc knows a body.
   std::vector<std::string> custom_ops;
+  std::vector<ExternOperator> externs;
   int64_t max_nodes = int64_t{1} << 17;  // after functions are inlined
 };
 

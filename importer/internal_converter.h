@@ -85,6 +85,11 @@ class Converter {
   Status read_custom_ops();
   bool is_custom(const onnx::FunctionProto &function) const;
 
+  // externs.cc
+  const ExternOperator *extern_of(const onnx::NodeProto &node) const;  // null: it is none
+  Status check_externs();                                              // that each is one, and is in the model
+  Status type_extern(NodeId id);
+
   // converter.cc
   Status convert_main();
   Result<Type> main_input_type(const onnx::ValueInfoProto &input);
@@ -138,6 +143,7 @@ class Converter {
   std::deque<onnx::AttributeProto> items_;            // of attributes that are lists
   std::unordered_map<uint32_t, NodeSource> sources_;  // by NodeId
   std::unordered_map<uint32_t, const onnx::TypeProto *> declared_;  // by ValueId
+  std::unordered_set<std::string> used_externs_;                    // "DOMAIN::OP"
   std::vector<ValueId> aligned_;                                    // results of Ifs that align_branches changed
   std::unordered_set<std::string> main_names_;
   int64_t next_index_ = 0;

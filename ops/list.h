@@ -19,6 +19,7 @@
   X(contrib_quantized)   \
   X(control)             \
   X(conv)                \
+  X(extern)              \
   X(fused_attention)     \
   X(gather)              \
   X(gradient)            \

@@ -171,6 +171,19 @@ const char *const {0}_header = __FILE__;
 #endif
 )",
                      f.name);
+  if (!f.externs.empty()) {
+    out +=
+        "\n/* Functions that the application defines, for operators of its own: the model calls them from the thread "
+        "that\n"
+        "   runs it. node: its name. x0, x1, ...: operands, row-major; y0, y1, ...: results, whose memory has the size "
+        "that\n"
+        "   their dims say. The dims are those of each tensor (of a scalar one number that means nothing); "
+        "attribute_NAME is\n"
+        "   an attribute of the node, attribute_NAME_count the length of a list. What is not OPTC_OK ends the run. "
+        "*/\n";
+    for (const ExternFunction &function : f.externs)
+      out += fmt::format("/* {} */\n", comment_text(function.operation)) + declare_extern(function);
+  }
   const TypedSignature s = typed_signature(p, f.name);
   if (s.possible) {
     std::string parameters = "optc_context *context";

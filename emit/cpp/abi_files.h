@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "emit/cpp/extern_functions.h"
 #include "ir/program/program.h"
 
 namespace optc {
@@ -18,6 +19,7 @@ struct AbiFacts {
   std::vector<std::string> sizes;    // lines on the sizes that the bundle takes, and its variants
   bool variants = false;
   std::set<std::string> functions;  // the library operators that it calls
+  std::vector<ExternFunction> externs;
 };
 
 // The lines of a signature: "input image: float32 [N, 3, 224, 224]".

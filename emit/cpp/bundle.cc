@@ -46,13 +46,16 @@ BundleWriter::BundleWriter(const Program &program, const BundleOptions &options,
 
 // Every entry is printed before the first file is written: the weights are those of all.
 Result<BundleReport> BundleWriter::write() {
+  facts_.externs = extern_functions(program_, name_);
   ModelPrinter model(program_, name_, weights_, diagnostics_, options_.probe);
+  model.externs = facts_.externs;
   OPTC_TRY(model.print());
   std::vector<ModelEntry> others;
   if (options_.cuda && options_.cuda->schedule.by_host()) {  // some of its kernels run here, or all are watched
     printers_.push_back(std::make_unique<ModelPrinter>(*options_.cuda->program, name_ + "_host", weights_, diagnostics_,
                                                        options_.probe,
                                                        GpuHost{&options_.cuda->schedule, &options_.cuda->buffers}));
+    printers_.back()->externs = facts_.externs;
     OPTC_TRY(printers_.back()->print());
     others.push_back({printers_.back().get(), "Mixed", "host_",
                       "The same model where a GPU takes part: its kernels run there, those without a GPU form here.",
@@ -142,6 +145,7 @@ Status BundleWriter::print_variant(const BundleVariant &variant, ModelPrinter &m
   const std::string id = titles_.unique(wish);
   printers_.push_back(
       std::make_unique<ModelPrinter>(program, name_ + "_" + id, weights_, diagnostics_, options_.probe));
+  printers_.back()->externs = facts_.externs;
   OPTC_TRY(printers_.back()->print());
   others.push_back({printers_.back().get(), "Variant_" + id, id + "_",
                     fmt::format("The same model for {} alone.", comment_text(sizes)), sizes, guard});

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "emit/cpp/types.h"
+#include "ops/extern.h"
 
 namespace optc {
 namespace {
@@ -43,7 +44,60 @@ std::string ModelPrinter::constant_attribute(const Constant &c, size_t number) {
   return fmt::format(fmt::runtime(places), name, c.count());
 }
 
+// A call of a function of the application.
+void ModelPrinter::print_extern(const Kernel &kernel, const LibraryCall &call) {
+  const std::string operation = extern_operation(call), parameters = extern_parameters(program_, call);
+  std::string function;
+  for (const ExternFunction &f : externs)
+    if (f.operation == operation && f.parameters == parameters) function = f.name;
+  line("// " + comment_text(operation));
+  open("");
+  const std::string node = kernel.origin.empty() ? kernel.name : program_.origins[kernel.origin.front()].name;
+  std::string arguments = string_literal(node);
+  const auto tensors = [&](const std::vector<BufferId> &buffers, const char *letter, bool written) {
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      if (!buffers[i].valid()) continue;
+      const Buffer &buffer = program_.buffer(buffers[i]);
+      const std::string dims = buffer.shape().empty() ? "{0}" : dims_list(buffer.shape());
+      line(fmt::format("const int64_t {}{}_dims[] = {};", letter, i, dims));
+      arguments += fmt::format(", {}, {}{}_dims", pointer(buffers[i], written), letter, i);
+    }
+  };
+  tensors(call.inputs, "x", false);
+  tensors(call.outputs, "y", true);
+  const auto number = [](float value) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &value, 4);
+    return constant_text(ElementType::kFloat32, bits).s;
+  };
+  const auto integer = [](int64_t value) { return constant_text(ElementType::kInt64, static_cast<uint64_t>(value)).s; };
+  for (size_t i = 0; i < call.attributes.size(); ++i) {
+    const auto &[name, value] = call.attributes[i];
+    if (name == kExternOperator) continue;
+    if (const auto *n = std::get_if<int64_t>(&value)) arguments += ", " + integer(*n);
+    if (const auto *f = std::get_if<float>(&value)) arguments += ", " + number(*f);
+    if (const auto *s = std::get_if<std::string>(&value)) arguments += ", " + string_literal(*s);
+    const auto list = [&](const auto &values, const char *type, const auto &text) {
+      std::string items;
+      for (const auto &v : values) items += (items.empty() ? "" : ", ") + text(v);
+      if (!values.empty()) line(fmt::format("static const {} list{}[] = {{{}}};", type, i, items));
+      arguments += values.empty() ? std::string(", nullptr, 0") : fmt::format(", list{}, {}", i, values.size());
+    };
+    if (const auto *ints = std::get_if<std::vector<int64_t>>(&value)) list(*ints, "int64_t", integer);
+    if (const auto *floats = std::get_if<std::vector<float>>(&value)) list(*floats, "float", number);
+    if (const auto *strings = std::get_if<std::vector<std::string>>(&value))
+      list(*strings, "char *const", [](const std::string &v) { return string_literal(v); });
+  }
+  line(fmt::format("if (const optc_status status = {}({}); status != OPTC_OK)", function, arguments));
+  line(
+      fmt::format("  return run.fail(status, \"%s of node '%s' ended with status %d\", {}, {}, "
+                  "static_cast<int>(status));",
+                  string_literal(operation), string_literal(node)));
+  close();
+}
+
 void ModelPrinter::print_library(const Kernel &kernel, const LibraryCall &call) {
+  if (is_extern(call)) return print_extern(kernel, call);
   if (std::find(library_functions.begin(), library_functions.end(), call.function) == library_functions.end())
     library_functions.push_back(call.function);
   line("// " + comment_text(kernel.note.empty() ? call.function : kernel.note));

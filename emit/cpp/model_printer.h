@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "emit/cpp/emit.h"
+#include "emit/cpp/extern_functions.h"
 #include "emit/cpp/nest.h"
 #include "emit/cpp/weight_pool.h"
 #include "ir/program/device_schedule.h"
@@ -76,6 +77,9 @@ class ModelPrinter : private DimText {
   ModelPrinter(const Program &program, std::string name, WeightPool &weights, Diagnostics &diagnostics, bool probe,
                GpuHost gpu = {});
 
+  // The functions of the application that the bundle declares; set before print().
+  std::vector<ExternFunction> externs;
+
   // Prints kernels and schedule. Fails when something has no C++ form.
   Status print();
 
@@ -133,6 +137,7 @@ class ModelPrinter : private DimText {
   std::string part_head(const std::string &title) const;
   void print_kernel_call(const Kernel &kernel);
   void print_library(const Kernel &kernel, const LibraryCall &call);
+  void print_extern(const Kernel &kernel, const LibraryCall &call);
   std::string constant_attribute(const Constant &c, size_t number);
   void print_control(const Kernel &kernel, const ControlFlow &control);
   void print_if(const ControlFlow &control);

@@ -39,7 +39,7 @@ target_compile_definitions(${{PROJECT_NAME}} PRIVATE
   OPTC_INSTALL_FOLDER="${{CMAKE_INSTALL_FULL_DATADIR}}/${{PROJECT_NAME}}"
   OPTC_SHARE="${{share}}")
 
-if(CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR)
+{6}if(CMAKE_SOURCE_DIR STREQUAL PROJECT_SOURCE_DIR{7})
   add_executable(${{PROJECT_NAME}}_example examples/main.cpp)
   target_compile_features(${{PROJECT_NAME}}_example PRIVATE cxx_std_17)
   target_link_libraries(${{PROJECT_NAME}}_example PRIVATE ${{PROJECT_NAME}}::${{PROJECT_NAME}})
@@ -75,7 +75,15 @@ install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/${{PROJECT_NAME}}.pc DESTINATION ${{
                       f.name),
           "# ", "# "),
       find_system_libraries(f.functions),
-      needs_system_libraries(f.functions) ? "string(APPEND libraries \"${system_libraries}\")\n" : "");
+      needs_system_libraries(f.functions) ? "string(APPEND libraries \"${system_libraries}\")\n" : "",
+      f.externs.empty()
+          ? ""
+          : fmt::format("# Functions of the application (include/{0}.h): sources of theirs that become a part of this "
+                        "library;\n# else what links it has them.\nset({0}_EXTERNS \"\" CACHE STRING \"Sources that "
+                        "define what {0}.h leaves to the application\")\ntarget_sources(${{PROJECT_NAME}} PRIVATE "
+                        "${{{0}_EXTERNS}})\n\n",
+                        f.name),
+      f.externs.empty() ? "" : fmt::format(" AND {}_EXTERNS", f.name));
   return out;
 }
 
@@ -206,7 +214,17 @@ std::string readme(const Program &p, const AbiFacts &f, const std::string &memor
                  "", "") +
       "\n\n";
   for (const std::string &line : signature(p)) out += wrap_words(line, "- ", "  ") + "\n";
-  for (const std::string &line : f.sizes) out += wrap_words(line, "- ", "  ") + "\n";
+  std::string externs;
+  for (const ExternFunction &e : f.externs)
+    externs += fmt::format("{}{} ({})", externs.empty() ? "" : ", ", e.name, e.operation);
+  if (!externs.empty())
+    out +=
+        wrap_words(fmt::format("functions of yours, which include/{0}.h declares: {1}. Define them in a program that "
+                               "links the static library, or give CMake their sources: "
+                               "-D{0}_EXTERNS=/path/functions.cpp",
+                               f.name, externs),
+                   "- ", "  ") +
+        "\n";
   out += "- " + memory + "\n\n";
   out += fmt::format(
       R"(Build:

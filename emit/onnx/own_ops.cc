@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "emit/onnx/internal_export.h"
+#include "ops/extern.h"
 
 namespace optc {
 namespace {
@@ -131,6 +132,12 @@ Status lower_own_operators(Graph &graph, Diagnostics &diagnostics) {
   for (NodeId id : graph.all_nodes()) {
     if (graph.node(id).op == "optc.Attention") OPTC_TRY(lower_attention(graph, id, diagnostics));
     if (graph.node(id).op == "optc.Fail") OPTC_TRY(lower_fail(graph, id, diagnostics));
+    if (graph.node(id).op == "optc.Extern") {  // the model's own operator again
+      std::string op(graph.node(id).string_or(kExternOperator, ""));
+      op.replace(op.find("::"), 2, ".");
+      graph.remove_attribute(id, kExternOperator);
+      graph.set_op(id, std::move(op));
+    }
   }
   return {};
 }
