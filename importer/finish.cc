@@ -217,6 +217,33 @@ void Converter::close_dead_branches() {
   }
 }
 
+// A declared shape is believed where nothing else tells the rank of an If's result: no branch may give another one.
+Status Converter::check_branches() {
+  for (NodeId id : graph_.all_nodes()) {
+    const Node &node = graph_.node(id);
+    if (node.op != "If" || is_dead(graph_, node.region)) continue;
+    const auto taken = known_condition(graph_, node.input(0));
+    for (const bool then : {true, false}) {
+      if (taken && *taken != then) continue;
+      const char *name = then ? "then_branch" : "else_branch";
+      const std::vector<ValueId> &results = graph_.region(node.region_named(name)).outputs;
+      for (size_t i = 0; i < results.size() && i < node.outputs.size(); ++i) {
+        if (!node.outputs[i].valid()) continue;
+        const Value &given = graph_.value(results[i]), &value = graph_.value(node.outputs[i]);
+        if (!given.type.is_tensor() || !value.type.is_tensor() || !given.type.shape || !value.type.shape) continue;
+        if (given.type.rank() != value.type.rank())
+          return diagnostics_.error(
+              ErrorKind::kUnsupported, "the rank of '" + value.name + "' is not known before the model runs",
+              graph_.describe(id),
+              std::string(name) + " gives '" + given.name + "' " + to_string(given.type) + ", and the result is " +
+                  to_string(value.type) + (declared_.count(node.outputs[i].index) ? " as declared" : "") +
+                  ": reshape it in the branches to one rank");
+      }
+    }
+  }
+  return {};
+}
+
 Status Converter::check_outputs() {
   close_dead_branches();
   OPTC_TRY(check_aligned());
@@ -232,6 +259,7 @@ Status Converter::check_outputs() {
                                   graph_.describe(id));
     }
   }
+  OPTC_TRY(check_branches());
   for (ValueId id : graph_.region(Graph::main()).outputs) {
     auto it = declared_.find(id.index);
     if (it == declared_.end() || it->second->value_case() != onnx::TypeProto::kTensorType) continue;

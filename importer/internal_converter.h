@@ -122,6 +122,7 @@ class Converter {
   void fill_defaults(NodeId node, const onnx::OpSchema &schema);
   void name_squeezed_axes(NodeId id);
   void close_dead_branches();
+  Status check_branches();
   Status check_outputs();
 
   // branch_ranks.cc

@@ -101,3 +101,14 @@ def test_parts_of_a_shape_are_known(optc, tmp_path, operator, engine):
         np.testing.assert_array_equal(output(tmp_path), session.run(None, feeds)[0])
     if operator == "Expand":
         assert run(optc, model, {"x": x, "n": np.array([1])}, tmp_path, f"--engine={engine}").returncode == 1
+
+
+# Nothing but the declared shape tells the rank of y: a branch of another rank would be read beyond its end.
+@pytest.mark.parametrize("declared", ["float[1000]", "float[1,2]", "float[2,3,1]"])
+def test_a_declared_shape_that_a_branch_does_not_have_is_refused(optc, tmp_path, declared):
+    body = """{ y = If (c) <then_branch = t () => (float[2,3] a) { a = Relu (x) },
+      else_branch = e () => (float[6] b) { whole = Constant <value_ints = [-1]> () b = Reshape (x, whole) }> }"""
+    model = write(tmp_path / "m.onnx", body, "float[2,3] x, bool c", f"{declared} y")
+    done = subprocess.run([optc, model, "-o", tmp_path / "b"], capture_output=True, text=True)
+    assert done.returncode == 4 and "as declared" in " ".join(done.stderr.split()), done.stderr
+    assert not (tmp_path / "b").exists()
