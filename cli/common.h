@@ -104,6 +104,7 @@ void add_diff(CommandLine &line, int &code);
 void add_explain(CommandLine &line, int &code);
 // Both read the grammar of `line`, with all its verbs, when they are chosen.
 void add_completion(CommandLine &line, int &code);
+void add_doctor(CommandLine &line, int &code, const std::string &version);
 void add_man(CommandLine &line, int &code, const std::string &version);
 
 }  // namespace optc::cli

@@ -108,6 +108,7 @@ int run(int argc, char **argv) {
   optc::cli::add_explain(line, code);
   optc::cli::add_ops(line, code);
   optc::cli::add_cache(line, code);
+  optc::cli::add_doctor(line, code, kVersion);
   optc::cli::add_completion(line, code);
   optc::cli::add_man(line, code, kVersion);
 
