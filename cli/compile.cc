@@ -53,6 +53,7 @@ void add_compile(CommandLine &line, int &code) {
                                      {"kernels", facts->kernels},
                                      {"arena_bytes", known(facts->arena_bytes)},
                                      {"lower_bound_bytes", known(facts->bound_bytes)},
+                                     {"peak_bytes", known(facts->peak_bytes)},
                                      {"weight_bytes", facts->weight_bytes},
                                      {"files", facts->files}};
       for (const BundleFacts::Variant &variant : facts->variants)

@@ -115,6 +115,9 @@ nlohmann::ordered_json number_or_null(int64_t n) {
 void add_memory(const MemoryPlan &plan, nlohmann::ordered_json &json) {
   json["arena_bytes"] = number_or_null(plan.arena_bytes);
   json["lower_bound_bytes"] = number_or_null(plan.lower_bound_bytes);
+  json["peak_bytes"] = number_or_null(plan.peak_bytes);
+  json["live_bytes"] = nlohmann::ordered_json::array();
+  for (const Dim &sum : live_sums(plan)) json["live_bytes"].push_back(sum.str());
   json["buffers"] = nlohmann::ordered_json::array();
   for (const MemoryPlan::Item &i : plan.items)
     json["buffers"].push_back({{"name", i.name},
@@ -126,12 +129,29 @@ void add_memory(const MemoryPlan &plan, nlohmann::ordered_json &json) {
                                {"offset", number_or_null(i.offset)}});
 }
 
-// One line on the arena, one on threads.
+// Sums of bytes as formulas: the shortest few.
+std::string live_text(const MemoryPlan &plan) {
+  constexpr size_t kShown = 6;
+  std::vector<std::string> sums;
+  for (const Dim &sum : live_sums(plan)) sums.push_back(sum.str());
+  std::stable_sort(sums.begin(), sums.end(), [](const auto &a, const auto &b) { return a.size() < b.size(); });
+  std::string text;
+  for (size_t i = 0; i < sums.size() && i < kShown; ++i)
+    text += fmt::format("  {:<11} {}\n", i == 0 ? "formula" : "", (i == 0 ? "the largest of " : "and ") + sums[i]);
+  if (sums.size() > kShown) text += fmt::format("              and {} more sums\n", sums.size() - kShown);
+  return text;
+}
+
+// On the arena and on threads.
 std::string arena_text(const MemoryPlan &plan) {
   if (plan.arena_bytes < 0)
     return fmt::format(
-        "  arena       by the dims of a run: the {} buffers below are placed then; --dim NAME=N gives numbers\n",
-        plan.items.size());
+               "  arena       by the dims of a run, in which the {} buffers below are placed; {}\n", plan.items.size(),
+               plan.peak_bytes >= 0
+                   ? fmt::format("at most {} ({} bytes) for one thread", format_bytes(plan.peak_bytes), plan.peak_bytes)
+                   : fmt::format("no bound on '{}' (--dim NAME=MIN..MAX sets one, NAME=N gives numbers)",
+                                 fmt::join(plan.open, "', '"))) +
+           live_text(plan);
   int64_t each_thread = 0;
   for (const MemoryPlan::Item &i : plan.items)
     if (i.each_thread) each_thread = std::max(each_thread, (i.bytes.value() + 63) / 64 * 64);

@@ -168,12 +168,16 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   facts.weight_bytes = static_cast<int64_t>(report.weights_bytes);
   facts.arena_bytes = report.memory.arena_bytes;
   facts.bound_bytes = report.memory.lower_bound_bytes;
+  facts.peak_bytes = report.memory.peak_bytes;
   for (size_t i = 0; i < variants.size(); ++i)
     facts.variants.push_back({describe(options.variants[i]), static_cast<int64_t>(variants[i].order.size()),
                               report.variants[i].arena_bytes});
-  const std::string arena = facts.arena_bytes < 0 ? "arena by the dims"
-                                                  : fmt::format("arena {} (bound {})", format_bytes(facts.arena_bytes),
-                                                                format_bytes(facts.bound_bytes));
+  const std::string arena =
+      facts.arena_bytes < 0 && facts.peak_bytes >= 0
+          ? fmt::format("arena by the dims, at most {}", format_bytes(facts.peak_bytes))
+      : facts.arena_bytes < 0
+          ? "arena by the dims"
+          : fmt::format("arena {} (bound {})", format_bytes(facts.arena_bytes), format_bytes(facts.bound_bytes));
   const std::string entries =
       variants.empty() ? "" : fmt::format(", {} variant{}", variants.size(), variants.size() == 1 ? "" : "s");
   step.end(fmt::format("cpu (AVX-512, AVX2, baseline){}, {} files, {} of packed weights, {}", entries, facts.files,

@@ -69,6 +69,7 @@ struct BundleFacts {
   std::string folder, name;
   int64_t files = 0, weight_bytes = 0;
   int64_t kernels = 0, arena_bytes = -1, bound_bytes = -1;  // bytes are -1 where they depend on dims
+  int64_t peak_bytes = -1;  // the arena's most over the ranges of the dims; -1: some have no bound
   struct Variant {
     std::string sizes;  // "N=1,S=128"
     int64_t kernels = 0, arena_bytes = -1;

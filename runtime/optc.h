@@ -112,6 +112,10 @@ typedef struct optc_api {
   const char *(*last_error)(const optc_context *); /* null context: what the calling thread's last
                                                       call failed for that had none: loads, creates, output_dims,
                                                       workspace_bytes, null arguments */
+  /* The most that a context of so many threads (0: as many as there are processors) takes for any dims in the ranges of
+   * the inputs: a workspace of it serves every run. OPTC_INVALID_ARGUMENT where a dim that it depends on has no upper
+   * bound. Sizes that only the run finds lie outside the workspace. */
+  optc_status (*workspace_peak)(int32_t threads, size_t *bytes);
 } optc_api;
 
 typedef struct optc_model {

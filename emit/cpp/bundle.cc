@@ -32,8 +32,12 @@ constexpr std::string_view kLibraryMark = "@LIBRARY@";  // of model_source.cc
 constexpr size_t kMaxRank = 8;                          // OPTC_MAX_RANK of runtime/optc.h
 
 std::string workspace_text(const MemoryPlan &plan) {
-  return plan.arena_bytes >= 0 ? fmt::format("workspace {} bytes", plan.arena_bytes)
-                               : "workspace by dims (workspace_bytes of the API tells)";
+  return plan.arena_bytes >= 0  ? fmt::format("workspace {} bytes", plan.arena_bytes)
+         : plan.peak_bytes >= 0 ? fmt::format(
+                                      "workspace by dims, at most {} bytes with one thread (workspace_bytes and "
+                                      "workspace_peak of the API tell)",
+                                      plan.peak_bytes)
+                                : "workspace by dims (workspace_bytes of the API tells)";
 }
 
 }  // namespace

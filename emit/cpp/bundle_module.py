@@ -63,7 +63,8 @@ class _Api(ctypes.Structure):
                 ("output_dims", _C(ctypes.c_int, _P, _P, _P)), ("workspace_bytes", _C(ctypes.c_int, _P, ctypes.POINTER(ctypes.c_size_t))),
                 ("run", _C(ctypes.c_int, _P, _P, _P)), ("run_async", _C(ctypes.c_int, _P, _P, _P, _P)), ("cancel", _C(ctypes.c_int, _P)),
                 ("profile", _C(ctypes.c_int, _P, ctypes.c_int32, ctypes.POINTER(ctypes.c_char_p))),
-                ("last_error", _C(ctypes.c_char_p, _P))]
+                ("last_error", _C(ctypes.c_char_p, _P)),
+                ("workspace_peak", _C(ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_size_t)))]
 
 
 class _Model(ctypes.Structure):
@@ -343,6 +344,14 @@ class Model:
         text = ctypes.c_char_p()
         self._api.profile(self._context, int(on), ctypes.byref(text))
         return text.value.decode()
+
+    def workspace_peak(self, threads=0):
+        """The most bytes of workspace that a context of so many threads takes for any dims in the ranges of the inputs."""
+        size = ctypes.c_size_t()
+        status = self._api.workspace_peak(threads, ctypes.byref(size))
+        if status:
+            raise Error(status, self._api.last_error(None).decode())
+        return size.value
 
     @property
     def manifest(self):

@@ -58,8 +58,9 @@ void add_kernels(const Program &program, const std::vector<KernelId> &order, Jso
 void add_memory(const Program &program, const ModelPrinter &model, Json &j) {
   j["arena_bytes"] = model.arena_bytes >= 0 ? Json(model.arena_bytes) : Json(nullptr);
   j["lower_bound_bytes"] = model.lower_bound_bytes >= 0 ? Json(model.lower_bound_bytes) : Json(nullptr);
-  j["buffers"] = Json::array();
   const MemoryPlan plan = model.memory_plan();
+  j["peak_bytes"] = plan.peak_bytes >= 0 ? Json(plan.peak_bytes) : Json(nullptr);
+  j["buffers"] = Json::array();
   for (size_t i = 0; i < plan.items.size(); ++i) {
     const MemoryPlan::Item &item = plan.items[i];
     Json buffer = {{"name", item.name}};

@@ -5,9 +5,26 @@
 #include <numeric>
 
 #include "emit/cpp/model_printer.h"
+#include "emit/cpp/names.h"
 #include "runtime/bundle/place.h"
 
 namespace optc {
+
+namespace {
+
+// The arena for one thread with the largest that each size may be.
+int64_t largest_arena(const MemoryPlan &plan) {
+  std::vector<int64_t> bytes, offsets(plan.items.size());
+  std::vector<int32_t> first, last;
+  for (const MemoryPlan::Item &item : plan.items) {
+    bytes.push_back(upper_bound(item.bytes));
+    first.push_back(static_cast<int32_t>(item.first));
+    last.push_back(static_cast<int32_t>(item.last));
+  }
+  return place(bytes.data(), first.data(), last.data(), static_cast<int32_t>(bytes.size()), offsets.data());
+}
+
+}  // namespace
 
 // What lies in the arena, and when, is the Program's plan (Program::placements); where the sizes of some of it are
 // found while the model runs, those lie in the growing region. The row scratch of kernels joins the plan here.
@@ -75,7 +92,29 @@ MemoryPlan ModelPrinter::memory_plan() const {
   for (const RowScratch &r : row_scratches)
     plan.items.push_back(
         {"row scratch of " + r.kernel, r.bytes, r.at, r.at, arena_bytes >= 0 ? r.offset : int64_t{-1}, true});
+  plan.open = open_dims();
+  if (arena_bytes >= 0)
+    plan.peak_bytes = arena_bytes;
+  else if (plan.open.empty())
+    plan.peak_bytes = largest_arena(plan);
   return plan;
+}
+
+std::vector<std::string> ModelPrinter::open_dims() const {
+  std::vector<const DimSymbol *> symbols;
+  const auto add = [&](Dim bytes) {
+    if (upper_bound(bytes) >= kDimOverflow) collect_symbols(bytes, symbols);
+  };
+  for (const PlacedBuffer &p : placed) add(p.bytes);
+  for (const RowScratch &r : row_scratches) add(r.bytes);
+  std::vector<std::string> names;
+  for (const bool unbounded : {true, false}) {  // a product of bounds may be too large, too
+    for (const DimSymbol *s : symbols)
+      if ((!unbounded || s->max >= kDimOverflow) && std::find(names.begin(), names.end(), s->name) == names.end())
+        names.push_back(s->name);
+    if (!names.empty()) break;
+  }
+  return names;
 }
 
 Result<MemoryPlan> plan_memory(const Program &program, Diagnostics &diagnostics) {
@@ -175,23 +214,50 @@ std::string ModelPrinter::plan_source() const {
     return out;
   };
   if (arena_bytes < 0 && placed.size() + row_scratches.size() > 0) {
-    out +=
-        "  // Where the buffers lie for these dims: sizes, and the kernels that use each first and last.\n"
-        "  static int64_t plan([[maybe_unused]] const Dims &d, int64_t, [[maybe_unused]] const int64_t *scratch, "
-        "int64_t "
-        "*offsets) {\n";
-    std::string bytes;
-    for (const PlacedBuffer &p : placed) bytes += (bytes.empty() ? "" : ",\n        ") + self->size(p.bytes);
-    for (size_t i = 0; i < row_scratches.size(); ++i)
-      bytes += fmt::format("{}scratch[{}]", bytes.empty() ? "" : i % 8 ? ", " : ",\n        ", i);
-    out += fmt::format("    const int64_t bytes[] = {{\n        {}}};\n", bytes);
+    const auto scratches = [&] {
+      std::string text;
+      for (size_t i = 0; i < row_scratches.size(); ++i)
+        text += fmt::format("{}scratch[{}]", i % 8 ? ", " : i ? ",\n        " : "", i);
+      return text;
+    }();
+    const auto sizes_of = [&](const auto &size_text) {
+      std::string text;
+      for (const PlacedBuffer &p : placed) text += (text.empty() ? "" : ",\n        ") + size_text(p.bytes);
+      return text + (text.empty() || scratches.empty() ? "" : ",\n        ") + scratches;
+    };
+    const auto largest = [](Dim bytes) { return std::to_string(upper_bound(bytes)); };
+    const char *const head = "([[maybe_unused]] const int64_t *scratch, int64_t *offsets) {\n";
+    out += "  // Places sizes: between the kernels that use each first and last.\n";
+    out += "  static int64_t place_sizes(const int64_t *bytes, int64_t *offsets) {\n";
     out +=
         fmt::format("    static constexpr int32_t first[] = {{{}}};\n",
                     numbers([](const PlacedBuffer &p) { return p.first; }, [](const RowScratch &s) { return s.at; }));
     out += fmt::format("    static constexpr int32_t last[] = {{{}}};\n",
                        numbers([](const PlacedBuffer &p) { return p.last; }, [](const RowScratch &s) { return s.at; }));
-    return out + "    return place(bytes, first, last, kPlaced + kScratch, offsets);\n  }\n\n";
+    out += "    return place(bytes, first, last, kPlaced + kScratch, offsets);\n  }\n";
+    out += "  // Where the buffers lie for these dims.\n";
+    out +=
+        "  static int64_t plan([[maybe_unused]] const Dims &d, int64_t, [[maybe_unused]] const int64_t *scratch, "
+        "int64_t *offsets) {\n";
+    out +=
+        fmt::format("    const int64_t bytes[] = {{\n        {}}};\n    return place_sizes(bytes, offsets);\n  }}\n\n",
+                    sizes_of([&](Dim bytes) { return self->size(bytes); }));
+    const std::vector<std::string> open = open_dims();
+    out += fmt::format("  static constexpr bool kRanged = {};\n  static constexpr const char *open_dims = {};\n",
+                       open.empty(),
+                       open.empty() ? "nullptr" : string_literal(fmt::format("'{}'", fmt::join(open, "', '"))));
+    if (!open.empty()) return out + "\n";
+    out +=
+        "  // The same for the most that each size takes over the ranges of the dims.\n  static int64_t plan_largest";
+    out += head +
+           fmt::format("    const int64_t bytes[] = {{\n        {}}};\n    return place_sizes(bytes, offsets);\n  }}\n",
+                       sizes_of(largest));
+    out += "  static void largest_scratch([[maybe_unused]] int64_t *bytes) {\n";
+    for (size_t i = 0; i < row_scratches.size(); ++i)
+      out += fmt::format("    bytes[{}] = {};\n", i, largest(row_scratches[i].bytes));
+    return out + "  }\n\n";
   }
+  out += "  static constexpr bool kRanged = false;\n  static constexpr const char *open_dims = nullptr;\n";
   if (row_scratches.empty())
     return out +
            fmt::format("  static int64_t plan(const Dims &, int64_t, const int64_t *, int64_t *) {{ return {}; }}\n\n",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <utility>
 
 namespace optc {
 namespace {
@@ -142,6 +143,27 @@ void check_taken_over(const Program &program, const std::function<void(const std
     if (!holds(b))
       fail("the result " + quoted(program, b) + " lies where " + quoted(program, holder[uses.root(b).index]) +
            " has taken over its bytes");
+}
+
+std::vector<Dim> live_sums(const MemoryPlan &plan) {
+  constexpr size_t kMost = 64;                                              // each is compared with all of them
+  std::map<size_t, std::pair<std::vector<Dim>, std::vector<Dim>>> changes;  // by step: what begins, what has ended
+  for (const MemoryPlan::Item &item : plan.items) {
+    changes[item.first].first.push_back(item.bytes);
+    changes[item.last + 1].second.push_back(item.bytes);
+  }
+  std::vector<Dim> sums;
+  Dim live(0);
+  for (const auto &[step, change] : changes) {
+    for (const Dim &d : change.first) live = live + d;
+    for (const Dim &d : change.second) live = live - d;
+    const auto exceeds = [](Dim a, Dim b) { return lower_bound(a - b) >= 0; };
+    if (std::any_of(sums.begin(), sums.end(), [&](Dim other) { return exceeds(other, live); })) continue;
+    if (sums.size() == kMost) break;
+    sums.erase(std::remove_if(sums.begin(), sums.end(), [&](Dim other) { return exceeds(live, other); }), sums.end());
+    sums.push_back(live);
+  }
+  return sums;
 }
 
 }  // namespace optc

@@ -47,7 +47,14 @@ struct MemoryPlan {
   std::vector<Item> items;
   // For one thread; every further one adds its row scratch. -1: the dims of a run decide.
   int64_t arena_bytes = -1, lower_bound_bytes = -1;
+  // Where the dims decide: the most that any in their ranges take, for one thread; -1: these symbols have no bound.
+  int64_t peak_bytes = -1;
+  std::vector<std::string> open;
 };
+
+// The sums of bytes that live at one step, without those that another one always exceeds, at most 64: the arena is no
+// smaller than the largest of them (each item takes a multiple of 64), and seldom larger. For one thread.
+std::vector<Dim> live_sums(const MemoryPlan &plan);
 
 // First and last step of the main order that touches each storage, by its root; `touched` false: none does.
 struct Lifetime {

@@ -225,7 +225,7 @@ static const optc_model *cuda_bundle() {
   static const optc_api api = {
       sizeof(optc_api), B::input_count,     B::output_count,   B::input_info,      B::output_info, B::manifest_json,
       B::weights_load,  B::weights_release, C::context_create, C::context_destroy, C::output_dims, B::workspace_bytes,
-      C::run,           C::run_async,       C::cancel,         C::profile,         C::last_error};
+      C::run,           C::run_async,       C::cancel,         C::profile,         C::last_error,  B::workspace_peak};
   static const optc_model model = {sizeof(optc_model), OPTC_ABI_VERSION, &api};
   return &model;
 }

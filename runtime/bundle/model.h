@@ -6,6 +6,9 @@
 // status, from input dims to Dims; output_dims(dims, outputs); scratch(dims, bytes): row scratch of each kernel that
 // needs some, for one task; plan(dims, threads, scratch, offsets) -> bytes of the arena, where its buffers lie and then
 // the row scratch of each kernel for all threads; kPlaced, kScratch, kGrowing (how many); execute(run) -> status;
+// open_dims: the dims without an upper bound on which the arena depends, as text, or null; kRanged: the arena depends
+// on dims, and all of them have one: then plan_largest and largest_scratch do as plan and scratch do, for the largest
+// sizes;
 // places; weights; manifest() (embedded, or null); faults[]; kKernels, kernel_names[]; Objects: ObjectRegion
 // (objects.h) where it has strings, sequences, optionals or maps, else NoObjects.
 //
@@ -23,6 +26,7 @@
 
 #include <atomic>
 #include <initializer_list>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -179,7 +183,31 @@ struct Run {
       scratch[i] = scratch_stride[i] * threads;
     }
     arena_bytes = M::plan(dims, threads, scratch, offsets);
+    if constexpr (M::kRanged) {
+      // Where the largest sizes lie, smaller ones have their places too: no dims take more memory than that.
+      int64_t others[M::kPlaced + M::kScratch + 1];
+      const int64_t most = lay_out_largest(threads, others);
+      if (most < arena_bytes) {
+        arena_bytes = most;
+        memcpy(offsets, others, sizeof offsets);
+      }
+    }
     return static_cast<size_t>(arena_bytes + kGuard);
+  }
+  // The bytes of the arena with the most that each size takes over the ranges of the dims, and where things lie in it.
+  static int64_t lay_out_largest(int64_t threads, int64_t *places) {
+    int64_t scratch[M::kScratch + 1];
+    M::largest_scratch(scratch);
+    for (size_t i = 0; i < M::kScratch; ++i) scratch[i] = ((scratch[i] + 63) / 64 * 64 + kGuard) * threads;
+    return M::plan_largest(scratch, places);
+  }
+  // The most that any dims take, or -1 where there is no such number.
+  int64_t largest_arena(int64_t threads) {
+    if constexpr (M::kRanged) {
+      int64_t places[M::kPlaced + M::kScratch + 1];
+      return lay_out_largest(threads, places) + kGuard;
+    }
+    return M::open_dims ? -1 : static_cast<int64_t>(lay_out(threads));
   }
   // Where a kernel that has just run wrote beyond its memory, else null. Forgets it.
   const char *overrun() {
@@ -547,6 +575,33 @@ struct Bundle {
     });
   }
 
+  static optc_status workspace_peak(int32_t threads, size_t *bytes) {
+    thread_error()[0] = 0;
+    if (!bytes) return missing("workspace_peak", "the place of the bytes");
+    if (threads < 0 || threads > 4096) {
+      snprintf(thread_error(), kErrorSize, "workspace_peak: threads is %d", threads);
+      return OPTC_INVALID_ARGUMENT;
+    }
+    int64_t most = 0;
+    const auto add = [&](auto chosen) {
+      using E = typename decltype(chosen)::Model;
+      const std::unique_ptr<Run<E>> own(new (std::nothrow) Run<E>);
+      if (!own) return OPTC_OUT_OF_MEMORY;
+      const int64_t needed = own->largest_arena(threads ? threads : processor_count());
+      if (needed < 0) {
+        snprintf(thread_error(), kErrorSize, "workspace_peak: no upper bound on %s: --dim NAME=MIN..MAX sets one",
+                 E::open_dims);
+        return OPTC_INVALID_ARGUMENT;
+      }
+      most = most > needed ? most : needed;
+      return OPTC_OK;
+    };
+    optc_status status = add(Chosen<M>());
+    ((status = status == OPTC_OK ? add(Chosen<V>()) : status), ...);
+    if (status == OPTC_OK) *bytes = static_cast<size_t>(most) + 64;
+    return status;
+  }
+
   // Lays the arena out for the dims of the run, where it is not, in memory that is large enough.
   template <class E>
   static optc_status prepare(Context &c, Entry<E> &entry) {
@@ -655,7 +710,7 @@ static const optc_model *bundle() {
   static const optc_api api = {
       sizeof(optc_api), B::input_count,     B::output_count,   B::input_info,      B::output_info, B::manifest_json,
       B::weights_load,  B::weights_release, B::context_create, B::context_destroy, B::output_dims, B::workspace_bytes,
-      B::run,           B::run_async,       B::cancel,         B::profile,         B::last_error};
+      B::run,           B::run_async,       B::cancel,         B::profile,         B::last_error,  B::workspace_peak};
   static const optc_model model = {sizeof(optc_model), OPTC_ABI_VERSION, &api};
   return &model;
 }

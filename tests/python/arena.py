@@ -60,8 +60,9 @@ class Bundle:
         self.folder, self.manifest = pathlib.Path(folder), json.loads((pathlib.Path(folder) / "manifest.json").read_text())
         source, library = pathlib.Path(work) / "lay_out.cpp", pathlib.Path(work) / "lay_out.so"
         source.write_text(HARNESS.replace("@NAME@", self.manifest["name"]))
-        # The sanitizers and warnings of other tests are not wanted here: this is compiled for its answers.
-        subprocess.run(["g++", "-std=c++17", "-O0", "-w", "-fPIC", "-shared", '-DOPTC_BUNDLE_FOLDER=""', f"-I{self.folder}/src",
+        # The sanitizers and warnings of other tests are not wanted here: this is compiled for its answers. Its symbols are hidden, as a
+        # bundle's are: else the tables of two bundles of one name in a process would be those of the first.
+        subprocess.run(["g++", "-std=c++17", "-O0", "-w", "-fPIC", "-shared", "-fvisibility=hidden", '-DOPTC_BUNDLE_FOLDER=""', f"-I{self.folder}/src",
                         f"-I{self.folder}/include", str(source), "-o", str(library)], check=True)
         self.ask = ctypes.CDLL(str(library)).lay_out
         self.ask.restype = ctypes.c_int64
