@@ -45,6 +45,9 @@ constexpr LoweringStepInfo kSteps[] = {
      "one sum of products of f32, f16 or bf16, stores behind it"},
     {"schedule.gemm.warpgroup", "on GPUs that have it, a product runs on wgmma, its operands by TMA",
      "f16 or bf16, plain operands with strides of 16 bytes, all targets of the bundle sm_90a"},
+    {"schedule.conv.warpgroup", "on GPUs that have it, a convolution runs on wgmma, its image by TMA's im2col",
+     "f16 or bf16, channels last and a multiple of 8, one group, one or two dims of space, all targets of the bundle "
+     "sm_90a"},
     {"schedule.conv.depthwise.strips", "on a GPU, a thread sums a strip of pixels of a depthwise convolution",
      "one or two dims, f32, f16 or bf16 in f32, plain operands, kernels whose strips fit in registers"},
     {"place.in_place", "a result takes over the bytes of an operand",

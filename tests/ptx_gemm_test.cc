@@ -91,28 +91,16 @@ TEST(PtxGemm, ConvolutionAsImplicitProduct) {
     EXPECT_EQ(m.output.kernels[0].form.rfind("gemm.", 0), 0u) << m.output.kernels[0].form;
     m.fill(8);
     m.run(3);
-    const int64_t q = (c.size + 2 * c.pad - c.kernel) / c.stride + 1;
-    const BufferId x = n.program.inputs[0], w = n.program.inputs[1], y = n.program.outputs[0];
-    for (int64_t b = 0; b < c.batch; ++b)
-      for (int64_t i = 0; i < q; ++i)
-        for (int64_t j = 0; j < q; ++j)
-          for (int64_t o = 0; o < c.out; ++o) {
-            double sum = 0, size = 1;
-            for (int64_t r = 0; r < c.kernel; ++r)
-              for (int64_t s = 0; s < c.kernel; ++s)
-                for (int64_t k = 0; k < c.channels; ++k) {
-                  const int64_t h = i * c.stride + r - c.pad, v = j * c.stride + s - c.pad;
-                  if (h < 0 || v < 0 || h >= c.size || v >= c.size) continue;
-                  const double term =
-                      m.get(x, static_cast<size_t>(((b * c.size + h) * c.size + v) * c.channels + k)) *
-                      m.get(w, static_cast<size_t>(((o * c.kernel + r) * c.kernel + s) * c.channels + k));
-                  sum += term;
-                  size += std::fabs(term);
-                }
-            EXPECT_NEAR(m.get(y, static_cast<size_t>(((b * q + i) * q + j) * c.out + o)), sum,
-                        3 * rounding(c.type) * size)
-                << m.output.kernels[0].form << " at " << i << "," << j << "," << o;
-          }
+    NestProgram::Convolution v;
+    v.type = c.type;
+    v.batch = c.batch;
+    v.size = {c.size, c.size};
+    v.channels = c.channels;
+    v.out = c.out;
+    v.kernel = {c.kernel, c.kernel};
+    v.strides = {c.stride, c.stride};
+    v.begin = v.end = {c.pad, c.pad};
+    expect_convolution(m, n.program, v, m.output.kernels[0].form);
   }
 }
 

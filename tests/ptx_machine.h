@@ -159,10 +159,19 @@ class Machine {
     for (size_t d = 1; d < m.byte_strides.size(); ++d)
       strides.push_back(static_cast<uint64_t>(number(m.byte_strides[d])));
     const std::vector<uint32_t> box(m.box.begin(), m.box.end());
-    EXPECT_TRUE(encode_tensor_map(
-        to, static_cast<uint32_t>(extents.size()),
-        reinterpret_cast<uint64_t>(base(m.buffer.index)) + static_cast<uint64_t>(number(m.byte_offset)), extents.data(),
-        strides.data(), box.data()));
+    const uint32_t rank = static_cast<uint32_t>(extents.size());
+    const uint64_t address =
+        reinterpret_cast<uint64_t>(base(m.buffer.index)) + static_cast<uint64_t>(number(m.byte_offset));
+    if (m.walk) {
+      const std::vector<int> lower(m.walk->lower.begin(), m.walk->lower.end()),
+          upper(m.walk->upper.begin(), m.walk->upper.end());
+      const uint32_t steps[4] = {1, static_cast<uint32_t>(m.walk->steps[0]), static_cast<uint32_t>(m.walk->steps[1]),
+                                 1};
+      EXPECT_TRUE(encode_image_map(to, rank, address, extents.data(), strides.data(), lower.data(), upper.data(),
+                                   box[0], box[1], steps));
+    } else {
+      EXPECT_TRUE(encode_tensor_map(to, rank, address, extents.data(), strides.data(), box.data()));
+    }
     return reinterpret_cast<uint64_t>(&to);
   }
   uint8_t *base(size_t i) {  // 16-byte aligned, as device memory is
@@ -215,6 +224,43 @@ inline void expect_product(Machine &machine, const Program &program, const Produ
         ASSERT_NEAR(machine.get(program.outputs[0], (b * M + i) * N + j), std::max(sum, 0.0), tolerance * size)
             << what << " at " << b << "," << i << "," << j;
       }
+}
+
+// The same of a convolution with its images' own number: sums over its windows in double.
+inline void expect_convolution(Machine &machine, const Program &program, const NestProgram::Convolution &c,
+                               const std::string &what) {
+  const BufferId x = program.inputs[0], w = program.inputs[1], y = program.outputs[0];
+  const auto at = [](std::initializer_list<std::pair<int64_t, int64_t>> dims) {  // index and extent, outermost first
+    int64_t place = 0;
+    for (const auto &[index, extent] : dims) place = place * extent + index;
+    return static_cast<size_t>(place);
+  };
+  const int64_t P = c.outputs(0), Q = c.outputs(1), C = c.channels, R = c.kernel[0], S = c.kernel[1];
+  for (int64_t n = 0; n < c.batch; ++n)
+    for (int64_t p = 0; p < P; ++p)
+      for (int64_t q = 0; q < Q; ++q)
+        for (int64_t o = 0; o < c.out; ++o) {
+          const size_t place = c.images_last ? at({{n, c.batch}, {o, c.out}, {p, P}, {q, Q}})
+                                             : at({{n, c.batch}, {p, P}, {q, Q}, {o, c.out}});
+          double sum = 0, size = 1;
+          for (int64_t r = 0; r < R; ++r)
+            for (int64_t s = 0; s < S; ++s) {
+              const int64_t h = p * c.strides[0] + r * c.dilations[0] - c.begin[0],
+                            v = q * c.strides[1] + s * c.dilations[1] - c.begin[1];
+              if (h < 0 || v < 0 || h >= c.size[0] || v >= c.size[1]) continue;
+              for (int64_t k = 0; k < C; ++k) {
+                const size_t filter = c.filters_last ? at({{r, R}, {s, S}, {k, C}, {o, c.out}})
+                                                     : at({{o, c.out}, {r, R}, {s, S}, {k, C}});
+                const double term =
+                    machine.get(x, at({{n, c.batch}, {h, c.size[0]}, {v, c.size[1]}, {k, C}})) * machine.get(w, filter);
+                sum += term;
+                size += std::fabs(term);
+              }
+            }
+          if (c.residual) sum = std::max(sum + machine.get(program.inputs[2], place), 0.0);
+          ASSERT_NEAR(machine.get(y, place), sum, 3 * rounding(c.type) * size)
+              << what << " at " << n << "," << p << "," << q << "," << o;
+        }
 }
 
 }  // namespace optc::testing

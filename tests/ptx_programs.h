@@ -1,6 +1,7 @@
 #pragma once
 // Small Programs for the tests of emit/ptx: one nest each, made with the scalar pool.
 
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -106,43 +107,95 @@ class NestProgram {
     nest.stages = {products, finish};
     add("matmul", std::move(nest));
   }
-  // NHWC convolution, square kernel, weights [O, R, S, C], y = sum + x-independent bias.
-  void convolution(ElementType type, int64_t batch, int64_t size, int64_t channels, int64_t out, int64_t kernel,
-                   int64_t stride, int64_t pad) {
-    const int64_t q = (size + 2 * pad - kernel) / stride + 1;
-    BufferId x = input("x", type, {batch, size, size, channels}), w = input("w", type, {out, kernel, kernel, channels});
-    BufferId y = output("y", type, {batch, q, q, out});
+  // Of two dims: the rows, then the columns.
+  struct Convolution {
+    ElementType type = ElementType::kFloat16;
+    int64_t batch = 1;
+    std::array<int64_t, 2> size{8, 8};
+    int64_t channels = 8, out = 8;
+    std::array<int64_t, 2> kernel{3, 3}, strides{1, 1}, begin{1, 1}, end{1, 1}, dilations{1, 1};
+    bool filters_last = false;  // weights [R, S, C, O], else [O, R, S, C]
+    bool images_last = false;   // y as [N, O, P, Q] (rows along memory), else [N, P, Q, O]
+    bool residual = false;      // y = relu(sum + z), z as y
+    // What lies outside of the image: 0, its last element, or 0 from one element further inside on.
+    enum class Border { kZero, kEdge, kInside } border = Border::kZero;
+    int64_t outputs(size_t d) const {
+      return (size[d] + begin[d] + end[d] - dilations[d] * (kernel[d] - 1) - 1) / strides[d] + 1;
+    }
+  };
+  // NHWC convolution. Dims of extent 1 have no loop, as lowering leaves them; `batch`, where it is symbolic, is N.
+  void convolution(const Convolution &v, Dim images) {
+    const int64_t p = v.outputs(0), q = v.outputs(1);
+    Dim o = v.out;
+    BufferId x = input("x", v.type, {images, v.size[0], v.size[1], v.channels});
+    BufferId w = v.filters_last ? input("w", v.type, {v.kernel[0], v.kernel[1], v.channels, v.out})
+                                : input("w", v.type, {v.out, v.kernel[0], v.kernel[1], v.channels});
+    const Shape result = v.images_last ? Shape{images, o, p, q} : Shape{images, p, q, o};
+    BufferId z = v.residual ? input("z", v.type, result) : BufferId();
+    BufferId y = output("y", v.type, result);
     LoopNest nest;
-    Dim in = loop(nest.loops, "n", batch), ip = loop(nest.loops, "p", q), iq = loop(nest.loops, "q", q),
-        io = loop(nest.loops, "o", out);
+    std::vector<const DimSymbol *> batch, pixels, sums;
+    const auto walk = [&](std::vector<Loop> &loops, const char *name, Dim extent,
+                          std::vector<const DimSymbol *> &role) {
+      if (extent.is(1)) return Dim(0);
+      Dim d = loop(loops, name, extent);
+      role.push_back(single_symbol(d));
+      return d;
+    };
+    Dim in = walk(nest.loops, "n", images, batch), ip = walk(nest.loops, "p", p, pixels),
+        iq = walk(nest.loops, "q", q, pixels), io = loop(nest.loops, "o", o);
     LocalId sum = local(nest, "sum", ElementType::kFloat32);
     Stage products, finish;
-    Dim ic = loop(products.loops, "c", channels), ir = loop(products.loops, "r", kernel),
-        is = loop(products.loops, "s", kernel);
-    Dim h = ip * Dim(stride) + ir - Dim(pad), v = iq * Dim(stride) + is - Dim(pad);
-    ScalarId value = load(x, {in, h, v, ic});
+    Dim ic = walk(products.loops, "c", v.channels, sums), ir = walk(products.loops, "r", v.kernel[0], sums),
+        is = walk(products.loops, "s", v.kernel[1], sums);
+    const Dim at[2] = {ip * Dim(v.strides[0]) + ir * Dim(v.dilations[0]) - Dim(v.begin[0]),
+                       iq * Dim(v.strides[1]) + is * Dim(v.dilations[1]) - Dim(v.begin[1])};
+    // Kept inside as lowering does it, where the padding's condition fails.
+    const auto kept = [&](size_t d) { return max(min(at[d], Dim(v.size[d] - 1)), 0); };
     Contraction c;
-    c.lhs = value;  // without the padding, as the operator's definition gives it
-    if (pad > 0) {
-      auto inside = [&](Dim d) {
-        ScalarId low = pool().binary(ScalarOp::kLe, pool().constant_int(ElementType::kInt64, 0), pool().index(d));
-        ScalarId high = pool().binary(ScalarOp::kLt, pool().index(d), pool().constant_int(ElementType::kInt64, size));
-        return pool().binary(ScalarOp::kAnd, low, high);
-      };
-      value = pool().select(pool().binary(ScalarOp::kAnd, inside(h), inside(v)), value,
+    c.lhs = load(x, {in, kept(0), kept(1), ic});  // without the padding, as the operator's definition gives it
+    const auto inside = [&](size_t d) {
+      const int64_t margin = v.border == Convolution::Border::kInside;
+      ScalarId low =
+          pool().binary(ScalarOp::kLe, pool().constant_int(ElementType::kInt64, margin), pool().index(at[d]));
+      ScalarId high = pool().binary(ScalarOp::kLt, pool().index(at[d]),
+                                    pool().constant_int(ElementType::kInt64, v.size[d] - margin));
+      return pool().binary(ScalarOp::kAnd, low, high);
+    };
+    ScalarId value = c.lhs;
+    if (v.border != Convolution::Border::kEdge)
+      value = pool().select(pool().binary(ScalarOp::kAnd, inside(0), inside(1)), c.lhs,
                             pool().constant(ElementType::kFloat32, 0));
-    }
     c.kind = ContractionKind::kConvolution;
-    c.rhs = load(w, {io, ir, is, ic});
-    c.batch = {single_symbol(in)};
-    c.m = {single_symbol(ip), single_symbol(iq)};
+    c.rhs = v.filters_last ? load(w, {ir, is, ic, io}) : load(w, {io, ir, is, ic});
+    c.batch = std::move(batch);
+    c.m = std::move(pixels);
     c.n = {single_symbol(io)};
-    c.k = {single_symbol(ic), single_symbol(ir), single_symbol(is)};
+    c.k = std::move(sums);
     products.outputs.push_back(reduce(sum, Combine::kSum, pool().binary(ScalarOp::kMul, value, c.rhs)));
     nest.contraction = c;
-    finish.outputs.push_back(store(y, {in, ip, iq, io}, pool().local(sum, ElementType::kFloat32, {})));
+    const std::vector<Dim> place = v.images_last ? std::vector<Dim>{in, io, ip, iq} : std::vector<Dim>{in, ip, iq, io};
+    ScalarId stored = pool().local(sum, ElementType::kFloat32, {});
+    if (v.residual)
+      stored = pool().binary(ScalarOp::kMax, pool().binary(ScalarOp::kAdd, stored, load(z, place)),
+                             pool().constant(ElementType::kFloat32, 0));
+    finish.outputs.push_back(store(y, place, stored));
     nest.stages = {products, finish};
     add("convolution", std::move(nest));
+  }
+  // Square kernel, the same of both dims.
+  void convolution(ElementType type, int64_t batch, int64_t size, int64_t channels, int64_t out, int64_t kernel,
+                   int64_t stride, int64_t pad) {
+    Convolution v;
+    v.type = type;
+    v.batch = batch;
+    v.size = {size, size};
+    v.channels = channels;
+    v.out = out;
+    v.kernel = {kernel, kernel};
+    v.strides = {stride, stride};
+    v.begin = v.end = {pad, pad};
+    convolution(v, batch);
   }
   // y = (x - mean) * rsqrt(variance + 1e-5) * g + b over rows, from x + z.
   void layer_norm(ElementType type, Dim rows, int64_t width) {

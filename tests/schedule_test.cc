@@ -157,6 +157,11 @@ const std::vector<std::pair<std::string, std::string>> kGpuGraphs = {
       a = MatMul(x, w)
       y = Relu(a) })"},
     {"gemm.warpgroup", R"(graph "g" (x: f16[4,N,64], w: f16[4,64,72]) -> (y) { y = MatMul(x, w) })"},
+    {"conv.warpgroup", conv("f16[N,64,9,14]", "f16[48,64,3,3]", 1, 3, 2, 2, 2, 1)},
+    {"conv.warpgroup", R"(graph "g" (x: bf16[N,16,L], r: bf16[N,24,L]) -> (y) { const w: bf16[24,16,3] = hash "a"
+      a = Conv(x, w) {dilations = ints [1], group = 1, kernel_shape = ints [3], pads = ints [1, 1], strides = ints [1],
+                      auto_pad = "NOTSET"}
+      y = Add(a, r) })"},
     // What the last product reads takes the place of another buffer once its schedule is chosen.
     {"gemm.warpgroup", R"(graph "g" (x: f16[N,64]) -> (y) { const w: f16[64,64] = hash "a"
       a = MatMul(x, w)
@@ -185,7 +190,7 @@ std::vector<Case> all_cases() {
   for (const auto &[schedule, text] : kGraphs) cases.push_back({schedule, text, {}});
   for (const auto &[schedule, text] : kGpuGraphs) {
     cases.push_back({schedule, text, gpu_options()});
-    if (schedule != "gemm.warpgroup") continue;
+    if (!schedule.ends_with(".warpgroup")) continue;
     cases.back().options.warpgroups = true;
     cases.back().options.disabled = {"schedule.gemm.tensor_core"};  // which is quicker for little
   }
@@ -368,6 +373,24 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
   plant("gemm.warpgroup", "S5", [&](Program &, Schedule &s) { groups(s).tiles[0].m = 96; });
   plant("gemm.warpgroup", "S5", [&](Program &, Schedule &s) { groups(s).tiles[1].stages = 40; });
   plant("gemm.warpgroup", "S5", [&](Program &, Schedule &s) { groups(s).blocks = 0; });
+  const auto walks = [](Schedule &s) -> ConvolutionWarpgroupSchedule & {
+    return std::get<ConvolutionWarpgroupSchedule>(s);
+  };
+  plant("conv.warpgroup", "S2", [&](Program &, Schedule &s) { walks(s).image.lower[0] = -1; });
+  plant("conv.warpgroup", "S2", [&](Program &, Schedule &s) { walks(s).image.upper[1] += 1; });
+  plant("conv.warpgroup", "S2", [&](Program &, Schedule &s) { walks(s).image.steps[0] = 1; });
+  plant("conv.warpgroup", "S2", [&](Program &, Schedule &s) { walks(s).image.dilations[1] = 1; });
+  plant("conv.warpgroup", "S2", [&](Program &, Schedule &s) { walks(s).image.taps[1] = 2; });
+  plant("conv.warpgroup", "S2", [&](Program &, Schedule &s) { walks(s).image.pixels[1] = 9; });
+  plant("conv.warpgroup", "S2", [&](Program &, Schedule &s) { walks(s).image.strides[2] = 64; });
+  plant("conv.warpgroup", "S2", [&](Program &, Schedule &s) { walks(s).filters.strides[3] = 64; });
+  plant("conv.warpgroup", "S3", [&](Program &, Schedule &s) { walks(s).a.outer.pop_back(); });
+  plant("conv.warpgroup", "S5", [&](Program &, Schedule &s) {
+    walks(s).k.insert(walks(s).k.begin(), walks(s).k.back());
+    walks(s).k.pop_back();
+  });
+  plant("conv.warpgroup", "S5", [&](Program &, Schedule &s) { walks(s).tiles[0].n = 32; });
+  plant("gemm.warpgroup", "S1", [&](Program &, Schedule &s) { s = ConvolutionWarpgroupSchedule{}; });
 }
 
 // No printer falls back to another form: what it cannot print is a fault of optc.
@@ -429,6 +452,24 @@ TEST(Schedule, ProductsRunOnWarpgroupsWhereThatIsQuicker) {
   EXPECT_EQ(chosen("2048,2048 2048,2048", false), "gemm.tensor_core");
   EXPECT_EQ(chosen("1,4096 4096,4096", true), "gemm.tensor_core");
   EXPECT_EQ(chosen("16,4096 4096,64", true), "gemm.tensor_core");
+}
+
+TEST(Schedule, ImagesAreWalkedWhereMapsCanNameThem) {
+  const auto chosen = [](const std::string &text) {
+    LoweringOptions options = gpu_options();
+    options.warpgroups = true;
+    options.disabled = {"schedule.gemm.tensor_core"};
+    const Lowered lowered = lower_text(text, options);
+    for (KernelId k : lowered.program.order)
+      if (const std::string schedule = name(lowered.program.kernel(k).schedule); schedule == "conv.warpgroup")
+        return true;
+    return false;
+  };
+  EXPECT_TRUE(chosen(conv("f16[N,64,9,14]", "f16[48,64,3,3]", 1, 3, 1, 1, 1, 1)));
+  EXPECT_TRUE(chosen(conv("f16[N,64,H,W]", "f16[48,64,3,3]", 1, 3, 1, 1, 1, 1)));
+  EXPECT_FALSE(chosen(conv("f16[N,64,9,14]", "f16[48,32,3,3]", 2, 3, 1, 1, 1, 1)));  // groups
+  EXPECT_FALSE(chosen(conv("f16[N,60,9,14]", "f16[48,60,3,3]", 1, 3, 1, 1, 1, 1)));
+  EXPECT_FALSE(chosen(conv("f16[N,64,9,14]", "f16[48,64,3,3]", 1, 3, 1, 1, 130, 1)));
 }
 
 // A kernel that runs on the host is not given a schedule of the card.

@@ -129,6 +129,7 @@ class NestPrinter : private DimText, private NestPlan {
   bool print_as(const RecurrentSchedule &) { return false; }       // of library calls
   bool print_as(const GemmTensorCoreSchedule &) { return false; }  // of a GPU
   bool print_as(const GemmWarpgroupSchedule &) { return false; }
+  bool print_as(const ConvolutionWarpgroupSchedule &) { return false; }
   bool print_as(const ConvolutionStripsSchedule &) { return false; }
   bool print_as(const LibrarySchedule &) { return false; }
   bool print_integer_gemm(const GemmSchedule &schedule);

@@ -215,58 +215,111 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
   return draft;
 }
 
-std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kernel, const GemmWarpgroupSchedule &s,
-                                     int copies) {
+namespace {
+
+// A map of boxes of 64 by `extent` of its first two dims.
+PtxTensorMap map_of(const Program &program, const TensorMap &from, int extent) {
+  PtxTensorMap map;
+  const Root root = root_of(program, from.buffer);
+  map.buffer = root.buffer;
+  map.byte_offset = (from.offset + root.offset) * Dim(2);
+  map.type = program.buffer(from.buffer).element();
+  map.extents = from.extents;
+  for (Dim stride : from.strides) map.byte_strides.push_back(stride * Dim(2));
+  map.box.assign(from.extents.size(), 1);
+  map.box[0] = 64;
+  map.box[1] = extent;
+  return map;
+}
+PtxTensorMap map_of(const Program &program, const TensorMap &from, const TensorCoreProduct::Operand &side, int extent) {
+  return map_of(program, from, side.k_contiguous ? extent : kWarpgroupDepth);
+}
+std::vector<PtxTensorMap> maps_of(const Program &program, const GemmWarpgroupSchedule &s, const WarpgroupTile &tile) {
+  return {map_of(program, s.map_a, s.a, tile.m), map_of(program, s.map_b, s.b, tile.n)};
+}
+std::vector<PtxTensorMap> maps_of(const Program &program, const ConvolutionWarpgroupSchedule &s,
+                                  const WarpgroupTile &tile) {
+  PtxTensorMap image = map_of(program, s.image, s.exchanged ? tile.n : tile.m);
+  image.walk = {s.image.lower, s.image.upper, s.image.steps};
+  if (s.exchanged) return {map_of(program, s.filters, s.a, tile.m), std::move(image)};
+  return {std::move(image), map_of(program, s.filters, s.b, tile.n)};
+}
+
+std::string form_of(const GemmWarpgroupSchedule &) { return "gemm."; }
+std::string form_of(const ConvolutionWarpgroupSchedule &) { return "conv."; }
+std::string walk_of(const GemmWarpgroupSchedule &s) {
+  return std::string(" tma ") + (s.a.k_contiguous ? "k" : "m") + " " + (s.b.k_contiguous ? "k" : "n");
+}
+std::string walk_of(const ConvolutionWarpgroupSchedule &s) {
+  const std::string filters = s.exchanged ? (s.a.k_contiguous ? "k" : "m") : (s.b.k_contiguous ? "k" : "n");
+  return " tma " + (s.exchanged ? filters + " image" : "image " + filters);
+}
+
+void set_steps(const Scope &outside, const GemmWarpgroupSchedule &s, WarpgroupGemm &gemm) {
+  Scope sizes = outside;
+  gemm.k = sizes.index(total_extent(s.k));
+}
+void set_steps(const Scope &outside, const ConvolutionWarpgroupSchedule &s, WarpgroupGemm &gemm) {
+  Scope sizes = outside;
+  gemm.k = sizes.index(s.k.back().extent);
+  gemm.taps = s.image.taps[0] * s.image.taps[1];
+  WarpgroupGemm::Image image;
+  image.window = [&s, outside](Value pixel) {
+    Scope scope = outside;
+    Builder &b = scope.context().b;
+    Value inner = scope.index(s.image.pixels[0]), outer = scope.index(s.image.pixels[1]),
+          line = b.ir.CreateUDiv(pixel, inner);
+    const auto begin = [&](Value at, size_t d) { return b.add(b.mul(at, s.image.steps[d]), b.i32(s.image.lower[d])); };
+    return Values{begin(b.ir.CreateURem(pixel, inner), 0), begin(b.ir.CreateURem(line, outer), 1),
+                  b.ir.CreateUDiv(line, outer)};
+  };
+  image.offsets = [&s, outside](Value tap) {
+    Scope scope = outside;
+    Builder &b = scope.context().b;
+    return Values{b.mul(b.rem(tap, s.image.taps[0]), s.image.dilations[0]),
+                  b.mul(b.div(tap, s.image.taps[0]), s.image.dilations[1])};
+  };
+  (s.exchanged ? gemm.b : gemm.a).image = std::move(image);
+  gemm.tap_coordinates = [taps = std::vector<Loop>(s.k.begin(), s.k.end() - 1), outside](Value tap) {
+    Values coordinates;
+    for (size_t i = taps.size(); i-- > 0;) {
+      Scope scope = outside;
+      coordinates.push_back(delinearize(scope, taps, tap, taps[i].index));
+    }
+    return coordinates;
+  };
+}
+
+template <typename S>
+std::optional<Draft> draft_on_warpgroups(const Program &program, const Kernel &kernel, const S &s, int copies) {
   const auto made = make_plan(program, kernel, s);
   if (!made || element_bytes(s.type) != 2 || copies < 1 || static_cast<size_t>(copies) > s.tiles.size())
     return std::nullopt;
   const WarpgroupTile tile = s.tiles[static_cast<size_t>(copies) - 1];
-  const Dim m = total_extent(s.a.outer), n = total_extent(s.b.outer), k_size = total_extent(s.k),
-            batch = total_extent(s.batch);
+  const Dim m = total_extent(s.a.outer), n = total_extent(s.b.outer), batch = total_extent(s.batch);
   const Dim tiles = ceil_div(m, tile.m) * ceil_div(n, tile.n) * batch;
   Draft draft;
-  draft.form = "gemm." + std::string(to_string(s.type)) + " wgmma " + std::to_string(tile.m) + "x" +
-               std::to_string(tile.n) + (tile.turns ? " in turns" : "") + " tma " + (s.a.k_contiguous ? "k" : "m") +
-               " " + (s.b.k_contiguous ? "k" : "n");
+  draft.form = form_of(s) + std::string(to_string(s.type)) + " wgmma " + std::to_string(tile.m) + "x" +
+               std::to_string(tile.n) + (tile.turns ? " in turns" : "") + walk_of(s);
   draft.threads = static_cast<unsigned>(128 * (tile.warpgroups + 1));
   draft.grid[0] = min(tiles, Dim(s.blocks));
   draft.waits = true;
   draft.early_next = tiles.is_constant() && tiles.value() <= s.blocks;
-  draft.maps = [tile, &program](const Kernel &member) {
-    const auto &product = std::get<GemmWarpgroupSchedule>(member.schedule);
-    std::vector<PtxTensorMap> maps;
-    const auto add = [&](const TensorMap &from, const TensorCoreProduct::Operand &side, int extent) {
-      PtxTensorMap map;
-      const Root root = root_of(program, from.buffer);
-      map.buffer = root.buffer;
-      map.byte_offset = (from.offset + root.offset) * Dim(2);
-      map.type = program.buffer(from.buffer).element();
-      map.extents = from.extents;
-      for (Dim stride : from.strides) map.byte_strides.push_back(stride * Dim(2));
-      map.box.assign(from.extents.size(), 1);
-      map.box[0] = 64;
-      map.box[1] = side.k_contiguous ? extent : kWarpgroupDepth;
-      maps.push_back(std::move(map));
-    };
-    add(product.map_a, product.a, tile.m);
-    add(product.map_b, product.b, tile.n);
-    return maps;
-  };
-  draft.body = [plan = *made, tile, blocks = s.blocks, m, n, k_size, batch](KernelContext &k) {
+  draft.maps = [tile, &program](const Kernel &member) { return maps_of(program, std::get<S>(member.schedule), tile); };
+  draft.body = [plan = *made, s, tile, m, n, batch](KernelContext &k) {
     Builder &b = k.b;
     const Scope outside(k);
-    const TensorCoreProduct &s = plan.schedule;
     Scope sizes = outside;
     WarpgroupGemm gemm;
     gemm.type = s.type == TensorCoreType::kF16 ? MmaType::kF16 : MmaType::kBF16;
     gemm.tile = tile;
-    gemm.blocks = blocks;
+    gemm.blocks = s.blocks;
     gemm.m = sizes.index(m);
     gemm.n = sizes.index(n);
-    gemm.k = sizes.index(k_size);
     gemm.batches = sizes.index(batch);
-    gemm.a = {k.maps.at(0), s.a.k_contiguous};
-    gemm.b = {k.maps.at(1), s.b.k_contiguous};
+    gemm.a = {k.maps.at(0), s.a.k_contiguous, std::nullopt};
+    gemm.b = {k.maps.at(1), s.b.k_contiguous, std::nullopt};
+    set_steps(outside, s, gemm);
     gemm.batch_coordinates = [&](Value at) {
       Values coordinates;
       for (const Loop &loop : s.batch) {
@@ -289,6 +342,17 @@ std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kerne
     emit_warpgroup_gemm(b, gemm);
   };
   return draft;
+}
+
+}  // namespace
+
+std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kernel, const GemmWarpgroupSchedule &s,
+                                     int copies) {
+  return draft_on_warpgroups(program, kernel, s, copies);
+}
+std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kernel,
+                                     const ConvolutionWarpgroupSchedule &s, int copies) {
+  return draft_on_warpgroups(program, kernel, s, copies);
 }
 
 }  // namespace optc::ptx

@@ -220,16 +220,22 @@ class Printer {
       if (d > 0) strides += (d > 1 ? ", " : "") + size(m.byte_strides[d]);
       box += (d ? ", " : "") + std::to_string(m.box[d]);
     }
+    std::string walk;
+    if (m.walk)
+      walk = fmt::format("{{{{{}, {}}}, {{{}, {}}}, {{{}, {}}}}}", m.walk->lower[0], m.walk->lower[1], m.walk->upper[0],
+                         m.walk->upper[1], m.walk->steps[0], m.walk->steps[1]);
     const std::string row =
-        fmt::format("{}, {}, {}, {}, {{{}}}, {{{}}}, {{{}}}", numbers_[m.buffer.index], static_cast<int>(m.type),
-                    m.extents.size(), size(m.byte_offset), extents, strides, box);
+        fmt::format("{}, {}, {}, {}, {{{}}}, {{{}}}, {{{}}}, {}", numbers_[m.buffer.index], static_cast<int>(m.type),
+                    m.extents.size(), size(m.byte_offset), extents, strides, box, walk);
     const auto [at, fresh] = maps_.emplace(row, maps_.size());
     if (fresh) {
       map_sizes_ += fmt::format("const Size kMapExtents{0}[] = {{{1}}}, kMapStrides{0}[] = {{{2}}};\n", at->second,
                                 extents, strides);
+      if (m.walk) map_sizes_ += fmt::format("const WalkTable kMapWalk{} = {};\n", at->second, walk);
       map_rows_ +=
-          fmt::format("    {{{}, {}, {}, {}, kMapExtents{}, kMapStrides{}, {{{}}}}},\n", numbers_[m.buffer.index],
-                      static_cast<int>(m.type), m.extents.size(), size(m.byte_offset), at->second, at->second, box);
+          fmt::format("    {{{}, {}, {}, {}, kMapExtents{}, kMapStrides{}, {{{}}}, {}}},\n", numbers_[m.buffer.index],
+                      static_cast<int>(m.type), m.extents.size(), size(m.byte_offset), at->second, at->second, box,
+                      m.walk ? fmt::format("&kMapWalk{}", at->second) : "nullptr");
     }
     return at->second;
   }

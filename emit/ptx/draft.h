@@ -36,6 +36,8 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
 // The same on warpgroups (sm_90a).
 std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kernel,
                                      const GemmWarpgroupSchedule &schedule, int copies = 1);
+std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kernel,
+                                     const ConvolutionWarpgroupSchedule &schedule, int copies = 1);
 // A depthwise convolution as its schedule says.
 std::optional<Draft> draft_depthwise(const Program &program, const Kernel &kernel,
                                      const ConvolutionStripsSchedule &schedule);

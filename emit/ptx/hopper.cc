@@ -51,6 +51,17 @@ void tma_load(Builder &b, Value to, Value map, const Values &coordinates, Value 
          constraints + ",r", args);
 }
 
+void tma_load_image(Builder &b, Value to, Value map, const Values &coordinates, const Values &offsets, Value barrier) {
+  Values args{to, map};
+  args.insert(args.end(), coordinates.begin(), coordinates.end());
+  args.push_back(barrier);
+  for (Value offset : offsets) args.push_back(b.ir.CreateTrunc(offset, b.ir.getInt16Ty()));
+  effect(b,
+         "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+         "[$0], [$1, {$2, $3, $4, $5}], [$6], {$7, $8};",
+         "r,l,r,r,r,r,r,h,h", args);
+}
+
 Value wgmma_descriptor(Builder &b, Value at, int leading_bytes) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62, kGroups = uint64_t{1024 >> 4} << 32;
   const uint64_t fixed = kSwizzle128 | kGroups | static_cast<uint64_t>(leading_bytes >> 4) << 16;

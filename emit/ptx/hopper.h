@@ -22,6 +22,9 @@ void barrier_wait(Builder &b, Value at, Value parity);
 // The box at `coordinates` (elements, the contiguous one first) of the tensor map at `map` (Builder::map_address) into
 // shared memory; zeros for what lies outside of the tensor. Its bytes count at the barrier.
 void tma_load(Builder &b, Value to, Value map, const Values &coordinates, Value barrier);
+// The same of an image's map (im2col): 64 channels from coordinates[0] on of as many pixels as the map says, the first
+// one's window at coordinates[1..3] (the inner dim of space first, then the image), `offsets` (i32, 0 to 255) the tap.
+void tma_load_image(Builder &b, Value to, Value map, const Values &coordinates, const Values &offsets, Value barrier);
 
 // --- wgmma. A warpgroup is four warps, the first a multiple of four.
 

@@ -69,6 +69,8 @@ std::optional<Draft> draft_scheduled(const Program &program, const Kernel &kerne
     return ptx::draft_tensor_core(program, kernel, *product, copies);
   if (const auto *product = std::get_if<GemmWarpgroupSchedule>(&kernel.schedule))
     return ptx::draft_warpgroup(program, kernel, *product, copies);
+  if (const auto *product = std::get_if<ConvolutionWarpgroupSchedule>(&kernel.schedule))
+    return ptx::draft_warpgroup(program, kernel, *product, copies);
   if (const auto *strips = std::get_if<ConvolutionStripsSchedule>(&kernel.schedule))
     return ptx::draft_depthwise(program, kernel, *strips);
   return std::nullopt;
@@ -77,6 +79,7 @@ std::optional<Draft> draft_scheduled(const Program &program, const Kernel &kerne
 bool is_scheduled(const Kernel &kernel) {
   return std::holds_alternative<GemmTensorCoreSchedule>(kernel.schedule) ||
          std::holds_alternative<GemmWarpgroupSchedule>(kernel.schedule) ||
+         std::holds_alternative<ConvolutionWarpgroupSchedule>(kernel.schedule) ||
          std::holds_alternative<ConvolutionStripsSchedule>(kernel.schedule);
 }
 

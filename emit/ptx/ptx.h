@@ -22,6 +22,11 @@ struct PtxTensorMap {
   ElementType type = ElementType::kFloat16;
   std::vector<Dim> extents, byte_strides;  // byte_strides[0] is not used
   std::vector<int> box;
+  // im2col: box[1] are pixels, the corners of the walk and its steps in the two dims behind the first.
+  struct Walk {
+    std::vector<int64_t> lower, upper, steps;
+  };
+  std::optional<Walk> walk;
 };
 
 // One argument of a launch: the address of a buffer (a root: aliases are resolved into the kernel's indices), or the

@@ -34,7 +34,8 @@ class WarpgroupKernel {
     empty_ = b_.add(full_, 8 * t_.stages);
     turn_ = b_.add(empty_, 8 * t_.stages);
     group_ = b_.shr(b_.warp(), 2);
-    steps_ = b_.div(b_.add(g_.k, kWarpgroupDepth - 1), kWarpgroupDepth);
+    steps_of_tap_ = b_.div(b_.add(g_.k, kWarpgroupDepth - 1), kWarpgroupDepth);
+    steps_ = b_.mul(steps_of_tap_, g_.taps);
     tiles_m_ = b_.div(b_.add(g_.m, t_.m - 1), t_.m);
     tiles_n_ = b_.div(b_.add(g_.n, t_.n - 1), t_.n);
     in_batch_ = b_.mul(tiles_m_, tiles_n_);
@@ -90,28 +91,49 @@ class WarpgroupKernel {
     b_.loop(b_.block(0), tiles_, b_.i32(g_.blocks), {b_.i32(0), b_.i32(1)}, [&](Value tile, const Values &in) {
       const Place place = corner(tile);
       const Values batch = g_.batch_coordinates(place.batch);
+      const Fetched a{g_.a, place.row, t_.m, window(g_.a, place.row, batch)},
+          other{g_.b, place.column, t_.n, window(g_.b, place.column, batch)};
       return b_.loop(b_.i32(0), steps_, b_.i32(1), in, [&](Value step, const Values &state) {
         const Slot slot{state[0], state[1]};
-        Value full = barrier_of(full_, slot.stage), k0 = b_.mul(step, kWarpgroupDepth);
+        Value full = barrier_of(full_, slot.stage), tap = g_.taps > 1 ? b_.div(step, steps_of_tap_) : b_.i32(0);
+        Value k0 = b_.mul(g_.taps > 1 ? b_.rem(step, steps_of_tap_) : step, kWarpgroupDepth);
         barrier_wait(b_, barrier_of(empty_, slot.stage), slot.phase);
         barrier_expect(b_, full, stage_bytes_);
         Value at = b_.add(ring_, b_.mul(slot.stage, stage_bytes_));
-        fetch(g_.a, at, place.row, k0, t_.m, batch, full);
-        fetch(g_.b, b_.add(at, a_bytes_), place.column, k0, t_.n, batch, full);
+        fetch(a, at, k0, tap, full);
+        fetch(other, b_.add(at, a_bytes_), k0, tap, full);
         const Slot up = next(slot);
         return Values{up.stage, up.phase};
       });
     });
   }
-  void fetch(const WarpgroupGemm::Operand &o, Value to, Value first, Value k0, int extent, const Values &batch,
-             Value full) {
+  // An operand's part of a tile: from its row (column) `first` on.
+  struct Fetched {
+    const WarpgroupGemm::Operand &operand;
+    Value first;
+    int extent;
+    Values behind;  // coordinates behind those that steps move
+  };
+  Values window(const WarpgroupGemm::Operand &o, Value first, const Values &batch) {
+    return o.image ? o.image->window(first) : batch;
+  }
+  void fetch(const Fetched &f, Value to, Value k0, Value tap, Value full) {
+    const WarpgroupGemm::Operand &o = f.operand;
+    if (o.image) {
+      Values where{k0};
+      where.insert(where.end(), f.behind.begin(), f.behind.end());
+      return tma_load_image(b_, to, o.map, where, o.image->offsets(tap), full);
+    }
+    Values behind = f.behind;
+    if (g_.tap_coordinates)
+      for (Value v : g_.tap_coordinates(tap)) behind.push_back(v);
     const auto box = [&](Value at, Value contiguous, Value other) {
       Values where{contiguous, other};
-      where.insert(where.end(), batch.begin(), batch.end());
+      where.insert(where.end(), behind.begin(), behind.end());
       tma_load(b_, at, o.map, where, full);
     };
-    if (o.k_contiguous) return box(to, k0, first);
-    for (int i = 0; i < extent / 64; ++i) box(b_.add(to, i * kBoxBytes), b_.add(first, 64 * i), k0);
+    if (o.k_contiguous) return box(to, k0, f.first);
+    for (int i = 0; i < f.extent / 64; ++i) box(b_.add(to, i * kBoxBytes), b_.add(f.first, 64 * i), k0);
   }
 
   // --- Those that multiply
@@ -247,8 +269,8 @@ class WarpgroupKernel {
   const WarpgroupTile &t_;
   int sharing_ = 1, blocks_m_ = 1, per_block_ = 32, a_bytes_ = 0, stage_bytes_ = 0;
   Value ring_ = nullptr, rows_ = nullptr, full_ = nullptr, empty_ = nullptr, turn_ = nullptr;
-  Value group_ = nullptr, steps_ = nullptr, tiles_m_ = nullptr, tiles_n_ = nullptr, in_batch_ = nullptr,
-        tiles_ = nullptr;
+  Value group_ = nullptr, steps_of_tap_ = nullptr, steps_ = nullptr, tiles_m_ = nullptr, tiles_n_ = nullptr,
+        in_batch_ = nullptr, tiles_ = nullptr;
 };
 
 }  // namespace

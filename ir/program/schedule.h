@@ -260,12 +260,29 @@ struct TensorMap {
   Dim offset;
   std::vector<Dim> extents, strides;
 };
+// An image as TMA walks it for a convolution (im2col): dims channel, two of space, the inner one first, and image. An
+// output pixel is a step of the walk; its window begins at lower + step * i, a tap of it lies dilation * t further, and
+// what is outside of the image is 0. The lists have the two dims of space in that order.
+struct ImageMap : TensorMap {
+  std::vector<Dim> pixels;  // of an image along that dim
+  std::vector<int64_t> lower, steps, taps, dilations;
+  std::vector<int64_t> upper;  // of the last pixel's window, from the image's last element: lower + step * (pixels - 1)
+};
 // By wgmma, tiles by TMA (sm_90a; emit/ptx/warpgroup.h): operands of 16 bits that tensor maps can name.
-struct GemmWarpgroupSchedule : TensorCoreProduct {
-  static constexpr std::string_view kName = "gemm.warpgroup";
-  TensorMap map_a, map_b;
+struct WarpgroupProduct : TensorCoreProduct {
   int64_t blocks = 132;              // of a launch at most: they walk the tiles
   std::vector<WarpgroupTile> tiles;  // as GemmTensorCoreSchedule's
+};
+struct GemmWarpgroupSchedule : WarpgroupProduct {
+  static constexpr std::string_view kName = "gemm.warpgroup";
+  TensorMap map_a, map_b;
+};
+// A convolution: A (exchanged: B) is its image, the other its filters, whose map has the taps as its last dims, the
+// inner one first. k.back() are the channels; the loops of k before it are the taps.
+struct ConvolutionWarpgroupSchedule : WarpgroupProduct {
+  static constexpr std::string_view kName = "conv.warpgroup";
+  ImageMap image;
+  TensorMap filters;
 };
 
 // A GPU's: a depthwise convolution of one or two dimensions, sums in f32, with any stages of stores as its epilogue
@@ -286,11 +303,11 @@ struct LibrarySchedule {
 
 // monostate: none was chosen (a Program that was not lowered, control flow): a nest runs as loops, a call by its
 // function.
-using Schedule =
-    std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule, ConvolutionGemmSchedule,
-                 ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule, ConvolutionWinogradSchedule,
-                 ConvolutionTransposedSchedule, ConvolutionIntegerSchedule, AttentionSchedule, RecurrentSchedule,
-                 GemmTensorCoreSchedule, GemmWarpgroupSchedule, ConvolutionStripsSchedule, LibrarySchedule>;
+using Schedule = std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule,
+                              ConvolutionGemmSchedule, ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule,
+                              ConvolutionWinogradSchedule, ConvolutionTransposedSchedule, ConvolutionIntegerSchedule,
+                              AttentionSchedule, RecurrentSchedule, GemmTensorCoreSchedule, GemmWarpgroupSchedule,
+                              ConvolutionWarpgroupSchedule, ConvolutionStripsSchedule, LibrarySchedule>;
 
 // "gemm", "conv.winograd4"; "" when none was chosen. What steps, manifest and reports call it.
 std::string name(const Schedule &schedule);

@@ -126,12 +126,21 @@ template <SameAs<TensorMap> S, typename V>
 void fields(S &s, V &&v) {
   v("buffer", s.buffer), v("offset", s.offset), v("extents", s.extents), v("strides", s.strides);
 }
+template <SameAs<ImageMap> S, typename V>
+void fields(S &s, V &&v) {
+  v("buffer", s.buffer), v("offset", s.offset), v("extents", s.extents), v("strides", s.strides);
+  v("pixels", s.pixels), v("lower", s.lower), v("steps", s.steps), v("taps", s.taps), v("dilations", s.dilations);
+  v("upper", s.upper);
+}
 template <typename S, typename V>
-requires SameAs<S, GemmTensorCoreSchedule> || SameAs<S, GemmWarpgroupSchedule>
+requires SameAs<S, GemmTensorCoreSchedule> || SameAs<S, GemmWarpgroupSchedule> ||
+    SameAs<S, ConvolutionWarpgroupSchedule>
 void fields(S &s, V &&v) {
   v("type", s.type), v("batch", s.batch), v("k", s.k), v("exchanged", s.exchanged);
   v("a", s.a), v("b", s.b);
   if constexpr (SameAs<S, GemmWarpgroupSchedule>) v("map_a", s.map_a), v("map_b", s.map_b), v("blocks", s.blocks);
+  if constexpr (SameAs<S, ConvolutionWarpgroupSchedule>)
+    v("image", s.image), v("filters", s.filters), v("blocks", s.blocks);
   v("tiles", s.tiles);
 }
 
@@ -140,6 +149,6 @@ template <typename T>
 concept HasFields = SameAs<T, OperandView> || SameAs<T, ZeroPoint> || SameAs<T, ZeroPoints> || SameAs<T, GemmView> ||
     SameAs<T, ConvolutionGeometry> || SameAs<T, ConvolutionOperands> || SameAs<T, AttentionRows> ||
     SameAs<T, AttentionMask> || SameAs<T, RecurrentSchedule::Layer> || SameAs<T, TensorCoreProduct::Operand> ||
-    SameAs<T, TensorMap>;
+    SameAs<T, TensorMap> || SameAs<T, ImageMap>;
 
 }  // namespace optc

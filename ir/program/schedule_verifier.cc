@@ -262,23 +262,30 @@ class ScheduleVerifier {
   }
   void check(const GemmWarpgroupSchedule &s) {
     ProductSum sum;
-    if (!check_product(s, sum)) return;
+    if (!check_warpgroups(s, sum)) return;
+    check_map("A", s.map_a, tensor_map(p_, s, s.a, peel(p_, s.exchanged ? sum.rhs : sum.lhs)));
+    check_map("B", s.map_b, tensor_map(p_, s, s.b, peel(p_, s.exchanged ? sum.lhs : sum.rhs)));
+  }
+  void check(const ConvolutionWarpgroupSchedule &s) {
+    ProductSum sum;
+    if (!contraction(ContractionKind::kConvolution) || !check_warpgroups(s, sum)) return;
+    check_map("the image", s.image, image_map(p_, s, s.exchanged ? s.b : s.a, peel(p_, sum.lhs)));
+    check_map("the filters", s.filters, filter_map(p_, s, s.exchanged ? s.a : s.b, peel(p_, sum.rhs)));
+  }
+  bool check_warpgroups(const WarpgroupProduct &s, ProductSum &sum) {
+    if (!check_product(s, sum)) return false;
     if (s.tiles.empty() || s.blocks < 1) fail_("S5", "it has no tile or no block");
     for (const WarpgroupTile &t : s.tiles)
       if (!is_tile(t)) fail_("S5", "a tile that the template does not have");
     if (element_bytes(s.type) != 2 || lower_bound(total_extent(s.k)) < 1)
       fail_("S5", "a product that warpgroups do not have");
-    check_map("A", s, s.a, s.map_a, s.exchanged ? sum.rhs : sum.lhs);
-    check_map("B", s, s.b, s.map_b, s.exchanged ? sum.lhs : sum.rhs);
+    return true;
   }
   // S2: the map is the one that the operand's address gives; S5: TMA can have it.
-  void check_map(const char *side, const TensorCoreProduct &s, const TensorCoreProduct::Operand &o,
-                 const TensorMap &given, ScalarId factor) {
-    const auto meant = tensor_map(p_, s, o, peel(p_, factor));
-    if (!meant) return fail_("S5", std::string(side) + " has no tensor map");
-    if (given.buffer != meant->buffer || !(given.offset == meant->offset) || given.extents != meant->extents ||
-        given.strides != meant->strides)
-      fail_("S2", std::string("the tensor map of ") + side + " is another one");
+  template <typename Map>
+  void check_map(const char *what, const Map &given, const std::optional<Map> &meant) {
+    if (!meant) return fail_("S5", std::string(what) + " has no tensor map");
+    if (!same(given, *meant)) fail_("S2", std::string("the tensor map of ") + what + " is another one");
   }
   bool check_product(const TensorCoreProduct &s, ProductSum &sum) {
     const LoopNest *nest = kernel_.nest();

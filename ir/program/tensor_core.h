@@ -59,6 +59,18 @@ bool is_constant(const Program &program, const ProductOperand &operand);
 // those of rows (columns) each as one index, all strides but the contiguous one and the offset multiples of 16 bytes.
 std::optional<TensorMap> tensor_map(const Program &program, const TensorCoreProduct &product,
                                     const TensorCoreProduct::Operand &side, const ProductOperand &operand);
+// The same for a convolution, whose `k` is taps and then channels: its image, read where exactly its own bounds are the
+// conditions, the rows (columns) its output pixels; and its filters. Windows reach 128 elements out of the image and
+// 255 from their first tap at most, steps are 8 at most, a dim of space has two of the loops, all but images at most
+// two dims.
+std::optional<ImageMap> image_map(const Program &program, const TensorCoreProduct &product,
+                                  const TensorCoreProduct::Operand &side, const ProductOperand &operand);
+std::optional<TensorMap> filter_map(const Program &program, const TensorCoreProduct &product,
+                                    const TensorCoreProduct::Operand &side, const ProductOperand &operand);
+// Whether TMA can have the map, of the Program's own sizes alone: alignment, number of dims, sizes known early.
+bool is_tensor_map(const Program &program, const TensorMap &map);
+bool same(const TensorMap &a, const TensorMap &b);
+bool same(const ImageMap &a, const ImageMap &b);
 
 // The sum of products that a contraction is, when it is one sum with stages of stores after it: its factors as the sum
 // has them, conditions included. False otherwise.

@@ -36,6 +36,22 @@ int64_t warpgroup_shared_bytes(const WarpgroupTile &t) {
   return ring + rows + barriers;
 }
 
+bool is_tensor_map(const Program &program, const TensorMap &map) {
+  const Root root = root_of(program, map.buffer);
+  const Dim from_root = map.offset + root.offset;
+  if (map.extents.size() > kMostDims || !map.strides[0].is(1) || !divisible_by(from_root, kAligned)) return false;
+  for (size_t d = 1; d < map.strides.size(); ++d)
+    if (map.strides[d].is(0) || lower_bound(map.strides[d]) < 0 || !divisible_by(map.strides[d], kAligned))
+      return false;
+  for (const auto *list : {&map.extents, &map.strides})
+    if (!std::all_of(list->begin(), list->end(), known_early)) return false;
+  return known_early(from_root) && !found_at_run_time(storage_count(program.buffer(root.buffer)));
+}
+
+bool same(const TensorMap &a, const TensorMap &b) {
+  return a.buffer == b.buffer && a.offset == b.offset && a.extents == b.extents && a.strides == b.strides;
+}
+
 std::optional<TensorMap> tensor_map(const Program &program, const TensorCoreProduct &product,
                                     const TensorCoreProduct::Operand &side, const ProductOperand &operand) {
   if (!operand.load.valid() || !operand.conditions.empty() || side.outer.empty() || product.k.empty())
@@ -45,8 +61,6 @@ std::optional<TensorMap> tensor_map(const Program &program, const TensorCoreProd
   loops.insert(loops.end(), product.batch.begin(), product.batch.end());
   const auto view = affine_operand(program, operand.load, loops);
   if (!view) return std::nullopt;
-  const Root root = root_of(program, view->buffer);
-  const Dim from_root = view->offset + root.offset;
   const size_t k_count = product.k.size(), outer_count = side.outer.size();
   const auto strides = view->strides.begin();
   const auto at = [&](size_t i) { return strides + static_cast<std::ptrdiff_t>(i); };
@@ -66,14 +80,7 @@ std::optional<TensorMap> tensor_map(const Program &program, const TensorCoreProd
     map.extents.push_back(product.batch[i].extent);
     map.strides.push_back(*at(k_count + outer_count + i));
   }
-  if (map.extents.size() > kMostDims || !map.strides[0].is(1) || !divisible_by(from_root, kAligned))
-    return std::nullopt;
-  for (size_t d = 1; d < map.strides.size(); ++d)
-    if (map.strides[d].is(0) || lower_bound(map.strides[d]) < 0 || !divisible_by(map.strides[d], kAligned))
-      return std::nullopt;
-  for (const auto *list : {&map.extents, &map.strides})
-    if (!std::all_of(list->begin(), list->end(), known_early)) return std::nullopt;
-  if (!known_early(from_root) || found_at_run_time(storage_count(program.buffer(root.buffer)))) return std::nullopt;
+  if (!is_tensor_map(program, map)) return std::nullopt;
   return map;
 }
 

@@ -73,8 +73,9 @@ class Chooser {
   ScheduleChoice weigh(const Kernel &kernel, Schedule &schedule) {
     if (auto *product = std::get_if<GemmTensorCoreSchedule>(&schedule))
       return choose_tiles(p_, kernel, options_, *product);
-    if (auto *product = std::get_if<GemmWarpgroupSchedule>(&schedule))
-      return choose_tiles(p_, kernel, options_, *product);
+    if (auto *product = std::get_if<GemmWarpgroupSchedule>(&schedule)) return choose_tiles(kernel, options_, *product);
+    if (auto *product = std::get_if<ConvolutionWarpgroupSchedule>(&schedule))
+      return choose_tiles(kernel, options_, *product);
     return {};
   }
 
@@ -133,7 +134,10 @@ std::vector<Schedule> candidates(const Program &program, const Kernel &kernel, c
     if (!kernel.nest() || !kernel.nest()->contraction) return list;
     add(strips_schedule(program, kernel, options));
     auto product = tensor_core_schedule(program, kernel, options.f32);
-    if (product) add(warpgroup_schedule(program, kernel, *product, options));
+    if (product) {
+      add(warpgroup_schedule(program, kernel, *product, options));
+      if (list.empty()) add(convolution_warpgroup_schedule(program, kernel, *product, options));
+    }
     add(std::move(product));
     return list;
   }

@@ -72,14 +72,19 @@ std::optional<GemmTensorCoreSchedule> tensor_core_schedule(const Program &progra
 std::optional<GemmWarpgroupSchedule> warpgroup_schedule(const Program &program, const Kernel &kernel,
                                                         const GemmTensorCoreSchedule &product,
                                                         const LoweringOptions &options);
+// A convolution likewise: its image by im2col.
+std::optional<ConvolutionWarpgroupSchedule> convolution_warpgroup_schedule(const Program &program, const Kernel &kernel,
+                                                                           const GemmTensorCoreSchedule &product,
+                                                                           const LoweringOptions &options);
 // A GPU's depthwise convolution.
 std::optional<ConvolutionStripsSchedule> strips_schedule(const Program &program, const Kernel &kernel,
                                                          const LoweringOptions &options);
 // The schedule's tiles, by a model of the time on options.machine; all that were weighed, the quickest first.
 ScheduleChoice choose_tiles(const Program &program, const Kernel &kernel, const LoweringOptions &options,
                             GemmTensorCoreSchedule &schedule);
-ScheduleChoice choose_tiles(const Program &program, const Kernel &kernel, const LoweringOptions &options,
-                            GemmWarpgroupSchedule &schedule);
+ScheduleChoice choose_tiles(const Kernel &kernel, const LoweringOptions &options, GemmWarpgroupSchedule &schedule);
+ScheduleChoice choose_tiles(const Kernel &kernel, const LoweringOptions &options,
+                            ConvolutionWarpgroupSchedule &schedule);
 
 inline bool is_f32(const Program &program, BufferId b) { return program.buffer(b).element() == ElementType::kFloat32; }
 

@@ -1,4 +1,5 @@
-// emit/ptx/warpgroup.h: products on wgmma, their operands by TMA: whether tensor maps can name them, and by which tile.
+// emit/ptx/warpgroup.h: products and convolutions on wgmma, their operands by TMA: whether tensor maps can name them,
+// and by which tile.
 
 #include <algorithm>
 #include <cmath>
@@ -26,11 +27,11 @@ constexpr Timed kTiles[] = {{{64, 64, 5, 1, false}, 291, 886},
 
 // A model of the time in cycles, fitted to bench/gpu/products on an H200: blocks walk their
 // tiles one after the other. Where warpgroups take turns, what is behind one's last step runs beside the other's steps.
-double modelled_cycles(const GpuMachine &machine, const Timed &t, double m, double n, double k, double batch) {
+double modelled_cycles(const GpuMachine &machine, const Timed &t, double m, double n, double steps, double batch) {
   const double rounds = std::ceil(std::ceil(m / t.tile.m) * std::ceil(n / t.tile.n) * batch / machine.multiprocessors),
-               steps = std::ceil(k / kWarpgroupDepth) * t.step;
-  if (t.tile.turns) return kKernel + rounds * std::max(steps, t.finish / 2) + t.finish;
-  return kKernel + rounds * (steps + t.finish);
+               inside = steps * t.step;
+  if (t.tile.turns) return kKernel + rounds * std::max(inside, t.finish / 2) + t.finish;
+  return kKernel + rounds * (inside + t.finish);
 }
 
 struct Ranked {
@@ -38,9 +39,9 @@ struct Ranked {
   double cycles = 0;
 };
 
-// The quickest first. `copies`: products like this one in the same launch.
-std::vector<Ranked> ranked(const GemmWarpgroupSchedule &s, int copies, const LoweringOptions &options) {
-  const Dim dims[] = {total_extent(s.a.outer), total_extent(s.b.outer), total_extent(s.k), total_extent(s.batch)};
+// The quickest first. `taps`: steps run through k so many times; `copies`: products like this one in the same launch.
+std::vector<Ranked> ranked(const WarpgroupProduct &s, Dim k, int64_t taps, int copies, const LoweringOptions &options) {
+  const Dim dims[] = {total_extent(s.a.outer), total_extent(s.b.outer), k, total_extent(s.batch)};
   const bool known = std::all_of(std::begin(dims), std::end(dims), [](Dim d) { return d.is_constant(); });
   // Sizes that are known at run time only count as small and as large ones.
   const std::vector<double> table = known ? std::vector<double>{1} : std::vector<double>{128, 1024};
@@ -51,14 +52,41 @@ std::vector<Ranked> ranked(const GemmWarpgroupSchedule &s, int copies, const Low
         &timed != kTiles + static_cast<size_t>(options.warpgroup_tile) % std::size(kTiles))
       continue;
     Ranked r{timed.tile, 0};
-    for (const double unknown : table)
-      r.cycles += modelled_cycles(*options.machine, timed, size(dims[0], unknown), size(dims[1], unknown),
-                                  size(dims[2], unknown), size(dims[3], 12) * copies) /
+    for (const double unknown : table) {
+      const double steps = static_cast<double>(taps) * std::ceil(size(dims[2], unknown) / kWarpgroupDepth);
+      r.cycles += modelled_cycles(*options.machine, timed, size(dims[0], unknown), size(dims[1], unknown), steps,
+                                  size(dims[3], 12) * copies) /
                   static_cast<double>(table.size());
+    }
     list.push_back(r);
   }
   std::stable_sort(list.begin(), list.end(), [](const Ranked &x, const Ranked &y) { return x.cycles < y.cycles; });
   return list;
+}
+
+ScheduleChoice choose(const Kernel &kernel, const LoweringOptions &options, Dim k, int64_t taps,
+                      WarpgroupProduct &schedule) {
+  ScheduleChoice said;
+  said.kernel = kernel.name;
+  for (int copies = 1; copies <= kMostJoinedKernels; ++copies) {
+    const std::vector<Ranked> list = ranked(schedule, k, taps, copies, options);
+    schedule.tiles.push_back(list[0].tile);
+    if (copies > 1) continue;
+    for (const Ranked &r : list)
+      said.ranked.push_back({std::string(to_string(schedule.type)) + " wgmma " + std::to_string(r.tile.m) + "x" +
+                                 std::to_string(r.tile.n) + (r.tile.turns ? " in turns" : ""),
+                             r.cycles / (options.machine->clock_ghz * 1e3)});
+  }
+  return said;
+}
+
+// Whether the template can have the product, its operands aside.
+bool can_have(const Program &program, const Kernel &kernel, const GemmTensorCoreSchedule &product,
+              const LoweringOptions &options, ProductSum &sum) {
+  constexpr size_t kMapBytes = 2 * 128 + 64;  // of a launch's parameters, aligned
+  return options.warpgroups && options.tile < 0 && options.splits <= 0 && element_bytes(product.type) == 2 &&
+         product_sum(program, *kernel.nest(), sum) && lower_bound(total_extent(product.k)) >= 1 &&
+         parameter_bytes(program, kernel) + kMapBytes <= kMostParameterBytes;
 }
 
 }  // namespace
@@ -66,12 +94,8 @@ std::vector<Ranked> ranked(const GemmWarpgroupSchedule &s, int copies, const Low
 std::optional<GemmWarpgroupSchedule> warpgroup_schedule(const Program &program, const Kernel &kernel,
                                                         const GemmTensorCoreSchedule &product,
                                                         const LoweringOptions &options) {
-  constexpr size_t kMapBytes = 2 * 128 + 64;  // of a launch's parameters, aligned
   ProductSum sum;
-  if (!options.warpgroups || options.tile >= 0 || options.splits > 0) return std::nullopt;
-  if (element_bytes(product.type) != 2 || !product_sum(program, *kernel.nest(), sum)) return std::nullopt;
-  if (lower_bound(total_extent(product.k)) < 1 || parameter_bytes(program, kernel) + kMapBytes > kMostParameterBytes)
-    return std::nullopt;
+  if (!can_have(program, kernel, product, options, sum)) return std::nullopt;
   GemmWarpgroupSchedule s;
   static_cast<TensorCoreProduct &>(s) = product;
   auto a = tensor_map(program, s, s.a, peel(program, product.exchanged ? sum.rhs : sum.lhs));
@@ -83,20 +107,32 @@ std::optional<GemmWarpgroupSchedule> warpgroup_schedule(const Program &program, 
   return s;
 }
 
-ScheduleChoice choose_tiles(const Program &, const Kernel &kernel, const LoweringOptions &options,
-                            GemmWarpgroupSchedule &schedule) {
-  ScheduleChoice said;
-  said.kernel = kernel.name;
-  for (int copies = 1; copies <= kMostJoinedKernels; ++copies) {
-    const std::vector<Ranked> list = ranked(schedule, copies, options);
-    schedule.tiles.push_back(list[0].tile);
-    if (copies > 1) continue;
-    for (const Ranked &r : list)
-      said.ranked.push_back({std::string(to_string(schedule.type)) + " wgmma " + std::to_string(r.tile.m) + "x" +
-                                 std::to_string(r.tile.n) + (r.tile.turns ? " in turns" : ""),
-                             r.cycles / (options.machine->clock_ghz * 1e3)});
-  }
-  return said;
+std::optional<ConvolutionWarpgroupSchedule> convolution_warpgroup_schedule(const Program &program, const Kernel &kernel,
+                                                                           const GemmTensorCoreSchedule &product,
+                                                                           const LoweringOptions &options) {
+  ProductSum sum;
+  if (kernel.nest()->contraction->kind != ContractionKind::kConvolution ||
+      !can_have(program, kernel, product, options, sum))
+    return std::nullopt;
+  ConvolutionWarpgroupSchedule s;
+  static_cast<TensorCoreProduct &>(s) = product;
+  auto image = image_map(program, s, s.exchanged ? s.b : s.a, peel(program, sum.lhs));
+  auto filters = filter_map(program, s, s.exchanged ? s.a : s.b, peel(program, sum.rhs));
+  if (!image || !filters) return std::nullopt;
+  s.image = std::move(*image);
+  s.filters = std::move(*filters);
+  s.blocks = options.machine->multiprocessors;
+  return s;
+}
+
+ScheduleChoice choose_tiles(const Kernel &kernel, const LoweringOptions &options, GemmWarpgroupSchedule &schedule) {
+  return choose(kernel, options, total_extent(schedule.k), 1, schedule);
+}
+
+ScheduleChoice choose_tiles(const Kernel &kernel, const LoweringOptions &options,
+                            ConvolutionWarpgroupSchedule &schedule) {
+  const std::vector<int64_t> &taps = schedule.image.taps;
+  return choose(kernel, options, schedule.k.back().extent, taps[0] * taps[1], schedule);
 }
 
 }  // namespace optc

@@ -76,6 +76,10 @@ struct Driver {
   // steps, interleave, swizzle, cache, fill.
   Result (*tensor_map)(TensorMap *, int, unsigned, void *, const uint64_t *, const uint64_t *, const uint32_t *,
                        const uint32_t *, int, int, int, int);
+  // The same of an image. Map, type, rank, address, extents, strides, lower and upper corner (of all but the first and
+  // last dim), channels, pixels, steps, interleave, swizzle, cache, fill.
+  Result (*image_map)(TensorMap *, int, unsigned, void *, const uint64_t *, const uint64_t *, const int *, const int *,
+                      uint32_t, uint32_t, const uint32_t *, int, int, int, int);
   Result (*allocate)(Address *, size_t);
   Result (*release)(Address);
   Result (*host_allocate)(void **, size_t, unsigned);
@@ -161,6 +165,7 @@ struct Driver {
     std::string not_needed;
     find(library, "cuLaunchKernelEx", &d.launch_with, &not_needed);
     find(library, "cuTensorMapEncodeTiled", &d.tensor_map, &not_needed);
+    find(library, "cuTensorMapEncodeIm2col", &d.image_map, &not_needed);
     if (const Result code = d.init(0)) {
       *why = "the CUDA driver does not start: " + d.describe(code);
       return nullptr;

@@ -27,6 +27,12 @@ struct BufferTable {
   int first, last;  // kArena: the first and the last kernel that touch it
 };
 
+// How TMA walks an image for a convolution (im2col): corners of the walk and its steps, of the two dims of space.
+struct WalkTable {
+  int lower[2], upper[2];
+  uint32_t steps[2];
+};
+
 // A tensor map of TMA over 16-bit elements of a buffer: `rank` dims, the contiguous one first, in the 128-byte swizzle.
 struct TensorMapTable {
   int buffer;
@@ -36,6 +42,7 @@ struct TensorMapTable {
   const Size *extents;       // elements
   const Size *byte_strides;  // of all but the first dim
   uint32_t box[5];
+  const WalkTable *walk;  // null: boxes; else dims are channel, space, image, and box[0] channels of box[1] pixels
 };
 
 // kFault: the launch's word of bad indices.

@@ -441,7 +441,6 @@ class Session {
     for (size_t i = 0; i < maps_.size(); ++i) {
       const TensorMapTable &m = model_.maps[i];
       uint64_t extents[5], strides[5];
-      const uint32_t steps[5] = {1, 1, 1, 1, 1};
       bool empty = false;
       for (int d = 0; d < m.rank; ++d) {
         const int64_t extent = m.extents[d](symbols_.data());
@@ -450,14 +449,20 @@ class Session {
         if (d > 0) strides[d - 1] = static_cast<uint64_t>(m.byte_strides[d - 1](symbols_.data()));
       }
       if (empty) continue;
-      if (!d_->tensor_map) {
+      if (!d_->tensor_map || !d_->image_map) {
         error_ = "the CUDA driver has no cuTensorMapEncodeTiled: kernels for sm_90a need a driver from 12.0 on";
         return OPTC_DEVICE;
       }
       const Address at = address_[static_cast<size_t>(m.buffer)] + static_cast<Address>(m.byte_offset(symbols_.data()));
-      const Result code = d_->tensor_map(&maps_[i], m.type == 16 ? kTensorMapBF16 : kTensorMapF16,
-                                         static_cast<unsigned>(m.rank), reinterpret_cast<void *>(at), extents, strides,
-                                         m.box, steps, 0, kTensorMapSwizzle128, kTensorMapCache256, 0);
+      const int type = m.type == 16 ? kTensorMapBF16 : kTensorMapF16;
+      const unsigned rank = static_cast<unsigned>(m.rank);
+      uint32_t steps[5] = {1, 1, 1, 1, 1};
+      for (int d = 0; d < 2 && m.walk; ++d) steps[1 + d] = m.walk->steps[d];
+      const Result code = m.walk ? d_->image_map(&maps_[i], type, rank, reinterpret_cast<void *>(at), extents, strides,
+                                                 m.walk->lower, m.walk->upper, m.box[0], m.box[1], steps, 0,
+                                                 kTensorMapSwizzle128, kTensorMapCache256, 0)
+                                 : d_->tensor_map(&maps_[i], type, rank, reinterpret_cast<void *>(at), extents, strides,
+                                                  m.box, steps, 0, kTensorMapSwizzle128, kTensorMapCache256, 0);
       if (code) return fail(code, std::string("tensor map of '") + model_.buffers[m.buffer].name + "'");
     }
     return OPTC_OK;

@@ -50,10 +50,16 @@ void PtxAsync::barrier_arrive(uint64_t at, uint64_t bytes) {
 
 bool PtxAsync::barrier_passed(uint64_t at, uint64_t parity) { return (barrier(at).phases & 1) != (parity & 1); }
 
-void PtxAsync::copy(uint64_t to, const EmulatedTensorMap &map, std::vector<int32_t> coordinates, uint64_t at,
-                    Read read) {
+void PtxAsync::copy(uint64_t to, const EmulatedTensorMap &map, std::vector<int32_t> coordinates,
+                    std::vector<uint32_t> offsets, uint64_t at, Read read) {
   if (map.mark != EmulatedTensorMap::kMark || map.rank != coordinates.size()) fault("no tensor map of that rank");
+  if (map.image != !offsets.empty()) fault("a copy of boxes by an image's map, or of an image by another");
   if (!fenced_) fault("a copy before the barriers' making is fenced");
+  for (size_t d = 0; d < offsets.size(); ++d) {
+    if (offsets[d] > 255) fault("an offset of " + std::to_string(offsets[d]));
+    const int64_t last = static_cast<int64_t>(map.extents[1 + d]) - 1 + map.upper[d];
+    if (coordinates[1 + d] < map.lower[d] || coordinates[1 + d] > last) fault("a window that begins outside the walk");
+  }
   uint64_t bytes = map.strides[0];
   for (uint32_t d = 0; d < map.rank; ++d) bytes *= map.box[d];
   if (to % kLine != 0 || to + bytes > shared_.size()) fault("a copy to " + std::to_string(to));
@@ -62,30 +68,61 @@ void PtxAsync::copy(uint64_t to, const EmulatedTensorMap &map, std::vector<int32
     if (readers_[line] > 0) fault("a copy to what a product still reads");
     if (landing_[line]++ > 0) fault("two copies to one place");
   }
-  copies_.push_back({to, at, map, std::move(coordinates), std::move(read), bytes});
+  copies_.push_back({to, at, map, std::move(coordinates), std::move(offsets), std::move(read), bytes});
+}
+
+// The coordinates behind the first of each of the copy's lines.
+std::vector<std::vector<int64_t>> PtxAsync::lines(const Copy &c) {
+  const EmulatedTensorMap &map = c.map;
+  std::vector<std::vector<int64_t>> all;
+  std::vector<int64_t> at(c.coordinates.begin() + 1, c.coordinates.end());
+  if (map.image) {
+    for (uint32_t pixel = 0; pixel < map.box[1]; ++pixel) {
+      all.push_back({at[0] + c.offsets[0], at[1] + c.offsets[1], at[2]});
+      for (int d = 0; d < 2; ++d) {  // a step of the walk
+        at[static_cast<size_t>(d)] += map.steps[d];
+        if (at[static_cast<size_t>(d)] <= static_cast<int64_t>(map.extents[1 + d]) - 1 + map.upper[d]) break;
+        at[static_cast<size_t>(d)] = map.lower[d];
+        if (d == 1) ++at[2];
+      }
+    }
+    return all;
+  }
+  const uint64_t width = map.box[0] * map.strides[0];
+  for (uint64_t line = 0; line * width < c.bytes; ++line) {
+    uint64_t rest = line;
+    std::vector<int64_t> here = at;
+    for (uint32_t d = 1; d < map.rank; ++d) {
+      here[d - 1] += static_cast<int64_t>(rest % map.box[d]);
+      rest /= map.box[d];
+    }
+    all.push_back(std::move(here));
+  }
+  return all;
 }
 
 void PtxAsync::land(size_t which) {
   const Copy c = std::move(copies_[which]);
   copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(which));
   const uint64_t width = c.map.box[0] * c.map.strides[0];
-  for (uint64_t row = 0; row * width < c.bytes; ++row) {
-    uint64_t rest = row, address = c.map.address;
+  uint64_t row = 0;
+  for (const std::vector<int64_t> &line : lines(c)) {
+    uint64_t address = c.map.address;
     bool inside = true;
     for (uint32_t d = 1; d < c.map.rank; ++d) {
-      const int64_t at = c.coordinates[d] + static_cast<int64_t>(rest % c.map.box[d]);
-      rest /= c.map.box[d];
-      inside = inside && at >= 0 && static_cast<uint64_t>(at) < c.map.extents[d];
+      const int64_t at = line[d - 1];
+      inside = inside && at >= 0 && at < static_cast<int64_t>(c.map.extents[d]);
       address += static_cast<uint64_t>(at) * c.map.strides[d];
     }
     for (uint64_t e = 0; e < c.map.box[0]; ++e) {
       const int64_t at = c.coordinates[0] + static_cast<int64_t>(e);
       uint8_t *to = shared_.data() + swizzled(c.to + row * width + e * c.map.strides[0]);
-      if (inside && at >= 0 && static_cast<uint64_t>(at) < c.map.extents[0])
+      if (inside && at >= 0 && at < static_cast<int64_t>(c.map.extents[0]))
         std::memcpy(to, c.read(address + static_cast<uint64_t>(at) * c.map.strides[0], 2), 2);
       else
         std::memset(to, 0, 2);
     }
+    ++row;
   }
   for (uint64_t line = c.to / kLine; line < (c.to + c.bytes) / kLine; ++line) --landing_[line];
   Barrier &b = barrier(c.barrier);

@@ -33,9 +33,10 @@ class PtxAsync {
   void barrier_arrive(uint64_t at, uint64_t bytes);  // having added so many bytes to what the phase expects
   bool barrier_passed(uint64_t at, uint64_t parity);
 
-  // `read` gives the bytes of an address in global memory, checked.
+  // `read` gives the bytes of an address in global memory, checked. offsets: of an image's copy, in its dims of space.
   using Read = std::function<const uint8_t *(uint64_t address, unsigned bytes)>;
-  void copy(uint64_t to, const EmulatedTensorMap &map, std::vector<int32_t> coordinates, uint64_t barrier, Read read);
+  void copy(uint64_t to, const EmulatedTensorMap &map, std::vector<int32_t> coordinates, std::vector<uint32_t> offsets,
+            uint64_t barrier, Read read);
   bool copies() const { return !copies_.empty(); }
   void land(size_t which);  // a copy that is under way
   size_t copy_count() const { return copies_.size(); }
@@ -62,6 +63,7 @@ class PtxAsync {
     uint64_t to, barrier;
     EmulatedTensorMap map;
     std::vector<int32_t> coordinates;
+    std::vector<uint32_t> offsets;
     Read read;
     uint64_t bytes;
   };
@@ -71,6 +73,7 @@ class PtxAsync {
     std::vector<std::pair<uint64_t, uint64_t>> reading;  // group and line
   };
   Barrier &barrier(uint64_t at);
+  static std::vector<std::vector<int64_t>> lines(const Copy &copy);
   void settle(Barrier &b);
   uint16_t element(unsigned warp, uint64_t descriptor, bool across, unsigned outer, unsigned k);
 

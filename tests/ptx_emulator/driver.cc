@@ -172,6 +172,19 @@ int cuTensorMapEncodeTiled(optc::cuda::TensorMap *map, int type, unsigned rank, 
   std::memcpy(map, &made, sizeof made);
   return 0;
 }
+int cuTensorMapEncodeIm2col(optc::cuda::TensorMap *map, int type, unsigned rank, void *address, const uint64_t *extents,
+                            const uint64_t *strides, const int *lower, const int *upper, uint32_t channels,
+                            uint32_t pixels, const uint32_t *steps, int interleave, int swizzle, int cache, int fill) {
+  if (type != optc::cuda::kTensorMapF16 && type != optc::cuda::kTensorMapBF16) return 1;
+  if (interleave != 0 || swizzle != optc::cuda::kTensorMapSwizzle128 || cache != optc::cuda::kTensorMapCache256 || fill)
+    return 1;
+  EmulatedTensorMap made;
+  if (!optc::testing::encode_image_map(made, rank, reinterpret_cast<uint64_t>(address), extents, strides, lower, upper,
+                                       channels, pixels, steps))
+    return 1;
+  std::memcpy(map, &made, sizeof made);
+  return 0;
+}
 int cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
   void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   std::memset(memory, 0xFF, bytes);

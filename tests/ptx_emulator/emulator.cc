@@ -438,10 +438,14 @@ class PtxBlock {
     std::memcpy(&map, reinterpret_cast<const void *>(value(t, o[1])), sizeof map);  // a parameter of the launch
     std::vector<int32_t> coordinates;
     for (int r : o[2].list) coordinates.push_back(static_cast<int32_t>(reg(t, r)));
+    std::vector<uint32_t> offsets;
+    if (o.size() > 4)
+      for (int r : o[4].list) offsets.push_back(static_cast<uint32_t>(reg(t, r) & 0xFFFF));
     if (launch_.chained && !waited_[t]) fail(i, t, "a copy before griddepcontrol.wait");
-    async_.copy(
-        low(PtxOp::kLdShared, address(t, o[0])), map, std::move(coordinates), low(PtxOp::kLdShared, address(t, o[3])),
-        [this, &i, t](uint64_t from, unsigned bytes) { return memory(i, t, PtxOp::kLdGlobal, from, bytes, false); });
+    async_.copy(low(PtxOp::kLdShared, address(t, o[0])), map, std::move(coordinates), std::move(offsets),
+                low(PtxOp::kLdShared, address(t, o[3])), [this, &i, t](uint64_t from, unsigned bytes) {
+                  return memory(i, t, PtxOp::kLdGlobal, from, bytes, false);
+                });
   }
 
   uint64_t address(unsigned t, const PtxOperand &o) { return o.reg < 0 ? o.bits : address_register(t, o.reg) + o.bits; }

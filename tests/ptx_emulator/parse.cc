@@ -321,14 +321,16 @@ class Parser {
     fail("unknown instruction: " + base + "." + what);
   }
 
-  // [to], [map, {coordinates}], [barrier]
+  // [to], [map, {coordinates}], [barrier]; im2col: and {offsets}
   void tensor_copy(PtxInstruction i, const std::string &rest) {
     const std::vector<std::string> given = split(rest, ',');
-    if (given.size() != 3 || i.text.find("im2col") != std::string::npos) fail("unknown instruction: " + i.text);
+    const bool image = i.text.find(".4d.") != std::string::npos && i.text.find(".im2col.") != std::string::npos;
+    if (given.size() != (image ? 4u : 3u)) fail("unknown instruction: " + i.text);
     const std::vector<std::string> source = split(given[1].substr(1, given[1].size() - 2), ',');
     if (source.size() != 2) fail("unknown instruction: " + i.text);
     i.op = PtxOp::kTensorCopy;
     for (const std::string &o : {given[0], source[0], source[1], given[2]}) i.operands.push_back(operand(o));
+    if (image) i.operands.push_back(operand(given[3]));
     function_.code.push_back(std::move(i));
   }
 

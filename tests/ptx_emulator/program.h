@@ -70,7 +70,7 @@ enum class PtxOp : uint8_t {
   kBarrierExpect,
   kBarrierArrive,
   kBarrierWait,
-  kTensorCopy,  // cp.async.bulk.tensor: operands to, map, coordinates, barrier
+  kTensorCopy,  // cp.async.bulk.tensor: operands to, map, coordinates, barrier; of an image: and offsets
   kWgmma,
   kWgmmaFence,
   kWgmmaCommit,
