@@ -116,6 +116,16 @@ TEST(CudaBundle, RunsOnTheEmulatedDriver) {
   run_command("rm -r " + dir, &status);
 }
 
+void write_half(std::ofstream &out, std::vector<int64_t> dims, const std::vector<float> &values) {
+  std::vector<int64_t> head{10, static_cast<int64_t>(dims.size()), static_cast<int64_t>(values.size() * 2)};
+  head.insert(head.end(), dims.begin(), dims.end());
+  out.write(reinterpret_cast<const char *>(head.data()), static_cast<std::streamsize>(8 * head.size()));
+  for (float v : values) {
+    const uint16_t bits = float_to_half(v);
+    out.write(reinterpret_cast<const char *>(&bits), 2);
+  }
+}
+
 // y = relu(x * w + b) on warpgroups, of a symbolic number of rows: tensor maps are made anew with the dims.
 TEST(CudaBundle, TensorMapsFollowTheDims) {
   NestProgram n;
@@ -130,7 +140,8 @@ TEST(CudaBundle, TensorMapsFollowTheDims) {
   lowering.target = LoweringOptions::Target::kGpu;
   lowering.warpgroups = true;
   LoweringReport report;
-  Steps steps({"schedule.gemm.tensor_core"}, INT64_MAX, report.steps);
+  const std::vector<std::string> disabled{"schedule.gemm.tensor_core"};
+  Steps steps(disabled, INT64_MAX, report.steps);
   choose_schedules(n.program, lowering, steps, report.choices);
   ASSERT_EQ(name(n.program.kernels[0].schedule), "gemm.warpgroup");
   Diagnostics diagnostics;
@@ -142,15 +153,6 @@ TEST(CudaBundle, TensorMapsFollowTheDims) {
   ASSERT_FALSE(dir.empty());
   int status = 0;
   for (size_t count : {130u, 7u}) {
-    const auto half = [](std::ofstream &out, std::vector<int64_t> dims, const std::vector<float> &values) {
-      std::vector<int64_t> head{10, static_cast<int64_t>(dims.size()), static_cast<int64_t>(values.size() * 2)};
-      head.insert(head.end(), dims.begin(), dims.end());
-      out.write(reinterpret_cast<const char *>(head.data()), static_cast<std::streamsize>(8 * head.size()));
-      for (float v : values) {
-        const uint16_t bits = float_to_half(v);
-        out.write(reinterpret_cast<const char *>(&bits), 2);
-      }
-    };
     const size_t K = static_cast<size_t>(width), N = static_cast<size_t>(columns);
     std::vector<float> a(count * K), w(K * N), bias(N), want(count * N);  // multiples of an eighth: exact
     for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(static_cast<int>(i * 7919 % 17) - 8) / 8;
@@ -166,10 +168,75 @@ TEST(CudaBundle, TensorMapsFollowTheDims) {
     std::ofstream in(dir + "/inputs.bin", std::ios::binary), out(dir + "/expected.bin", std::ios::binary);
     in.write(reinterpret_cast<const char *>(&three), 8);
     out.write(reinterpret_cast<const char *>(&one), 8);
-    half(in, {1, static_cast<int64_t>(count), width}, a);
-    half(in, {width, columns}, w);
+    write_half(in, {1, static_cast<int64_t>(count), width}, a);
+    write_half(in, {width, columns}, w);
     write_tensor(in, {columns}, bias);
-    half(out, {1, static_cast<int64_t>(count), columns}, want);
+    write_half(out, {1, static_cast<int64_t>(count), columns}, want);
+    in.close();
+    out.close();
+    const std::string result = run_command("OPTC_LIBCUDA=" OPTC_FAKE_DRIVER " " + dir + "/run " + dir +
+                                               "/cuda.weights " + dir + "/inputs.bin " + dir + "/expected.bin 1e-3",
+                                           &status);
+    EXPECT_EQ(status, 0) << result;
+  }
+  run_command("rm -r " + dir, &status);
+}
+
+// A convolution whose image is walked by im2col, of a symbolic number of images, with pads, steps and dilations that
+// differ between its dims.
+TEST(CudaBundle, ImagesAreWalked) {
+  NestProgram n;
+  NestProgram::Convolution c;
+  c.size = {9, 12};
+  c.channels = 72;
+  c.out = 40;
+  c.strides = {2, 1};
+  c.dilations = {1, 2};
+  c.begin = {1, 2};
+  c.end = {0, 3};
+  Dim images = n.program.dims->model_symbol("N");
+  n.program.sources.push_back({single_symbol(images), 0, 0});
+  n.convolution(c, images);
+  n.program.input_names = {"x", "w"};
+  n.program.output_names = {"y"};
+  LoweringOptions lowering;
+  lowering.target = LoweringOptions::Target::kGpu;
+  lowering.warpgroups = true;
+  LoweringReport report;
+  const std::vector<std::string> disabled{"schedule.gemm.tensor_core"};
+  Steps steps(disabled, INT64_MAX, report.steps);
+  choose_schedules(n.program, lowering, steps, report.choices);
+  ASSERT_EQ(name(n.program.kernels[0].schedule), "conv.warpgroup");
+  const std::string dir = build_runner(n.program, 1, {"sm_90a"});
+  ASSERT_FALSE(dir.empty());
+  const int64_t P = c.outputs(0), Q = c.outputs(1);
+  const auto value = [](int64_t i) { return static_cast<float>(static_cast<int>(i * 7919 % 17) - 8) / 8; };  // exact
+  int status = 0;
+  for (int64_t count : {3, 1}) {
+    std::vector<float> x, w, want;
+    for (int64_t i = 0; i < count * c.size[0] * c.size[1] * c.channels; ++i) x.push_back(value(i));
+    for (int64_t i = 0; i < c.out * 9 * c.channels; ++i) w.push_back(value(i + 5));
+    for (int64_t i = 0; i < count * P * Q * c.out; ++i) {
+      const int64_t o = i % c.out, q = i / c.out % Q, p = i / c.out / Q % P, image = i / c.out / Q / P;
+      float sum = 0;
+      for (int64_t r = 0; r < 3; ++r)
+        for (int64_t s = 0; s < 3; ++s) {
+          const int64_t h = p * 2 + r - 1, v = q + s * 2 - 2;
+          if (h < 0 || v < 0 || h >= c.size[0] || v >= c.size[1]) continue;
+          const int64_t pixel = ((image * c.size[0] + h) * c.size[1] + v) * c.channels,
+                        tap = ((o * 3 + r) * 3 + s) * c.channels;
+          for (int64_t k = 0; k < c.channels; ++k)
+            sum += x[static_cast<size_t>(pixel + k)] * w[static_cast<size_t>(tap + k)];
+        }
+      want.push_back(sum);
+    }
+    const int64_t two = 2, one = 1;
+    std::ofstream in(dir + "/inputs.bin", std::ios::binary), out(dir + "/expected.bin", std::ios::binary);
+    in.write(reinterpret_cast<const char *>(&two), 8);
+    out.write(reinterpret_cast<const char *>(&one), 8);
+    write_half(in, {count, c.size[0], c.size[1], c.channels}, x);
+    write_half(in, {c.out, 3, 3, c.channels}, w);
+    write_half(out, {count, P, Q, c.out}, want);
     in.close();
     out.close();
     const std::string result = run_command("OPTC_LIBCUDA=" OPTC_FAKE_DRIVER " " + dir + "/run " + dir +

@@ -9,12 +9,14 @@ namespace {
 
 using Convolution = NestProgram::Convolution;
 
-constexpr int kTiles = 5;  // of lowering/schedule/warpgroup.cc
+constexpr int kTiles = 6;  // of lowering/schedule/warpgroup.cc
 
 // `symbolic`: the number of images is known at run time only.
 void check(const Convolution &c, int tile = -1, uint64_t seed = 1, int multiprocessors = 0, bool symbolic = false) {
   NestProgram n;
-  n.convolution(c, symbolic ? n.program.dims->model_symbol("N") : Dim(c.batch));
+  const Dim images = symbolic ? n.program.dims->model_symbol("N") : Dim(c.batch);
+  if (symbolic) n.program.sources.push_back({single_symbol(images), 0, 0});
+  n.convolution(c, images);
   Machine m(n.program, "3xtf32", "sm_90a", 0, {"schedule.gemm.tensor_core", "schedule.gemm.warpgroup"}, tile,
             multiprocessors);
   ASSERT_EQ(m.output.kernels.size(), 1u);
@@ -66,27 +68,26 @@ TEST(PtxConvolution, StridesPadsAndDilationsOfEachDim) {
 }
 
 TEST(PtxConvolution, DimsOfOneElement) {
-  Convolution line;  // of one dim
-  line.size = {1, 20};
-  line.kernel = {1, 3};
-  line.begin = line.end = {0, 1};
-  line.channels = 24;
-  check(line, 0);
-  line.batch = 3;
-  check(line, 2);
-  Convolution whole;  // one output pixel an image
-  whole.batch = 5;
-  whole.size = {4, 3};
-  whole.kernel = {4, 3};
-  whole.begin = whole.end = {0, 0};
-  check(whole, 1);
-  Convolution column = whole;  // one a line
-  column.kernel = {3, 3};
-  column.begin = column.end = {1, 0};
-  check(column, 3);
-  Convolution tall = whole;
-  tall.kernel = {4, 1};
-  check(tall, 0);
+  Convolution c;
+  c.size = {1, 20};
+  c.kernel = {1, 3};
+  c.begin = c.end = {0, 1};
+  c.channels = 24;
+  {
+    SCOPED_TRACE("a line");
+    check(c, 0);
+    c.batch = 3;
+    check(c, 2);
+  }
+  c.batch = 5;
+  c.size = {4, 3};
+  c.begin = c.end = {0, 0};
+  c.end = {0, 1};
+  for (const auto &kernel : {std::array<int64_t, 2>{4, 4}, {4, 1}, {3, 4}, {1, 4}}) {
+    SCOPED_TRACE(std::to_string(kernel[0]) + " x " + std::to_string(kernel[1]));
+    c.kernel = kernel;
+    check(c, static_cast<int>(kernel[0]));
+  }
 }
 
 TEST(PtxConvolution, PointwiseWithStridesOrPads) {

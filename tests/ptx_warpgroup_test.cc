@@ -24,7 +24,7 @@ void check(const Product &c, int tile, uint64_t seed, int multiprocessors = 0) {
   expect_product(m, n.program, c, 3 * rounding(c.type), form);
 }
 
-constexpr int kTiles = 5;  // of lowering/schedule/warpgroup.cc
+constexpr int kTiles = 6;  // of lowering/schedule/warpgroup.cc
 
 TEST(PtxWarpgroup, EveryTileInBothLayouts) {
   for (int tile = 0; tile < kTiles; ++tile)

@@ -157,11 +157,19 @@ const std::vector<std::pair<std::string, std::string>> kGpuGraphs = {
       a = MatMul(x, w)
       y = Relu(a) })"},
     {"gemm.warpgroup", R"(graph "g" (x: f16[4,N,64], w: f16[4,64,72]) -> (y) { y = MatMul(x, w) })"},
-    {"conv.warpgroup", conv("f16[N,64,9,14]", "f16[48,64,3,3]", 1, 3, 2, 2, 2, 1)},
-    {"conv.warpgroup", R"(graph "g" (x: bf16[N,16,L], r: bf16[N,24,L]) -> (y) { const w: bf16[24,16,3] = hash "a"
-      a = Conv(x, w) {dilations = ints [1], group = 1, kernel_shape = ints [3], pads = ints [1, 1], strides = ints [1],
+    {"conv.warpgroup", R"(graph "g" (x: f16[N,16,9,14]) -> (y) { const v: f16[64,16,1,1] = hash "a"
+      const w: f16[48,64,3,3] = hash "b"
+      a = Conv(x, v) {dilations = ints [1, 1], group = 1, kernel_shape = ints [1, 1], pads = ints [0, 0, 0, 0],
+                      strides = ints [1, 1], auto_pad = "NOTSET"}
+      y = Conv(a, w) {dilations = ints [2, 2], group = 1, kernel_shape = ints [3, 3], pads = ints [2, 2, 1, 1],
+                      strides = ints [2, 2], auto_pad = "NOTSET"} })"},
+    {"conv.warpgroup", R"(graph "g" (x: bf16[N,16,L], r: bf16[N,24,L]) -> (y) { const v: bf16[16,16,1] = hash "a"
+      const w: bf16[24,16,3] = hash "b"
+      a = Conv(x, v) {dilations = ints [1], group = 1, kernel_shape = ints [1], pads = ints [0, 0], strides = ints [1],
                       auto_pad = "NOTSET"}
-      y = Add(a, r) })"},
+      b = Conv(a, w) {dilations = ints [1], group = 1, kernel_shape = ints [3], pads = ints [1, 1], strides = ints [1],
+                      auto_pad = "NOTSET"}
+      y = Add(b, r) })"},
     // What the last product reads takes the place of another buffer once its schedule is chosen.
     {"gemm.warpgroup", R"(graph "g" (x: f16[N,64]) -> (y) { const w: f16[64,64] = hash "a"
       a = MatMul(x, w)

@@ -50,6 +50,7 @@ struct Axis {
 // The index of dim `d`, without what keeps it inside where the conditions fail. nullopt: it is another one there.
 std::optional<Dim> index_of(const Scalar &load, size_t d, Dim extent, const std::vector<Guard> &guards) {
   const Dim index = load.index[d];
+  if (index.is_constant()) return index;  // of one element any guard's would be kept at it
   for (const Guard &g : guards) {
     if (g.at == index || !(index == max(min(g.at, extent - 1), 0) || index == min(g.at, extent - 1) ||
                            index == max(g.at, 0) || index == min(max(g.at, 0), extent - 1)))

@@ -35,7 +35,7 @@ class Kernel:
         self.buffers = [name for name, _ in re.findall(r'\{"(\w+)", Region::k(\w+), ', text)]
         self.workspace = int(re.search(r'(\d+)u\};', text).group(1))
         self.maps = []
-        for m in re.finditer(r'\{(\d+), (\d+), (\d+), size_(\d+), kMapExtents(\d+), kMapStrides\d+, \{([\d, ]+)\}\}', text):
+        for m in re.finditer(r'\{(\d+), (\d+), (\d+), size_(\d+), kMapExtents(\d+), kMapStrides\d+, \{([\d, ]+)\}, nullptr\}', text):
             sizes = re.search(r'kMapExtents%s\[\] = \{(.*?)\}, kMapStrides%s\[\] = \{(.*?)\};' % (m.group(5), m.group(5)), text)
             extents, strides = ([number(x.strip()) for x in sizes.group(i).split(',')] for i in (1, 2))
             self.maps.append((int(m.group(1)), int(m.group(4)), extents, strides, [int(x) for x in m.group(6).split(',')]))
