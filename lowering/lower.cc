@@ -41,6 +41,8 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   OPTC_TRY(verify(program, diagnostics));
   if (options.target == LoweringOptions::Target::kGpu && options.channels_last) order_weights(program, steps);
   choose_storage(program, options, steps, report.precision);
+  if (options.target == LoweringOptions::Target::kGpu && options.channels_last)
+    lay_out_windows(program, options, steps);
   choose_schedules(program, options, steps, report.choices);
   remove_dead_kernels(program);
   place_buffers(program, steps);

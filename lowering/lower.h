@@ -41,6 +41,9 @@ struct LoweringOptions {
   const GpuMachine *machine = &machine_of({});
   bool warpgroups = false;  // every target has them (all_have_warpgroups)
   F32Products f32 = F32Products::kThreeTF32;
+  // A convolution of few channels has a copy of its image made only where it has so many products: below, the launch
+  // costs more than it saves.
+  int64_t least_window_products = 100000000;
   // To measure (bench/gpu): products by this tile of the list for their type (schedule/tensor_core_tiles.cc) and this
   // many blocks a tile, where they can have it; -1 and 0: as modelled.
   int tile = -1, splits = 0;

@@ -23,6 +23,9 @@ constexpr LoweringStepInfo kSteps[] = {
     {"fold.dequantize", "weights are dequantized by the compiler", "what reads them takes no integers"},
     {"layout.weights", "on a GPU, weights are stored in the order in which they are fetched",
      "a constant of one reader"},
+    {"layout.windows", "a convolution reads a copy of its image in which what a window has of a line lies together",
+     "on a GPU, 16-bit products of constant filters, channels no multiple of 8, two dims of known sizes, many "
+     "products"},
     {"store.f16", "an f32 tensor is stored in 16 bits", "--precision=f16, and its values allow it"},
     {"store.bf16", "an f32 tensor is stored in 16 bits", "--precision=bf16, and its values allow it"},
     {"schedule.gemm", "a product runs on packed panels",

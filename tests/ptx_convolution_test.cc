@@ -133,6 +133,35 @@ TEST(PtxConvolution, ImagesAlongTheColumns) {
   }
 }
 
+// What lowering/layout/windows.cc makes of an image of few channels.
+TEST(PtxConvolution, RunsThatOverlap) {
+  for (int tile = 0; tile < kTiles; ++tile) {
+    constexpr int64_t kImages = 2, kRows = 6, kColumns = 9, kLines = 3, kStep = 8, kRun = 32, kOut = 40;
+    NestProgram n;
+    n.runs(kImages, kRows, kColumns, kLines, kStep, kRun, kOut);
+    Machine m(n.program, "3xtf32", "sm_90a", 0, {"schedule.gemm.tensor_core"}, tile, 2);
+    ASSERT_EQ(m.output.kernels.size(), 1u);
+    ASSERT_EQ(m.output.kernels[0].form.rfind("conv.", 0), 0u) << m.output.kernels[0].form;
+    m.fill(6);
+    m.run(4);
+    constexpr int64_t kHeight = 2 * (kRows - 1) + kLines, kLine = (kColumns - 1) * kStep + kRun;
+    for (int64_t i = 0; i < kImages * kRows * kColumns * kOut; ++i) {
+      const int64_t o = i % kOut, q = i / kOut % kColumns, p = i / kOut / kColumns % kRows,
+                    image = i / kOut / kColumns / kRows;
+      double sum = 0, size = 1;
+      for (int64_t r = 0; r < kLines; ++r)
+        for (int64_t j = 0; j < kRun; ++j) {
+          const int64_t x = (image * kHeight + 2 * p + r) * kLine + q * kStep + j, w = (o * kLines + r) * kRun + j;
+          const double term =
+              m.get(n.program.inputs[0], static_cast<size_t>(x)) * m.get(n.program.inputs[1], static_cast<size_t>(w));
+          sum += term;
+          size += std::fabs(term);
+        }
+      ASSERT_NEAR(m.get(n.program.outputs[0], static_cast<size_t>(i)), sum, 3e-3 * size) << i;
+    }
+  }
+}
+
 TEST(PtxConvolution, OnlyWhereTensorMapsCanNameTheOperands) {
   const auto form = [](Convolution c, const char *target = "sm_90a") {
     NestProgram n;

@@ -183,6 +183,30 @@ class NestProgram {
     nest.stages = {products, finish};
     add("convolution", std::move(nest));
   }
+  // y[n, p, q, o] = sum over r, j of x[n, 2 p + r, step q + j] * w[o, r, j]: runs of a line that may overlap.
+  void runs(int64_t images, int64_t rows, int64_t columns, int64_t lines, int64_t step, int64_t run, int64_t out) {
+    const ElementType half = ElementType::kFloat16;
+    BufferId x = input("x", half, {images, 2 * (rows - 1) + lines, (columns - 1) * step + run}),
+             w = input("w", half, {out, lines, run}), y = output("y", half, {images, rows, columns, out});
+    LoopNest nest;
+    Dim in = loop(nest.loops, "n", images), ip = loop(nest.loops, "p", rows), iq = loop(nest.loops, "q", columns),
+        io = loop(nest.loops, "o", out);
+    LocalId sum = local(nest, "sum", ElementType::kFloat32);
+    Stage products, finish;
+    Dim ir = loop(products.loops, "r", lines), ij = loop(products.loops, "j", run);
+    Contraction c;
+    c.lhs = load(x, {in, ip * Dim(2) + ir, iq * Dim(step) + ij});
+    c.rhs = load(w, {io, ir, ij});
+    c.batch = {single_symbol(in)};
+    c.m = {single_symbol(ip), single_symbol(iq)};
+    c.n = {single_symbol(io)};
+    c.k = {single_symbol(ir), single_symbol(ij)};
+    products.outputs.push_back(reduce(sum, Combine::kSum, pool().binary(ScalarOp::kMul, c.lhs, c.rhs)));
+    nest.contraction = c;
+    finish.outputs.push_back(store(y, {in, ip, iq, io}, pool().local(sum, ElementType::kFloat32, {})));
+    nest.stages = {products, finish};
+    add("runs", std::move(nest));
+  }
   // Square kernel, the same of both dims.
   void convolution(ElementType type, int64_t batch, int64_t size, int64_t channels, int64_t out, int64_t kernel,
                    int64_t stride, int64_t pad) {

@@ -398,7 +398,7 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
     walks(s).k.pop_back();
   });
   plant("conv.warpgroup", "S5", [&](Program &, Schedule &s) { walks(s).tiles[0].n = 32; });
-  plant("gemm.warpgroup", "S1", [&](Program &, Schedule &s) { s = ConvolutionWarpgroupSchedule{}; });
+  plant("gemm.warpgroup", "S3", [&](Program &, Schedule &s) { s = ConvolutionWarpgroupSchedule{}; });
 }
 
 // No printer falls back to another form: what it cannot print is a fault of optc.

@@ -171,6 +171,10 @@ class WarpgroupKernel {
   // The sums of a tile, from `slot` on, which is then the one behind.
   Values multiply(Slot &slot) {
     const size_t count = static_cast<size_t>(blocks_m_ * per_block_);
+    // All of k in one step: what is behind it is 0.
+    const auto *k = llvm::dyn_cast<llvm::ConstantInt>(g_.k);
+    const int depth = k && k->getZExtValue() < kWarpgroupDepth ? static_cast<int>((k->getZExtValue() + 15) / 16)
+                                                               : kWarpgroupDepth / 16;
     const int a_step = g_.a.k_contiguous ? 32 : 16 * kLineBytes, b_step = g_.b.k_contiguous ? 32 : 16 * kLineBytes;
     Value part = sharing_ == 1 ? b_.i32(0) : b_.mul(group_, blocks_m_ * kBoxBytes);
     Values state{slot.stage, slot.phase, b_.i32(0)};  // and the stage before
@@ -184,7 +188,7 @@ class WarpgroupKernel {
       Value behind_first = b_.ir.CreateICmpNE(step, b_.i32(0));  // the first product of a tile overwrites
       Values sums(in.begin() + 3, in.end());
       wgmma_fence(b_);
-      for (int inner = 0; inner < kWarpgroupDepth / 16; ++inner)
+      for (int inner = 0; inner < depth; ++inner)
         for (int i = 0; i < blocks_m_; ++i) {
           const auto begin = sums.begin() + i * per_block_;
           const Values result = wgmma(b_, g_.type, t_.n, Values(begin, begin + per_block_),

@@ -130,11 +130,17 @@ std::optional<ImageMap> image_map(const Program &program, const TensorCoreProduc
     if (!moves || channel) {
       map.offset = map.offset + Dim(axis.lower) * axis.stride;
       if (!moves) continue;
-      if (channels || axis.pixel || axis.dilation != 1) return std::nullopt;
+      if (channels || axis.dilation != 1) return std::nullopt;
       channels = true;
       map.extents = {product.k.back().extent};
       map.strides = {axis.stride};
-      continue;
+      if (!axis.pixel) continue;
+      // Runs of channels that begin `step` apart, and may overlap: a dim of their own.
+      axis.extent = axis.pixels;
+      axis.stride = axis.stride * Dim(axis.step);
+      axis.tap.reset();
+      axis.lower = 0;
+      axis.taps = axis.step = 1;
     }
     walked += axis.pixel.has_value();
     windows += axis.tap.has_value();

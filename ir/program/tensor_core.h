@@ -62,7 +62,7 @@ std::optional<TensorMap> tensor_map(const Program &program, const TensorCoreProd
 // The same for a convolution, whose `k` is taps and then channels: its image, read where exactly its own bounds are the
 // conditions, the rows (columns) its output pixels; and its filters. Windows reach 128 elements out of the image and
 // 255 from their first tap at most, steps are 8 at most, a dim of space has two of the loops, all but images at most
-// two dims.
+// two dims. Channels that another loop moves, too, are runs that may overlap: a dim of space of their own.
 std::optional<ImageMap> image_map(const Program &program, const TensorCoreProduct &product,
                                   const TensorCoreProduct::Operand &side, const ProductOperand &operand);
 std::optional<TensorMap> filter_map(const Program &program, const TensorCoreProduct &product,

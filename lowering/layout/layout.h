@@ -16,4 +16,8 @@ void choose_layout(Program &program, const LoweringOptions &options, Steps &step
 // of its buffer from here on (its dims stay the logical ones).
 void order_weights(Program &program, Steps &steps);
 
+// On GPUs, once tensors are stored as they will be: a convolution of 16-bit products whose channels are no multiple of
+// 8 reads a copy of its image in which what a window has of a line lies together (two dims of space of known sizes).
+void lay_out_windows(Program &program, const LoweringOptions &options, Steps &steps);
+
 }  // namespace optc

@@ -110,9 +110,7 @@ std::optional<ConvolutionWarpgroupSchedule> convolution_warpgroup_schedule(const
                                                                            const GemmTensorCoreSchedule &product,
                                                                            const LoweringOptions &options) {
   ProductSum sum;
-  if (kernel.nest()->contraction->kind != ContractionKind::kConvolution ||
-      !can_have(program, kernel, product, options, sum))
-    return std::nullopt;
+  if (!can_have(program, kernel, product, options, sum)) return std::nullopt;
   ConvolutionWarpgroupSchedule s;
   static_cast<TensorCoreProduct &>(s) = product;
   auto image = image_map(program, s, s.exchanged ? s.b : s.a, peel(program, sum.lhs));
