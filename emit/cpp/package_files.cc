@@ -214,6 +214,7 @@ std::string readme(const Program &p, const AbiFacts &f, const std::string &memor
                  "", "") +
       "\n\n";
   for (const std::string &line : signature(p)) out += wrap_words(line, "- ", "  ") + "\n";
+  for (const std::string &line : f.sizes) out += wrap_words(line, "- ", "  ") + "\n";
   std::string externs;
   for (const ExternFunction &e : f.externs)
     externs += fmt::format("{}{} ({})", externs.empty() ? "" : ", ", e.name, e.operation);
