@@ -589,8 +589,9 @@ struct Bundle {
       if (!own) return OPTC_OUT_OF_MEMORY;
       const int64_t needed = own->largest_arena(threads ? threads : processor_count());
       if (needed < 0) {
+        const char *open = E::open_dims;  // null where all have a bound: then there is a most
         snprintf(thread_error(), kErrorSize, "workspace_peak: no upper bound on %s: --dim NAME=MIN..MAX sets one",
-                 E::open_dims);
+                 open ? open : "a dim");
         return OPTC_INVALID_ARGUMENT;
       }
       most = most > needed ? most : needed;
