@@ -127,8 +127,10 @@ def open_to_runtimes(node, feeds, values):
         return values[0].shape != arrays[0].sum(axis=tuple(axes) or None, keepdims=bool(attributes.get("keepdims", 1))).shape
     if node.op_type == "GridSample":  # a place so far away that reflections lose all its digits
         return bool((np.abs(as_f64(arrays[1])) > 1e5).any())
-    if node.op_type == "Attention":  # a mask of more batches than the queries have
-        return values[0].shape[0] != arrays[0].shape[0]
+    if node.op_type == "Attention":  # a mask of more batches or heads than the queries have
+        heads = attributes.get("q_num_heads", arrays[0].shape[1])
+        mask = feeds[node.input[3]] if len(node.input) > 3 and node.input[3] else np.zeros(0)
+        return values[0].shape[0] != arrays[0].shape[0] or (mask.ndim > 2 and mask.shape[-3] not in (1, heads))
     if node.op_type == "Gemm" and arrays[0].size == 0 and values[0].size:  # no term: some releases give C without beta
         return attributes.get("beta", 1.0) != 1.0
     return False
