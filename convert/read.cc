@@ -109,7 +109,7 @@ Result<Constant> tensor_value(const ModelFile &model, const onnx::TensorProto &t
 Result<ModelFile> read_model_file(const std::string &path, Diagnostics &diagnostics) {
   namespace fs = std::filesystem;
   OPTC_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(path, diagnostics));
-  const std::string_view bytes(reinterpret_cast<const char *>(file->data()), file->size());
+  const std::string_view bytes = file->text();
   if (bytes.empty()) return diagnostics.error(ErrorKind::kInvalid, "the file is empty: no model");
   ModelFile model;
   model.path = path;

@@ -20,7 +20,7 @@ constexpr size_t kLongestError = 600;  // ONNX Runtime quotes whole types and sh
 // ONNX Runtime reads binary models alone: one of another form is written into the scratch folder.
 Result<std::string> binary_model(const std::string &model, const std::string &folder, Diagnostics &diagnostics) {
   OPTC_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(model, diagnostics));
-  if (form_of_file(model, {reinterpret_cast<const char *>(file->data()), file->size()}) == ModelForm::kBinary)
+  if (form_of_file(model, file->text()) == ModelForm::kBinary)
     return model;
   ConvertOptions options;
   options.input = model;

@@ -59,7 +59,7 @@ Result<Graph> read_file(const std::string &path, const ImportOptions &options, R
   OPTC_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(path, diagnostics));
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const std::string_view bytes(reinterpret_cast<const char *>(file->data()), file->size());
+  const std::string_view bytes = file->text();
   const ModelForm form = form_of_file(path, bytes);
   Result<Graph> graph = form == ModelForm::kBinary ? read_bytes(bytes, file, folder, options, reading, diagnostics)
                                                    : read_text(form, bytes, folder, options, reading, diagnostics);

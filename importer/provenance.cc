@@ -25,7 +25,7 @@ void collect(const onnx::GraphProto &graph, std::vector<NodeNote> &notes) {
 Result<std::vector<NodeNote>> read_notes(const std::string &path, Diagnostics &diagnostics) {
   OPTC_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(path, diagnostics));
   std::vector<NodeNote> notes;
-  if (form_of_file(path, {reinterpret_cast<const char *>(file->data()), file->size()}) != ModelForm::kBinary)
+  if (form_of_file(path, file->text()) != ModelForm::kBinary)
     return notes;
   OPTC_ASSIGN(const WireScan scan, scan_model(file->data(), file->size(), diagnostics));
   try {

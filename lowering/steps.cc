@@ -68,7 +68,7 @@ bool names_step(std::string_view given, std::string_view step) {
 
 bool Steps::allowed(std::string_view name) const {
   return static_cast<int64_t>(taken_.size()) < most_ &&
-         std::none_of(disabled_.begin(), disabled_.end(),
+         std::none_of(left_out_.begin(), left_out_.end(),
                       [&](const std::string &given) { return names_step(given, name); });
 }
 

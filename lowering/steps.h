@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace optc {
@@ -28,15 +29,16 @@ bool names_step(std::string_view given, std::string_view step);
 
 class Steps {
  public:
-  Steps(const std::vector<std::string> &disabled, int64_t most, std::vector<LoweringStep> &taken)
-      : disabled_(disabled), most_(most), taken_(taken) {}
+  // left_out: names of steps or families (names_step) that are not allowed.
+  Steps(std::vector<std::string> left_out, int64_t most, std::vector<LoweringStep> &taken)
+      : left_out_(std::move(left_out)), most_(most), taken_(taken) {}
   // Asked before the step is made.
   bool allowed(std::string_view name) const;
   // Told when it was made.
   void record(std::string_view name, std::string where) { taken_.push_back({std::string(name), std::move(where)}); }
 
  private:
-  const std::vector<std::string> &disabled_;
+  std::vector<std::string> left_out_;
   int64_t most_;
   std::vector<LoweringStep> &taken_;
 };

@@ -22,6 +22,7 @@ class MappedFile {
   MappedFile &operator=(const MappedFile &) = delete;
   const uint8_t *data() const { return data_; }
   size_t size() const { return size_; }
+  std::string_view text() const { return {reinterpret_cast<const char *>(data_), size_}; }  // lives as long as the file
   const std::string &path() const { return path_; }
 
  private:

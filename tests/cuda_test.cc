@@ -126,6 +126,17 @@ void write_half(std::ofstream &out, std::vector<int64_t> dims, const std::vector
   }
 }
 
+// Chooses the schedules for a GPU with warpgroups, mma.sync left out; returns the first kernel's.
+std::string_view choose_warpgroups(Program &program) {
+  LoweringOptions lowering;
+  lowering.target = LoweringOptions::Target::kGpu;
+  lowering.warpgroups = true;
+  LoweringReport report;
+  Steps steps({"schedule.gemm.tensor_core"}, INT64_MAX, report.steps);
+  choose_schedules(program, lowering, steps, report.choices);
+  return name(program.kernels[0].schedule);
+}
+
 // y = relu(x * w + b) on warpgroups, of a symbolic number of rows: tensor maps are made anew with the dims.
 TEST(CudaBundle, TensorMapsFollowTheDims) {
   NestProgram n;
@@ -136,14 +147,7 @@ TEST(CudaBundle, TensorMapsFollowTheDims) {
   n.matmul(ElementType::kFloat16, 1, rows, columns, width, false, false);
   n.program.input_names = {"a", "w", "bias"};
   n.program.output_names = {"y"};
-  LoweringOptions lowering;
-  lowering.target = LoweringOptions::Target::kGpu;
-  lowering.warpgroups = true;
-  LoweringReport report;
-  const std::vector<std::string> disabled{"schedule.gemm.tensor_core"};
-  Steps steps(disabled, INT64_MAX, report.steps);
-  choose_schedules(n.program, lowering, steps, report.choices);
-  ASSERT_EQ(name(n.program.kernels[0].schedule), "gemm.warpgroup");
+  ASSERT_EQ(choose_warpgroups(n.program), "gemm.warpgroup");
   Diagnostics diagnostics;
   std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
   PtxOptions two;
@@ -199,14 +203,7 @@ TEST(CudaBundle, ImagesAreWalked) {
   n.convolution(c, images);
   n.program.input_names = {"x", "w"};
   n.program.output_names = {"y"};
-  LoweringOptions lowering;
-  lowering.target = LoweringOptions::Target::kGpu;
-  lowering.warpgroups = true;
-  LoweringReport report;
-  const std::vector<std::string> disabled{"schedule.gemm.tensor_core"};
-  Steps steps(disabled, INT64_MAX, report.steps);
-  choose_schedules(n.program, lowering, steps, report.choices);
-  ASSERT_EQ(name(n.program.kernels[0].schedule), "conv.warpgroup");
+  ASSERT_EQ(choose_warpgroups(n.program), "conv.warpgroup");
   const std::string dir = build_runner(n.program, 1, {"sm_90a"});
   ASSERT_FALSE(dir.empty());
   const int64_t P = c.outputs(0), Q = c.outputs(1);

@@ -88,7 +88,7 @@ def _object(value, kind, items, info, keep):
     value.object = ctypes.pointer(made)
 
 
-def _give(value, given, kind, info, keep):
+def _give(value, given, kind, info, keep, stream=_LEGACY_STREAM):
     """Fills `value` with an array, or with a list (sequence), a dict (map) or an optional's value; `keep` owns what it points to."""
     if kind == 1:
         return _object(value, 1, list(given), info, keep)
@@ -104,7 +104,7 @@ def _give(value, given, kind, info, keep):
         keep += [made, item]
         value.object = ctypes.pointer(item)
         return
-    _tensor(value, given, info.type, info, keep)
+    _tensor(value, given, info.type, info, keep, stream)
 
 
 def _name(number):
@@ -119,7 +119,7 @@ def _dlpack(given):
     return hasattr(given, "__dlpack__") and hasattr(given, "__dlpack_device__") and not isinstance(given, np.ndarray)
 
 
-def _lend(value, given, number, what, keep, stream=_LEGACY_STREAM):
+def _lend(value, given, number, what, keep, stream):
     """Fills `value` with the memory of a DLPack object where it lies; `keep` holds the capsule. On a GPU what is still to be written to it
     comes before what follows in `stream`."""
     on_gpu = int(given.__dlpack_device__()[0]) == _CUDA
@@ -148,9 +148,9 @@ def _lend(value, given, number, what, keep, stream=_LEGACY_STREAM):
         tensor.dims[k] = d
 
 
-def _tensor(value, given, number, info, keep):
+def _tensor(value, given, number, info, keep, stream=_LEGACY_STREAM):
     if number != 8 and _dlpack(given):
-        return _lend(value, given, number, f"input '{info.name.decode()}'", keep)
+        return _lend(value, given, number, f"input '{info.name.decode()}'", keep, stream)
     dims = None
     if isinstance(given, tuple):  # (bytes, dims) of a type that NumPy lacks
         given, dims = given
@@ -309,10 +309,8 @@ class Model:
             given = named.get(name)
             if info.kind == 2 and given is None and name in named:
                 _object(value, 2, [], info, keep)
-            elif info.kind == 0 and info.type != 8 and _dlpack(given):
-                _lend(value, given, info.type, f"input '{name}'", keep, stream)
             elif given is not None:
-                _give(value, given, info.kind, info, keep)
+                _give(value, given, info.kind, info, keep, stream)
         return values, keep, any(v.tensor.device_type == _CUDA for v in values)
 
     def _out(self, out, outputs, keep, stream=_LEGACY_STREAM):
