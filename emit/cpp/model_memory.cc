@@ -100,10 +100,14 @@ MemoryPlan ModelPrinter::memory_plan() const {
   return plan;
 }
 
+// Bytes that a process of today's 64-bit machines can address. A bound above says nothing: a Slice to 10^9 gives one,
+// too.
+constexpr int64_t kAddressable = int64_t{1} << 47;
+
 std::vector<std::string> ModelPrinter::open_dims() const {
   std::vector<const DimSymbol *> symbols;
   const auto add = [&](Dim bytes) {
-    if (upper_bound(bytes) >= kDimOverflow) collect_symbols(bytes, symbols);
+    if (upper_bound(bytes) >= kAddressable) collect_symbols(bytes, symbols);
   };
   for (const PlacedBuffer &p : placed) add(p.bytes);
   for (const RowScratch &r : row_scratches) add(r.bytes);

@@ -120,5 +120,7 @@ def test_inspect_gives_a_formula_and_its_bound(optc, tmp_path):
     largest = max(eval(formula, {"N": 3, "S": 6, "M": 40, "max": max, "min": min}) for formula in sums)
     assert largest <= report["peak_bytes"] <= largest * 1.25 + 64 * len(report["buffers"])
     assert "no bound on 'N', 'S', 'M'" in plan() and json.loads(plan("--format", "json"))["peak_bytes"] is None
+    wide = plan("--dim", "N=1..10000000", "--dim", "S=1..10000000", "--dim", "M=1..40")  # more than a process can address is no bound
+    assert "no bound on 'N', 'S'" in wide and "'M'" not in wide.split("formula")[0]
     constant = json.loads(plan("--dim", "N=3", "--dim", "S=6", "--dim", "M=40", "--format", "json"))
     assert constant["peak_bytes"] == constant["arena_bytes"]
