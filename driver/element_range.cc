@@ -19,7 +19,10 @@ class Walk {
     if (depth > kDeepest || !seen_.insert(value.index).second) return;
     const ElementType type = graph_.value(value).type.element;
     for (const Use &use : graph_.value(value).uses) {
-      if (use.kind != UseKind::kOperand) continue;
+      if (use.kind != UseKind::kOperand) {
+        leave(use, offset, depth);
+        continue;
+      }
       const Node &node = graph_.node(use.node);
       pass_on(node, use.index, offset, depth);
       if (is_integer(type)) {
@@ -68,6 +71,18 @@ class Walk {
       if ((op == "Scan" || (op == "Loop" && operand >= 2)) && operand < inputs.size())
         follow(inputs[operand], offset, depth + 1);
     }
+  }
+
+  // A result of a body is a result of its node: Loop's begin with the condition, and both Loop's and Scan's carried and
+  // stacked ones hold the same elements.
+  void leave(const Use &use, int64_t offset, int depth) {
+    const NodeId owner = graph_.region(use.region).owner;
+    if (!owner.valid()) return;
+    const Node &node = graph_.node(owner);
+    const size_t skipped = node.op == "Loop" ? 1 : 0;
+    if (use.index < skipped || use.index - skipped >= node.outputs.size()) return;
+    const ValueId out = node.outputs[use.index - skipped];
+    if (out.valid()) follow(out, offset, depth + 1);
   }
 
   void equal_to(const Node &node, uint32_t operand, int64_t offset) {

@@ -21,7 +21,7 @@ struct ElementRange {
 };
 
 // Follows `input` through operators that keep its elements (Cast, Reshape, Slice, Concat, sums with a constant) and
-// into bodies of control flow.
+// into and out of bodies of control flow.
 ElementRange element_range(const Graph &graph, ValueId input);
 
 }  // namespace optc

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 #include "ir/dim/range.h"
@@ -15,6 +16,7 @@ namespace optc {
 namespace {
 
 constexpr size_t kMostConditions = 4000;
+constexpr int64_t kMostIndices = 1 << 16;
 constexpr int kRounds = 24;  // of the search; each lowers the cost, so far more are never needed
 
 // What a search tries, in order of preference: powers of two and their multiples first (strides, windows, heads), then
@@ -30,6 +32,29 @@ std::vector<int64_t> common_sizes(int set) {
   for (int64_t n = 11; n <= 128; ++n)
     if (std::find(list.begin(), list.end(), n) == list.end()) list.push_back(n);
   return list;
+}
+
+// The constant whose elements `id` holds, seen through operators that only move them; nullptr: none.
+const Constant *moved_constant(const Graph &graph, ValueId id) {
+  static const std::set<std::string_view> kMoves = {"Cast",    "Identity",  "Reshape", "Squeeze", "Unsqueeze",
+                                                    "Flatten", "Transpose", "Expand",  "Tile"};
+  while (id.valid() && graph.value(id).kind == ValueKind::kNodeOutput) {
+    const Node &node = graph.node(graph.value(id).producer);
+    if (!kMoves.count(node.op)) return nullptr;
+    id = node.input(0);
+  }
+  return graph.constant(id);
+}
+
+// How long an axis must be to have all of `indices`, which may count from its end; 0: not known.
+int64_t length_for(const Constant *indices) {
+  int64_t length = 0;
+  if (!indices || !is_integer(indices->type())) return 0;
+  for (int64_t i = 0; i < std::min(indices->count(), kMostIndices); ++i) {
+    const int64_t index = indices->as_int64(i);
+    length = std::max(length, index < 0 ? -index : index + 1);
+  }
+  return length;
 }
 
 }  // namespace
@@ -52,6 +77,7 @@ SizeChooser::SizeChooser(const Graph &graph) : dims_(graph.dims()) {
     }
   }
   if (symbols_.empty()) return;
+  add_index_conditions(graph);
   // A model that cannot be built is refused later, with the reason.
   Diagnostics quiet;
   const Result<Program> program = build_program(graph, quiet);
@@ -63,6 +89,22 @@ SizeChooser::SizeChooser(const Graph &graph) : dims_(graph.dims()) {
     for (const Dim dim : buffer.shape())
       if (!dim.is_constant() && seen.insert(dim.node()).second)
         add_condition({dim, 1, true, false, "tensor '" + buffer.name + "'", {}});
+  }
+}
+
+// Indices that the model itself holds must lie in the axis that they index.
+void SizeChooser::add_index_conditions(const Graph &graph) {
+  static const std::set<std::string_view> kIndexing = {"Gather", "GatherElements", "ScatterElements", "Scatter"};
+  for (const NodeId id : graph.all_nodes()) {
+    const Node &node = graph.node(id);
+    if (!kIndexing.count(node.op)) continue;
+    const Type &table = graph.value(node.input(0)).type;
+    const int64_t length = length_for(moved_constant(graph, node.input(1)));
+    if (length == 0 || !table.has_shape()) continue;
+    int64_t axis = node.int_or("axis", 0);
+    if (axis < 0) axis += table.rank();
+    if (axis >= 0 && axis < table.rank())
+      add_condition({(*table.shape)[axis], length, true, false, graph.describe(id), {}});
   }
 }
 

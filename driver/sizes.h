@@ -16,7 +16,8 @@ namespace optc {
 using SizeByName = std::map<std::string, int64_t>;  // values of the model's symbols
 
 // What the model says of the sizes of its inputs: the bounds of the symbols, the conditions that its operators state
-// (two sums of strided extents that must be equal, a reshape that must divide), and that no tensor is empty. What only
+// (two sums of strided extents that must be equal, a reshape that must divide), that no tensor is empty, and that the
+// indices that it holds lie in what they index. What only
 // data decides, and what holds in a branch alone, is not known here: then a run fails, and the next attempt has other
 // sizes.
 class SizeChooser {
@@ -41,6 +42,7 @@ class SizeChooser {
   using Assignment = std::vector<int64_t>;  // parallel to symbols_
   class Search;
 
+  void add_index_conditions(const Graph &graph);
   void add_condition(Condition condition);
   bool holds(const Condition &condition, const Assignment &sizes) const;
 

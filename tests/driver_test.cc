@@ -237,6 +237,45 @@ TEST(Sizes, FitWhatTheOperatorsState) {
   EXPECT_NE(diagnostics.all().back().message.find("the sizes given do not fit"), std::string::npos);
 }
 
+TEST(Sizes, HoldTheRowsThatTheModelNames) {
+  const Graph graph = parsed(R"(graph "g" (x: f32[N,S], h: f32[M,4], u: f32[Q,4]) -> (y, z) {
+    const last: i64[2] = [8, -12]
+    const rows: i64[2,1] = [0, 5]
+    const two: i64[2] = [2, 4]
+    y: f32[N,2] = Gather(x, last) {axis = 1}
+    wide: i64[2,4] = Expand(rows, two)
+    z: f32[M,4] = ScatterElements(h, wide, u) {axis = 0, reduction = "add"}
+  })");
+  const SizeChooser chooser(graph);
+  Diagnostics diagnostics;
+  for (int set = 0; set < 2; ++set)
+    for (int attempt = 0; attempt < SizeChooser::kAttempts; ++attempt) {
+      const auto sizes = chooser.choose({}, set, attempt, diagnostics);
+      ASSERT_TRUE(sizes.ok());
+      EXPECT_GE(sizes->at("S"), 12);
+      EXPECT_GE(sizes->at("M"), 6);
+      EXPECT_EQ(sizes->at("Q"), 2);
+    }
+}
+
+TEST(Inputs, SuitWhatReadsThemBehindABranch) {
+  const Graph graph = parsed(R"(graph "g" (p: i64[S], c: bool[]) -> (y) {
+    const table: f32[7,3] = hash "t"
+    i: i64[S] = If(c)
+      region then_branch () -> (t) {
+        t: i64[S] = Identity(p)
+      }
+      region else_branch () -> (e) {
+        e: i64[S] = Neg(p)
+      }
+    y: f32[S,3] = Gather(table, i) {axis = 0}
+  })");
+  Diagnostics diagnostics;
+  const auto made = random_inputs(graph, {{"S", 100}}, {3, false}, diagnostics);
+  ASSERT_TRUE(made.ok());
+  for (const int64_t index : integers((*made)[0].tensor)) EXPECT_TRUE(index >= 0 && index < 7) << index;
+}
+
 TEST(Inputs, SuitWhatReadsThem) {
   // Positions behind two reserved rows; a list of nodes, its rows known by their name alone; a rate that is compared.
   const Graph graph = parsed(R"(graph "g" (p: i64[N,S], h: f32[Q,3], e: i64[2,E], r: i64[], m: i64[N,S], c: u8[N,3,8,8])
