@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
@@ -14,7 +15,7 @@ namespace {
 
 struct ConvertVerbOptions : CommonOptions {
   ConvertOptions convert;
-  std::string to, external;
+  std::string to, external, float_type;
   std::vector<std::string> connect, rename;
 };
 
@@ -23,6 +24,9 @@ Result<ConvertOptions> read_options(const ConvertVerbOptions &o, Diagnostics &di
   options.input = o.model;
   for (const ModelForm form : {ModelForm::kBinary, ModelForm::kText, ModelForm::kJson, ModelForm::kTextProto})
     if (o.to == to_string(form)) options.form = form;
+  if (!o.float_type.empty()) options.float_type = element_type_from_string(o.float_type);
+  if (o.float_type.empty() && (options.float_io || !options.keep_float.empty()))
+    return diagnostics.error(ErrorKind::kUsage, "--float-io and --keep-float are for --float TYPE");
   if (o.external == "none") {
     options.weights = WeightsPlace::kInside;
   } else if (!o.external.empty()) {
@@ -50,11 +54,42 @@ Result<ConvertOptions> read_options(const ConvertVerbOptions &o, Diagnostics &di
   return options;
 }
 
+// Two lines: what has the new type; what has not, and why.
+std::string float_text(const std::string &type, const FloatFacts &facts) {
+  std::string text =
+      fmt::format("{}: {} nodes and {} constants, {} casts\n", type, facts.nodes, facts.constants, facts.casts);
+  std::map<std::string, std::map<std::string, int64_t>> reasons;
+  for (const auto &[node, op, why] : facts.stays) ++reasons[why][op];
+  std::string list;
+  for (const auto &[why, ops] : reasons) {
+    std::string names;
+    int64_t count = 0;
+    for (const auto &[op, n] : ops) {
+      names += fmt::format("{}{}{}", names.empty() ? "" : ", ", n > 1 ? fmt::format("{} ", n) : "", op);
+      count += n;
+    }
+    list += fmt::format("  {} {} ({})\n", count, why, names);
+  }
+  if (!facts.stays.empty()) text += fmt::format("{} nodes stay as they are:\n{}", facts.stays.size(), list);
+  return text;
+}
+
 void tell(const ConvertVerbOptions &o, const ConvertFacts &facts) {
   if (o.format == "json") {
     nlohmann::ordered_json opsets = nlohmann::ordered_json::object(), files = nlohmann::ordered_json::array();
     for (const auto &[domain, version] : facts.opsets) opsets[domain] = version;
     for (const auto &[path, bytes] : facts.files) files.push_back({{"path", path}, {"bytes", bytes}});
+    nlohmann::ordered_json floats;
+    if (facts.floats) {
+      nlohmann::ordered_json stays = nlohmann::ordered_json::array();
+      for (const auto &[node, op, why] : facts.floats->stays)
+        stays.push_back({{"node", node}, {"op", op}, {"why", why}});
+      floats = {{"to", o.float_type},
+                {"nodes", facts.floats->nodes},
+                {"casts", facts.floats->casts},
+                {"constants", facts.floats->constants},
+                {"stays", stays}};
+    }
     print(nlohmann::ordered_json{{"schema_version", 1},
                                  {"read_as", to_string(facts.read_as)},
                                  {"form", to_string(facts.form)},
@@ -62,7 +97,8 @@ void tell(const ConvertVerbOptions &o, const ConvertFacts &facts) {
                                  {"tensors", facts.tensors},
                                  {"tensor_bytes", facts.tensor_bytes},
                                  {"opsets", opsets},
-                                 {"files", files}}
+                                 {"files", files},
+                                 {"float", floats}}
               .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
           "\n");
     return;
@@ -74,6 +110,7 @@ void tell(const ConvertVerbOptions &o, const ConvertFacts &facts) {
   if (!o.convert.output.empty())
     print(fmt::format("{} → {}: {}, {} nodes, {} tensors\n", to_string(facts.read_as), to_string(facts.form), opsets,
                       facts.nodes, facts.tensors));
+  if (facts.floats) print(float_text(o.float_type, *facts.floats));
   for (const auto &[path, bytes] : facts.files) print(fmt::format("wrote {} ({})\n", path, format_bytes(bytes)));
 }
 
@@ -107,6 +144,18 @@ void add_convert(CommandLine &line, int &code) {
                    "bytes from which on a tensor goes into the file of --external-data (default 1024)")
       ->type_name("N");
   constexpr const char *kChanges = "Changes";
+  verb->add_option(
+          "--float", o->float_type,
+          "compute in this type what f32, f16 or bf16 do now; what has no such form, positions, coordinates and "
+          "sums of squares stay, inputs and outputs too")
+      ->one_of({"f32", "f16", "bf16"})
+      ->type_name("TYPE")
+      ->group(kChanges);
+  verb->add_flag("--float-io", o->convert.float_io, "--float for the model's inputs and outputs, too")->group(kChanges);
+  verb->add_option("--keep-float", o->convert.keep_float,
+                   "an operator or node:NAME (node:PREFIX*) that --float leaves as it is (repeatable)")
+      ->type_name("WHAT")
+      ->group(kChanges);
   verb->add_option("--opset", o->convert.opset,
                    "bring every node to its form in version N of ai.onnx; nodes whose definition is the same stay")
       ->type_name("N")

@@ -8,15 +8,19 @@ namespace {
 Status convert(const ConvertOptions &options, ConvertFacts &facts, Diagnostics &diagnostics) {
   OPTC_ASSIGN(ModelFile model, read_model_file(options.input, diagnostics));
   facts.read_as = model.form;
-  const bool edits = options.opset || !options.merge.empty() || !options.extract.empty() || !options.rename.empty();
+  const bool floats = options.float_type != ElementType::kUndefined;
+  const bool edits =
+      options.opset || floats || !options.merge.empty() || !options.extract.empty() || !options.rename.empty();
   if (edits && model.proto.training_info_size() > 0)
     return diagnostics.error(ErrorKind::kUnsupported, "a model with training_info can only change its form");
   if (options.opset) OPTC_TRY(set_opset(model, options.opset, diagnostics));
+  if (floats) OPTC_TRY(set_float_type(model, options, facts, diagnostics));
   if (!options.merge.empty()) {
     OPTC_ASSIGN(ModelFile other, read_model_file(options.merge, diagnostics));
     if (other.proto.training_info_size() > 0)
       return diagnostics.error(ErrorKind::kUnsupported, "--merge: the second model has training_info");
     if (options.opset) OPTC_TRY(set_opset(other, options.opset, diagnostics));
+    if (floats) OPTC_TRY(set_float_type(other, options, facts, diagnostics));
     OPTC_TRY(merge(model, std::move(other), options.connect, options.merge_prefix, diagnostics));
   }
   if (!options.extract.empty()) OPTC_TRY(extract(model, options.extract, diagnostics));

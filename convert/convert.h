@@ -31,6 +31,12 @@ struct ConvertOptions {
   int64_t external_threshold = 1024;
   // In the order in which they are done; what is empty changes nothing.
   int64_t opset = 0;  // version of ai.onnx; 0: the model's own
+  // f32, f16 or bf16: what computes in another of these does so in this one (kUndefined: all as it is). Inputs and
+  // outputs keep their types, with casts, unless `float_io`. `keep_float`: operators, "node:NAME" or "node:PREFIX*"
+  // that stay.
+  ElementType float_type = ElementType::kUndefined;
+  bool float_io = false;
+  std::vector<std::string> keep_float;
   std::string merge;  // a second model, which takes values of the first as its inputs:
   std::vector<std::pair<std::string, std::string>> connect;  // value of the first, input of the second
   std::string merge_prefix;                                  // of all other names of the second
@@ -41,6 +47,15 @@ struct ConvertOptions {
   bool force = false;       // files that the model is read from may be replaced
 };
 
+// What ConvertOptions::float_type did.
+struct FloatFacts {
+  int64_t nodes = 0, casts = 0, constants = 0;  // that have the new type; that were added; that were rounded
+  struct Stays {
+    std::string node, op, why;
+  };
+  std::vector<Stays> stays;  // nodes with floats that do not have it
+};
+
 // What was written.
 struct ConvertFacts {
   ModelForm read_as = ModelForm::kBinary, form = ModelForm::kBinary;
@@ -48,6 +63,7 @@ struct ConvertFacts {
   int64_t tensors = 0, tensor_bytes = 0;
   std::vector<std::pair<std::string, int64_t>> opsets;  // domain ("ai.onnx" for the default one), version
   std::vector<std::pair<std::string, int64_t>> files;   // path, bytes; the model first
+  std::optional<FloatFacts> floats;                     // of the first model, where its floats were changed
 };
 
 // Errors: kUsage, kIo, kInvalid (the model), kUnsupported (what the output's form cannot hold). Nothing is written

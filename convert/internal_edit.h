@@ -26,11 +26,13 @@ Status rename(ModelFile &model, const std::vector<std::pair<std::string, std::st
               Diagnostics &diagnostics);
 
 // types.cc: types of the values of all graphs by name, as declared or as ONNX's inference finds them.
+onnx::ModelProto with_types(const onnx::ModelProto &model);  // ONNX's inference written into it, where it succeeds
 using TypesByName = std::unordered_map<std::string, onnx::TypeProto>;
-TypesByName infer_types(const onnx::ModelProto &model);
+// `ambiguous`: names of graphs beside one another that are values of different types; these have none.
+TypesByName infer_types(const onnx::ModelProto &model, NameSet *ambiguous = nullptr);
 // Adds what optc's own inference knows of the file that the model was read from, which follows constants and values of
 // outer graphs further: nothing where it has an operator that optc does not know.
-void add_types_of_file(const std::string &path, TypesByName &types);
+void add_types_of_file(const std::string &path, const NameSet &ambiguous, TypesByName &types);
 std::string type_text(const onnx::TypeProto &type);  // "tensor(float)"; empty: not known
 
 // extract.cc: the part of the main graph between the values named in "a,b..c,d".
@@ -44,6 +46,13 @@ Status merge(ModelFile &model, ModelFile other, const std::vector<std::pair<std:
 
 // opset.cc: every node in its form of that version of ai.onnx; nodes whose definition is the same stay as they are.
 Status set_opset(ModelFile &model, int64_t opset, Diagnostics &diagnostics);
+
+// The same Constant with its value as a tensor, where it has one of the attributes that came with opset 12.
+bool constant_as_tensor(onnx::NodeProto &node);
+
+// floats.cc: f32, f16 and bf16 become ConvertOptions::float_type, but for what has no such form or would lose more than
+// rounding.
+Status set_float_type(ModelFile &model, const ConvertOptions &options, ConvertFacts &facts, Diagnostics &diagnostics);
 
 // safetensors.cc: https://github.com/huggingface/safetensors, initializers by name.
 Status write_safetensors(ModelFile &model, const ConvertOptions &options, ConvertFacts &facts,

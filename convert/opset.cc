@@ -51,45 +51,15 @@ Change change_of(const onnx::NodeProto &node, int64_t from, int64_t to) {
   return Change::kTypes;
 }
 
-// A Constant in the forms that came with opset 12, as a tensor.
-bool as_tensor(onnx::NodeProto &node) {
-  if (node.attribute_size() != 1) return false;
-  const onnx::AttributeProto old = node.attribute(0);
-  onnx::TensorProto tensor;
-  if (old.name() == "value_float" || old.name() == "value_floats") {
-    tensor.set_data_type(onnx::TensorProto::FLOAT);
-    if (old.name() == "value_float") tensor.add_float_data(old.f());
-    for (const float f : old.floats()) tensor.add_float_data(f);
-    if (old.name() == "value_floats") tensor.add_dims(old.floats_size());
-  } else if (old.name() == "value_int" || old.name() == "value_ints") {
-    tensor.set_data_type(onnx::TensorProto::INT64);
-    if (old.name() == "value_int") tensor.add_int64_data(old.i());
-    for (const int64_t i : old.ints()) tensor.add_int64_data(i);
-    if (old.name() == "value_ints") tensor.add_dims(old.ints_size());
-  } else if (old.name() == "value_string" || old.name() == "value_strings") {
-    tensor.set_data_type(onnx::TensorProto::STRING);
-    if (old.name() == "value_string") tensor.add_string_data(old.s());
-    for (const std::string &s : old.strings()) tensor.add_string_data(s);
-    if (old.name() == "value_strings") tensor.add_dims(old.strings_size());
-  } else {
-    return false;
-  }
-  onnx::AttributeProto &attribute = *node.mutable_attribute(0);
-  attribute.Clear();
-  attribute.set_name("value");
-  attribute.set_type(onnx::AttributeProto::TENSOR);
-  *attribute.mutable_t() = std::move(tensor);
-  return true;
-}
-
 class OpsetChange {
  public:
   OpsetChange(ModelFile &model, int64_t from, int64_t to, Diagnostics &diagnostics)
       : model_(model), from_(from), to_(to), diagnostics_(diagnostics) {}
 
   Status run() {
-    types_ = infer_types(model_.proto);
-    add_types_of_file(model_.path, types_);
+    NameSet ambiguous;
+    types_ = infer_types(model_.proto, &ambiguous);
+    add_types_of_file(model_.path, ambiguous, types_);
     values_ = value_names(model_.proto.graph());
     nodes_ = node_names(model_.proto.graph());
     OPTC_TRY(graph(*model_.proto.mutable_graph(), {}));
@@ -121,12 +91,12 @@ class OpsetChange {
     for (auto &node : *graph.mutable_node()) {
       if (node.op_type() == "Constant" && is_onnx(node.domain()) && node.output_size() == 1) {
         onnx::NodeProto constant = node;
-        (void)as_tensor(constant);
+        (void)constant_as_tensor(constant);
         for (const auto &attribute : constant.attribute())
           if (attribute.has_t()) note_constant(node.output(0), attribute.t(), constants);
       }
       const Change change = change_of(node, from_, to_);
-      if (change == Change::kForm && node.op_type() == "Constant" && to_ < 12 && as_tensor(node)) {
+      if (change == Change::kForm && node.op_type() == "Constant" && to_ < 12 && constant_as_tensor(node)) {
         *nodes.Add() = std::move(node);
         continue;
       }
@@ -353,6 +323,36 @@ bool changes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes, i
 }
 
 }  // namespace
+
+bool constant_as_tensor(onnx::NodeProto &node) {
+  if (node.attribute_size() != 1) return false;
+  const onnx::AttributeProto old = node.attribute(0);
+  onnx::TensorProto tensor;
+  if (old.name() == "value_float" || old.name() == "value_floats") {
+    tensor.set_data_type(onnx::TensorProto::FLOAT);
+    if (old.name() == "value_float") tensor.add_float_data(old.f());
+    for (const float f : old.floats()) tensor.add_float_data(f);
+    if (old.name() == "value_floats") tensor.add_dims(old.floats_size());
+  } else if (old.name() == "value_int" || old.name() == "value_ints") {
+    tensor.set_data_type(onnx::TensorProto::INT64);
+    if (old.name() == "value_int") tensor.add_int64_data(old.i());
+    for (const int64_t i : old.ints()) tensor.add_int64_data(i);
+    if (old.name() == "value_ints") tensor.add_dims(old.ints_size());
+  } else if (old.name() == "value_string" || old.name() == "value_strings") {
+    tensor.set_data_type(onnx::TensorProto::STRING);
+    if (old.name() == "value_string") tensor.add_string_data(old.s());
+    for (const std::string &s : old.strings()) tensor.add_string_data(s);
+    if (old.name() == "value_strings") tensor.add_dims(old.strings_size());
+  } else {
+    return false;
+  }
+  onnx::AttributeProto &attribute = *node.mutable_attribute(0);
+  attribute.Clear();
+  attribute.set_name("value");
+  attribute.set_type(onnx::AttributeProto::TENSOR);
+  *attribute.mutable_t() = std::move(tensor);
+  return true;
+}
 
 Status set_opset(ModelFile &model, int64_t opset, Diagnostics &diagnostics) {
   onnx::ModelProto &proto = model.proto;

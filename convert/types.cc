@@ -7,7 +7,7 @@
 
 namespace optc {
 
-TypesByName infer_types(const onnx::ModelProto &model) {
+onnx::ModelProto with_types(const onnx::ModelProto &model) {
   onnx::ModelProto typed = model;
   try {
     const onnx::ShapeInferenceOptions options(false, 0, true);
@@ -15,6 +15,11 @@ TypesByName infer_types(const onnx::ModelProto &model) {
   } catch (const std::exception &) {
     typed = model;  // the types that are declared are all that is known
   }
+  return typed;
+}
+
+TypesByName infer_types(const onnx::ModelProto &model, NameSet *ambiguous) {
+  onnx::ModelProto typed = with_types(model);
   TypesByName types;
   // Graphs that lie beside one another may use one name for two values: what does not hold for both is not known.
   NameSet unsure;
@@ -44,10 +49,11 @@ TypesByName infer_types(const onnx::ModelProto &model) {
     for (const auto &info : graph.output()) note(info);
   });
   for (const std::string &name : unsure) types.erase(name);
+  if (ambiguous) *ambiguous = std::move(unsure);
   return types;
 }
 
-void add_types_of_file(const std::string &path, TypesByName &types) {
+void add_types_of_file(const std::string &path, const NameSet &ambiguous, TypesByName &types) {
   Diagnostics ignored;
   const Result<Graph> graph = import_model(path, ImportOptions{}, ignored);
   if (!graph.ok()) return;
@@ -60,6 +66,7 @@ void add_types_of_file(const std::string &path, TypesByName &types) {
       continue;
     }
     const auto it = types.find(value.name);
+    if (ambiguous.count(value.name)) continue;
     const bool ranked = it != types.end() && (!it->second.has_tensor_type() || it->second.tensor_type().has_shape());
     if (ranked) continue;
     onnx::TypeProto type;
