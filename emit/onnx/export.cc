@@ -59,6 +59,7 @@ class Exporter {
   Result<Output> run(bool external, int64_t threshold, const std::string &data_name) {
     OPTC_TRY(lower_own_operators(g_, diagnostics_));
     OPTC_TRY(lower_normalizations(g_, opset_, diagnostics_));
+    OPTC_TRY(lower_later_forms(g_, opset_, diagnostics_));
     OPTC_TRY(lower_versions(g_, opset_, diagnostics_));
     onnx::ModelProto model;
     const ModelInfo &info = g_.info();

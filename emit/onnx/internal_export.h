@@ -23,6 +23,8 @@ const onnx::OpSchema *schema_at(const std::string &domain, const std::string &op
 Status lower_own_operators(Graph &graph, Diagnostics &diagnostics);
 // norm_chains.cc: normalizations that `opset` lacks become chains of the newest version's operators.
 Status lower_normalizations(Graph &graph, int64_t opset, Diagnostics &diagnostics);
+// form_chains.cc: the same for other operators and forms of them (Gelu, parts of shapes, shapes with zeros).
+Status lower_later_forms(Graph &graph, int64_t opset, Diagnostics &diagnostics);
 // versions.cc: brings every node to the form of `opset` (of ai.onnx; other domains keep optc's version).
 Status lower_versions(Graph &graph, int64_t opset, Diagnostics &diagnostics);
 // The nodes of ONNX's function body for a node whose operator `opset` lacks; empty when there is none that `opset` can

@@ -1,44 +1,13 @@
 // Normalizations in opsets that lack their operator, or its form (before opset 21 GroupNormalization had one scale a
 // group). ONNX's function bodies take the variance as mean(x^2) - mean(x)^2,
 // of which nothing is left where the mean is large against the deviations; here it is mean((x - mean(x))^2).
+#include "emit/onnx/internal_chain.h"
 #include "emit/onnx/internal_export.h"
 
 namespace optc {
 namespace {
 
 constexpr int64_t kLayerOpset = 17, kGroupOpset = 21;
-
-// Nodes before `at`, with its origin.
-class Chain {
- public:
-  Chain(Graph &graph, NodeId at) : g_(graph), at_(at), name_(graph.node(at).name) {}
-
-  ValueId add(const char *op, std::vector<ValueId> inputs,
-              std::vector<std::pair<std::string, Attribute>> attributes = {}) {
-    const std::string name = g_.unique_name(name_ + "/" + op);
-    const NodeId n =
-        g_.add_node(g_.node(at_).region, op, name, std::move(inputs), {{name, Type()}}, std::move(attributes), at_);
-    g_.set_origin(n, g_.node(at_).origin);
-    made_.push_back(n);
-    return g_.node(n).outputs[0];
-  }
-  ValueId constant(const char *what, Constant value) {
-    return g_.add_constant(g_.unique_name(name_ + "/" + what), std::move(value));
-  }
-  ValueId cast(ValueId v, ElementType from, ElementType to) {
-    return from == to ? v : add("Cast", {v}, {{"to", static_cast<int64_t>(to)}});
-  }
-  Status infer(Diagnostics &diagnostics) {
-    for (NodeId n : made_) OPTC_TRY(infer_node(g_, n, diagnostics));
-    return {};
-  }
-
- private:
-  Graph &g_;
-  const NodeId at_;
-  const std::string name_;
-  std::vector<NodeId> made_;
-};
 
 struct Normal {
   ValueId value, mean, inverse;  // (x - mean) * inverse
@@ -61,18 +30,6 @@ Normal normalize(Chain &chain, ValueId x, ElementType type, const std::vector<in
 // Halves are summed in f32, as the operators do.
 ElementType statistics_type(ElementType element) {
   return element == ElementType::kFloat64 ? element : ElementType::kFloat32;
-}
-
-void take_place(Graph &graph, NodeId id, const std::vector<ValueId> &results) {
-  const std::vector<ValueId> outputs = graph.node(id).outputs;
-  std::vector<std::string> names;
-  for (size_t i = 0; i < outputs.size() && i < results.size(); ++i) {
-    names.push_back(outputs[i].valid() ? graph.value(outputs[i]).name : "");
-    if (outputs[i].valid() && results[i].valid()) graph.replace_uses(outputs[i], results[i]);
-  }
-  graph.erase_node(id);
-  for (size_t i = 0; i < names.size(); ++i)
-    if (results[i].valid() && !names[i].empty()) graph.rename_value(results[i], names[i]);
 }
 
 Status lower_layer_norm(Graph &graph, NodeId id, Diagnostics &diagnostics) {

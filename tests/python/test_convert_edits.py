@@ -3,6 +3,7 @@
 import json
 import struct
 import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -305,3 +306,57 @@ def test_wrong_safetensors_are_refused(optc, tmp_path, header, words):
     done = convert(optc, model, tmp_path / "no.onnx", f"--weights-from={tmp_path / 'w.safetensors'}", code=2)
     assert words in done.stderr and len(done.stderr) < 1000
     assert not (tmp_path / "no.onnx").exists()
+
+
+def test_later_forms_in_older_opsets(optc, tmp_path):
+    """Gelu, parts of shapes and shapes that hold zeros are chains before the opset that has them."""
+    parts = [{"start": 1}, {"end": -1}, {"start": -2, "end": 7}, {"start": 2, "end": 1}, {"start": -9}]
+    nodes = [helper.make_node("Gelu", ["x"], ["erf"], name="g"), helper.make_node("Gelu", ["x"], ["tanh"], approximate="tanh")]
+    nodes += [helper.make_node("Shape", ["x"], [f"s{i}"], name=f"part{i}", **part) for i, part in enumerate(parts)]
+    nodes += [helper.make_node("Reshape", ["x", "wanted"], ["r"], allowzero=1, name="run_time"), helper.make_node("Reshape", ["x", "to2"], ["c"], allowzero=1, name="constant"), helper.make_node("Reshape", ["r", "length"], ["v"], allowzero=1, name="vector")]
+    outputs = [value("erf", ["n", "m", 3]), value("tanh", ["n", "m", 3])] + [value(f"s{i}", [None], TensorProto.INT64) for i in range(len(parts))] + [value("r", [None] * 4), value("c", [None, None]), value("v", [None])]
+    model = save(tmp_path / "m.onnx", nodes, [value("x", ["n", "m", 3]), value("wanted", [4], TensorProto.INT64), value("length", [1], TensorProto.INT64)], outputs, {"to2": np.array([-1, 3])}, opset=20)
+    draws = [((2, 4, 3), (3, 2, 2, 2)), ((2, 0, 3), (2, 0, 5, 7)), ((0, 4, 3), (4, 3, 0, 0)), ((5, 0, 3), (0, 6, 1, 0)), ((2, 4, 3), (2, 4, 3, 1))]
+    for opset in (19, 14, 13, 12, 11):
+        convert(optc, model, tmp_path / "to.onnx", f"--opset={opset}")
+        to = onnx.load(tmp_path / "to.onnx")
+        assert to.opset_import[0].version == opset and not {"Gelu"} & {n.op_type for n in to.graph.node}
+        convert(optc, tmp_path / "to.onnx", tmp_path / "back.onnx", "--opset=20")
+        for shape, wanted in draws:
+            x = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
+            feeds = {"x": x, "wanted": np.array(wanted), "length": np.array([x.size])}
+            agree(tmp_path / "to.onnx", model, **feeds)
+            agree(tmp_path / "back.onnx", model, **feeds)
+    # A shape without zeros is as it was; one whose zeros copy zeros too.
+    same_zero = save(tmp_path / "z.onnx", [helper.make_node("Reshape", ["x", "s"], ["y"], allowzero=1, name="r")], [value("x", ["n", 0, 4])], [value("y", [None] * 3)], {"s": np.array([4, 0, 2])}, opset=20)
+    convert(optc, same_zero, tmp_path / "z13.onnx", "--opset=13")
+    assert [n.op_type for n in onnx.load(tmp_path / "z13.onnx").graph.node] == ["Reshape"]
+    agree(tmp_path / "z13.onnx", same_zero, x=np.zeros((3, 0, 4), np.float32))
+    half = save(tmp_path / "h.onnx", [helper.make_node("Gelu", ["x"], ["y"])], [value("x", [64], TensorProto.FLOAT16)], [value("y", [64], TensorProto.FLOAT16)], opset=20)
+    convert(optc, half, tmp_path / "h13.onnx", "--opset=13")
+    x = np.linspace(-6, 6, 64).astype(np.float16)
+    np.testing.assert_allclose(run(tmp_path / "h13.onnx", x=x)[0].astype(np.float32), run(half, x=x)[0].astype(np.float32), atol=5e-3)
+
+
+@pytest.mark.tier2
+@pytest.mark.parametrize("name", ["bert_base.dynamo", "convnext_tiny.dynamo", "deeplabv3_mobilenet_v3_large.dynamo", "efficientnet_b0.script", "gpt2_decode.dynamo", "gpt2_prefill.dynamo", "lstm_tagger.script",
+                                  "mlp.dynamo", "retinanet.script", "swin_t.dynamo", "t5_small.dynamo", "unet_diffusion.dynamo", "vit_b_16.dynamo", "whisper_tiny_encoder.dynamo", "whisper_tiny_encoder.script17"])
+def test_whole_models_at_other_opsets(optc, shared, tmp_path, name):
+    """Down to 13 and up to 28, and back: the same answers in ONNX Runtime."""
+    subprocess.run([sys.executable, shared / "tools/materialize.py", shared / f"models/{name}.onnx", tmp_path, "--inline"], check=True, stdout=subprocess.DEVNULL)
+    model = tmp_path / f"{name}.onnx"
+    proto = onnx.load(model)
+    own = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
+    dims, feeds, rng = {}, {}, np.random.default_rng(1)
+    for info in proto.graph.input:
+        kind = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+        shape = [d.dim_value or dims.setdefault(d.dim_param, 2 + 3 * len(dims)) for d in info.type.tensor_type.shape.dim]
+        feeds[info.name] = rng.standard_normal(shape).astype(kind) if kind == np.float32 else rng.integers(0, 2, shape).astype(kind)
+    want = run(model, **feeds)
+    for opset in (13, 28):
+        convert(optc, model, tmp_path / "to.onnx", f"--opset={opset}")
+        convert(optc, tmp_path / "to.onnx", tmp_path / "back.onnx", f"--opset={own}")
+        for path in [tmp_path / "to.onnx"] * (opset == 13) + [tmp_path / "back.onnx"]:
+            for x, y in zip(run(path, **feeds), want):
+                assert x.dtype == y.dtype and x.shape == y.shape
+                assert np.abs(x - y).max() <= 2e-5 * np.abs(y).max(), (path, opset)
