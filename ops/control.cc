@@ -303,6 +303,13 @@ bool stays_true(const Graph &graph, ValueId value, ValueId source) {
   return value.valid();
 }
 
+// The number of an iteration and the condition are scalars, or lists of one element: the number where the body declares
+// one dimension, the condition where the node's is a list. Exporters write both, and ONNX Runtime gives them.
+void set_loop_input(Graph &graph, ValueId input, const Type &like, ElementType element) {
+  const bool list = like.has_shape() && like.rank() == 1;
+  graph.set_type(input, Type::tensor(element, list ? Shape{1} : Shape{}));
+}
+
 Status infer_loop(InferContext &c) {
   Graph &graph = c.graph();
   const RegionId body = c.node().region_named("body");
@@ -313,8 +320,9 @@ Status infer_loop(InferContext &c) {
     return c.invalid("the body has " + std::to_string(in) + " inputs and " + std::to_string(out) +
                      " outputs, which do not fit " + std::to_string(carried) + " carried values");
   if (c.output_count() > out - 1) return c.invalid("Loop has more outputs than its body gives");
-  graph.set_type(graph.region(body).inputs[0], Type::tensor(ElementType::kInt64, Shape{}));
-  graph.set_type(graph.region(body).inputs[1], Type::tensor(ElementType::kBool, Shape{}));
+  const ValueId number = graph.region(body).inputs[0], condition = graph.region(body).inputs[1];
+  set_loop_input(graph, number, Type(graph.value(number).type), ElementType::kInt64);
+  set_loop_input(graph, condition, c.has_input(1) ? c.input(1) : Type(graph.value(condition).type), ElementType::kBool);
   Symbols outer;
   add_symbols(graph, c.node().input(0), outer);
   OPTC_TRY(infer_carried(c, body, carried, 2, 2, 1, outer));
@@ -377,8 +385,9 @@ Status build_loop(BuildContext &c) {
   flow.kind = ControlFlow::Kind::kLoop;
   if (c.has_input(0)) flow.trip_count = c.input(0);
   if (c.has_input(1)) flow.condition = c.input(1);
-  flow.iteration = c.temporary("iteration", ElementType::kInt64, {});
-  flow.body_condition = c.temporary("condition", ElementType::kBool, {});
+  const auto shape_of = [&](size_t i) { return *graph.value(graph.region(body).inputs[i]).type.shape; };
+  flow.iteration = c.temporary("iteration", ElementType::kInt64, shape_of(0));
+  flow.body_condition = c.temporary("condition", ElementType::kBool, shape_of(1));
   flow.carried = graph.region(body).inputs.size() - 2;
   std::vector<BufferId> inputs = {flow.iteration, flow.body_condition};
   for (size_t i = 0; i < flow.carried; ++i) {
@@ -483,8 +492,9 @@ Status build_scan(BuildContext &c) {
   ControlFlow flow;
   flow.kind = ControlFlow::Kind::kLoop;
   flow.carried = scan.states;
-  flow.iteration = c.temporary("iteration", ElementType::kInt64, {});
-  flow.body_condition = c.temporary("condition", ElementType::kBool, {});
+  const auto shape_of = [&](size_t i) { return *graph.value(graph.region(body).inputs[i]).type.shape; };
+  flow.iteration = c.temporary("iteration", ElementType::kInt64, shape_of(0));
+  flow.body_condition = c.temporary("condition", ElementType::kBool, shape_of(1));
   const auto axis_of = [&](size_t i) {
     const int64_t rank = static_cast<int64_t>(c.shape(scan.states + i).size());
     return static_cast<size_t>(scan.in_axes[i] < 0 ? scan.in_axes[i] + rank : scan.in_axes[i]);

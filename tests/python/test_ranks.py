@@ -112,3 +112,34 @@ def test_a_declared_shape_that_a_branch_does_not_have_is_refused(optc, tmp_path,
     done = subprocess.run([optc, model, "-o", tmp_path / "b"], capture_output=True, text=True)
     assert done.returncode == 4 and "as declared" in " ".join(done.stderr.split()), done.stderr
     assert not (tmp_path / "b").exists()
+
+
+# Exporters declare a loop's number as a list of one element and slice by it; a condition may be one, too. Slice takes lists alone.
+@pytest.mark.parametrize("number", ["int64", "int64[1]"])
+@pytest.mark.parametrize("condition", ["bool", "bool[1]"])
+def test_numbers_and_conditions_of_loops_are_scalars_or_lists(optc, tmp_path, number, condition):
+    body = """{ bounds = Constant <value = int64[4] {0, 3, 5, 8}> () axis = Constant <value = int64[1] {1}> () first = Sub (x, x)
+      sums, numbers, goes = Loop (trips, go_on, first) <body = b (%s i, %s go, float[2,8] s) => (%s again, out, number, gone) {
+        whole = Constant <value_ints = [-1]> () one = Constant <value = int64 {1}> () next = Add (i, one)
+        from = Gather <axis = 0> (bounds, i) to = Gather <axis = 0> (bounds, next)
+        from_list = FROM to_list = TO
+        part = Slice (x, from_list, to_list, axis) total = ReduceSum <keepdims = 1> (part)
+        out = Add (s, total) again = Identity (go) number = Identity (i) gone = Not (go) }> }"""
+    as_list = "%s (%s, whole)" if number == "int64" else "%s (%s)"
+    operator = "Reshape" if number == "int64" else "Identity"
+    body = body.replace("FROM", as_list % (operator, "from")).replace("TO", as_list % (operator, "to")) % (number, condition, condition)
+    rank = "[3,1]" if number == "int64[1]" else "[3]"
+    model = write(tmp_path / "m.onnx", body, f"float[2,8] x, int64 trips, {condition} go_on",
+                  f"float[2,8] sums, int64{rank} numbers, bool{'[3,1]' if condition == 'bool[1]' else '[3]'} goes")
+    feeds = {"x": np.arange(16, dtype=np.float32).reshape(2, 8), "trips": np.array(3), "go_on": np.ones([1] if condition == "bool[1]" else [], bool)}
+    want = onnxruntime.InferenceSession(model).run(None, feeds)
+    engines = ["evaluate", "bundle"] if number == "int64[1]" and condition == "bool[1]" else ["evaluate"]
+    for engine in engines:
+        done = run(optc, model, feeds, tmp_path, f"--engine={engine}")
+        assert done.returncode == 0, done.stderr
+        for i, value in enumerate(want):
+            np.testing.assert_array_equal(output(tmp_path, i), value, strict=True)
+    done = subprocess.run([optc, "opt", model, "-o", tmp_path / "o.onnx", "-q"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for got, value in zip(onnxruntime.InferenceSession(tmp_path / "o.onnx").run(None, feeds), want, strict=True):
+        np.testing.assert_array_equal(got, value, strict=True)

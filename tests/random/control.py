@@ -69,11 +69,12 @@ def loop(g):
         nodes.append(helper.make_node("Cast", [it], [sc], to=ty))
     else:
         nodes.append(helper.make_node("Identity", [p], [sc]))
+    number = [1] if thr is None and r.random() < 0.3 else []  # exporters declare it as a list of one element, too
     body = helper.make_graph(
         nodes,
         "body" + str(g.made),
         [
-            helper.make_tensor_value_info(it, TensorProto.INT64, []),
+            helper.make_tensor_value_info(it, TensorProto.INT64, number),
             helper.make_tensor_value_info(ci, TensorProto.BOOL, []),
             helper.make_tensor_value_info(s, ty, sh),
         ],
