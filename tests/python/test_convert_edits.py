@@ -350,7 +350,7 @@ def test_whole_models_at_other_opsets(optc, shared, tmp_path, name):
     dims, feeds, rng = {}, {}, np.random.default_rng(1)
     for info in proto.graph.input:
         kind = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-        shape = [d.dim_value or dims.setdefault(d.dim_param, 2 + 3 * len(dims)) for d in info.type.tensor_type.shape.dim]
+        shape = [d.dim_value or dims.setdefault(d.dim_param, 1 + 4 * len(dims)) for d in info.type.tensor_type.shape.dim]
         feeds[info.name] = rng.standard_normal(shape).astype(kind) if kind == np.float32 else rng.integers(0, 2, shape).astype(kind)
     want = run(model, **feeds)
     for opset in (13, 28):
