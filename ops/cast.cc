@@ -1,14 +1,31 @@
 // Cast, CastLike, BitCast and Dropout.
 
+#include <cmath>
+
+#include "ops/float_elements.h"
 #include "ops/pointwise.h"
 
 namespace optc {
 namespace {
 
+// Floating-point numbers that are known are cut to whole ones.
+void propagate_floats(InferContext &c, ElementType to) {
+  if (to != ElementType::kInt32 && to != ElementType::kInt64) return;
+  const auto numbers = known_floats(c.graph(), c.node().input(0));
+  if (!numbers) return;
+  const double limit = to == ElementType::kInt32 ? 0x1p31 : 0x1p53;
+  std::vector<Dim> result;
+  for (const double x : *numbers) {
+    if (!(std::fabs(x) < limit)) return;  // NaN too: what the run makes of it
+    result.push_back(static_cast<int64_t>(x));
+  }
+  c.set_elements(0, std::move(result));
+}
+
 // Elements keep their meaning under a cast between integer types that holds them; to bool they become 0 or 1.
 void propagate_cast(InferContext &c, ElementType to) {
   const std::vector<Dim> *elements = c.elements(0);
-  if (!elements) return;
+  if (!elements) return propagate_floats(c, to);
   std::vector<Dim> result;
   for (Dim d : *elements) {
     if (to == ElementType::kBool) {

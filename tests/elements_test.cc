@@ -262,6 +262,76 @@ TEST(Broadcast, OfSlicesOfASymbolicDim) {
   }
 }
 
+// Pads and sizes as exporters compute them, in f32 and f64: known where the sizes are, and what a run gives.
+TEST(Elements, SizesThatFloatsComputeAreKnown) {
+  const std::string same_padding = R"(
+  const row: i64[] = [2]
+  const stride: F[] = [2]
+  const one: F[] = [1]
+  const kernel: F[] = [3]
+  const zero: F[] = [0]
+  const axis: i64[1] = [0]
+  const ends: i64[2] = [1, -2]
+  h: i64[?] = Gather(s, row) {axis = 0}
+  f: F[?] = Cast(h) {to = T}
+  q: F[?] = Div(f, stride)
+  c: F[?] = Ceil(q)
+  m: F[?] = Sub(c, one)
+  t: F[?] = Mul(m, stride)
+  u: F[?] = Add(t, kernel)
+  v: F[?] = Sub(u, f)
+  p: F[?] = Clip(v, zero)
+  left: F[?] = Div(p, stride)
+  cut: F[?] = Floor(left)
+  right: F[?] = Sub(p, cut)
+  l: F[?] = Unsqueeze(cut, axis)
+  r: F[?] = Unsqueeze(right, axis)
+  both: F[?] = Concat(l, r) {axis = 0}
+  turned: F[?] = Gather(both, ends) {axis = 0}
+  y: i64[?] = Cast(turned) {to = 7}
+})";
+  const std::string scaled = R"(
+  const scale: F[1] = [1.7]
+  const least: F[] = [-3]
+  f: F[?] = Cast(s) {to = T}
+  n: F[?] = Mul(f, scale)
+  o: F[?] = Neg(n)
+  b: F[?] = Abs(o)
+  e: F[?] = Max(o, least)
+  k: F[?] = Min(b, e)
+  z: F[?] = Relu(b)
+  w: F[?] = Sub(z, k)
+  y: i64[?] = Cast(w) {to = 7}
+})";
+  for (const auto &[type, number] : {std::pair("f32", "1"), std::pair("f64", "11")})
+    for (const std::string &chain : {same_padding, scaled})
+      for (const int64_t height : {1, 2, 3, 7, 10, 224, 16777217}) {
+        std::string body = chain;
+        for (size_t at; (at = body.find("F[")) != std::string::npos;) body.replace(at, 1, type);
+        for (size_t at; (at = body.find("= T}")) != std::string::npos;) body.replace(at + 2, 1, number);
+        const std::string opset = ") -> (y) {\n  opset \"\" 21\n";
+        const Graph fixed = inferred("graph \"g\" (x: u8[1,3," + std::to_string(height) + ",5]" + opset +
+                                     "  s: i64[?] = Shape(x)" + body);
+        const Graph open = inferred("graph \"g\" (s: i64[4]" + opset + body);
+        const auto &known = fixed.value(fixed.find_value("y")).elements;
+        ASSERT_TRUE(known) << body;
+        Diagnostics diagnostics;
+        const auto want = run(open, {tensor(E::kInt64, {4}, {1, 3, height, 5})}, diagnostics);
+        ASSERT_TRUE(want.ok()) << format(diagnostics.all()[0]);
+        ASSERT_EQ(static_cast<int64_t>(known->size()), (*want)[0].tensor.count());
+        for (size_t i = 0; i < known->size(); ++i)
+          EXPECT_EQ((*known)[i].str(), std::to_string((*want)[0].tensor.as_int64(static_cast<int64_t>(i))))
+              << height << " " << type << " " << i;
+      }
+  // Not numbers, and numbers beyond the type, are left to the run.
+  for (const char *number : {"nan", "inf", "3e38"}) {
+    const Graph graph =
+        inferred(std::string("graph \"g\" (x: f32[2]) -> (y) {\n  opset \"\" 21\n  const k: f32[] = [") + number +
+                 "]\n  a: f32[] = Neg(k)\n  y: i32[?] = Cast(a) {to = 6}\n}\n");
+    EXPECT_FALSE(graph.value(graph.find_value("y")).elements) << number;
+  }
+}
+
 TEST(Elements, SizesBeyondWhatADimStatesAreComputed) {
   std::string dims;
   for (int k = 0; k < 7; ++k) dims += (k ? "," : "") + std::string("A") + std::to_string(k);
