@@ -259,6 +259,11 @@ void add_compile_options(Verb &verb, CommonOptions &o) {
                   "batch=1..8 (repeatable; the first that fits a run takes it)")
       ->type_name("NAME=N,...")
       ->group(kCompiling);
+  verb.add_option("--alias", o.aliases,
+                  "an input and an output that are one memory of the caller, a cache that is appended to in place or a "
+                  "hidden state: past_k=present_k, or 'past_*=present_*' for all pairs of that form (repeatable)")
+      ->type_name("INPUT=OUTPUT")
+      ->group(kCompiling);
   verb.add_option("--fp32", o.f32, "f32 products on a GPU: 3xtf32 (default, near f32's accuracy), tf32 or ieee")
       ->one_of({"3xtf32", "tf32", "ieee"})
       ->type_name("FORM")
@@ -318,6 +323,7 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
                       : o.precision == "bf16" ? ElementType::kBFloat16
                                               : ElementType::kFloat32;
   options.import.custom_ops = o.custom_ops;
+  options.aliases = o.aliases;
   for (const std::string &text : o.externs) {
     ExternOperator external;
     if (!parse_extern(text, external))

@@ -10,6 +10,7 @@
 
 #include "cli/common.h"
 #include "cli/kernel_report.h"
+#include "driver/aliases.h"
 #include "driver/bisect.h"
 #include "driver/compare.h"
 #include "driver/oracle.h"
@@ -23,6 +24,7 @@
 namespace optc::cli {
 namespace {
 
+constexpr int kStateSteps = 3;      // runs of a model with states, each on what the one before has left
 constexpr double kMuchSlack = 0.1;  // of an output's range: agreement within more says little
 
 struct VerifyOptions : CommonOptions {
@@ -175,6 +177,13 @@ void keep_worst(Checked &worst, std::string output, const Comparison &c, const R
   worst.rounding = rounding;
 }
 
+// The inputs of a run behind another one: what that one has left in the states, and all else from `drawn`.
+std::vector<RuntimeValue> carried(const std::vector<StatePosition> &states, std::vector<RuntimeValue> drawn,
+                                  const std::vector<RuntimeValue> &left) {
+  for (const StatePosition &state : states) drawn[state.input] = left[state.output];
+  return drawn;
+}
+
 std::string result_of(const Checked &c) {
   std::string text = describe(c.comparison);
   const double slack = c.rounding.widened({}).slack;
@@ -211,6 +220,8 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
     of_variants.push_back(std::move(inputs));
   }
   const int sets = general_sets + static_cast<int>(of_variants.size());
+  OPTC_ASSIGN(const std::vector<StatePosition> states, find_states(model, options.aliases, diagnostics));
+  const int steps_of_set = states.empty() || given_inputs ? 1 : kStateSteps;
   std::vector<Checked> checked(ids.size());
   std::string reference, sizes;
   nlohmann::ordered_json size_list = nlohmann::ordered_json::array();
@@ -228,18 +239,29 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
     std::vector<RuntimeValue> inputs, actual, expected;
   };
   std::vector<Answers> answers;
-  for (int set = 0; set < sets; ++set) {
+  for (int run = 0; run < sets * steps_of_set; ++run) {
+    const int set = run / steps_of_set;
+    const bool further = run % steps_of_set > 0;
     std::vector<RuntimeValue> expected;
+    const auto with_states = [&](const std::vector<RuntimeValue> &values) {
+      return further ? carried(states, values, answers.back().actual) : values;
+    };
     const auto ask = [&](const InputSet &tried, Diagnostics &said) -> Status {
-      OPTC_ASSIGN(expected, expected_outputs(o, model, tried.values, options, *listener, reference, said));
+      OPTC_ASSIGN(expected, expected_outputs(o, model, with_states(tried.values), options, *listener, reference, said));
       return {};
     };
-    InputSets &source = set < general_sets ? prepared.inputs : of_variants[static_cast<size_t>(set - general_sets)];
+    std::optional<InputSets> grown;
+    if (further) {
+      OPTC_ASSIGN(grown, variant_inputs(o, prepared, state_sizes(model, states, answers.back().actual), diagnostics));
+    }
+    InputSets &source = grown                ? *grown
+                        : set < general_sets ? prepared.inputs
+                                             : of_variants[static_cast<size_t>(set - general_sets)];
     OPTC_ASSIGN(const InputSet drawn, source.fitting(model, set, ask, diagnostics));
     report_inputs(drawn, o);
-    const std::vector<RuntimeValue> &inputs = drawn.values;
+    const std::vector<RuntimeValue> inputs = with_states(drawn.values);
     if (!drawn.sizes.empty()) {
-      sizes += (set == 0 ? ": " : "; ") + describe(drawn.sizes);
+      sizes += (run == 0 ? ": " : "; ") + describe(drawn.sizes);
       size_list.push_back(drawn.sizes);
     }
     if (watched)
@@ -265,8 +287,8 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
       const std::vector<Rounding> here = rounding_of(o.model, model, inputs, expected, tolerances);
       for (size_t i = 0; i < rounding.size(); ++i) rounding[i].merge(here[i]);
     }
-    if (set == 0 && o.against == "ort" && is_quantized(model)) steps = crossed_steps(model, inputs, options, *listener);
-    if (set == 0 && prepared.inputs.made()) {
+    if (run == 0 && o.against == "ort" && is_quantized(model)) steps = crossed_steps(model, inputs, options, *listener);
+    if (run == 0 && prepared.inputs.made()) {
       Diagnostics quiet;  // values that do not suit say nothing
       if (const auto other = prepared.inputs.other_values(model, drawn, quiet); other.ok()) {
         const auto results =
@@ -275,7 +297,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
         for (size_t i = 0; i < remarks.size(); ++i) checked[i].little_said = remarks[i];
       }
     }
-    answers.push_back({drawn.values, actual, std::move(expected)});
+    answers.push_back({inputs, actual, std::move(expected)});
   }
   for (const Answers &set : answers)
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -317,13 +339,14 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
     if (steps && steps->uncompared.empty())
       quantized = {{"values", steps->values}, {"crossed", steps->crossed}, {"by_more", steps->by_more}};
     nlohmann::ordered_json json{{"schema_version", 1}, {"ok", ok && kernels_ok}, {"against", reference},
-                                {"seed", o.seed},      {"input_sets", sets},     {"sizes", size_list},
-                                {"outputs", list},     {"quantized", quantized}};
+                                {"seed", o.seed},      {"input_sets", sets},     {"steps", steps_of_set},
+                                {"sizes", size_list},  {"outputs", list},        {"quantized", quantized}};
     if (watched) json["kernels"] = nlohmann::ordered_json::parse(kernel_json(kernels, o.per_kernel, o.numerics));
     print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   } else if (!o.quiet) {
-    print(fmt::format("{} {}, seed {}, {} input set{}{}\n", ok ? "verified against" : "differs from", reference, o.seed,
-                      sets, sets == 1 ? "" : "s", sizes));
+    print(fmt::format("{} {}, seed {}, {} input set{}{}{}\n", ok ? "verified against" : "differs from", reference,
+                      o.seed, sets, sets == 1 ? "" : "s",
+                      steps_of_set > 1 ? fmt::format(" of {} steps", steps_of_set) : "", sizes));
   }
   if (watched && o.format == "text") print(kernel_text(kernels, o.per_kernel, o.numerics, o.quiet));
   if (ok && kernels_ok) return {};

@@ -71,7 +71,8 @@ struct Bundle::Impl {
   optc_context *context = nullptr;
   std::string name, weights_path;
 
-  std::vector<std::vector<uint8_t>> bytes;  // of the outputs
+  std::vector<std::vector<uint8_t>> bytes;           // of the outputs
+  const std::vector<RuntimeValue> *given = nullptr;  // the inputs of the run
   // What inputs that are strings or objects point to.
   std::deque<std::vector<optc_string>> strings;
   std::deque<std::vector<optc_value>> items;
@@ -197,7 +198,71 @@ struct Bundle::Impl {
                                                      : storage_bytes(type, count);
       OPTC_TRY(provide(i, std::max<size_t>(size.value_or(0), t.needed_bytes), diagnostics));
     }
+    given = &inputs;
+    return provide_states(diagnostics);
+  }
+  // A state is one memory, with more room than a run needs where it grows.
+  Status provide_states(Diagnostics &diagnostics) {
+    constexpr int64_t kRoom = 3;
+    int64_t steps = 0;
+    for (size_t s = 0; s < alias_count(); ++s) {
+      const optc_alias &alias = *api->alias_info(s);
+      if (alias.axis >= 0) steps = std::max(steps, out[alias.output].tensor.dims[alias.axis] + kRoom);
+    }
+    for (size_t s = 0; s < alias_count(); ++s) {
+      const optc_alias &alias = *api->alias_info(s);
+      if (alias.axis >= 0) {
+        const StateRows rows = rows_of(alias, in[alias.input].tensor);
+        OPTC_TRY(provide(alias.output, static_cast<size_t>(rows.count * steps) * rows.step_bytes, diagnostics));
+      }
+      in[alias.input].tensor.data = out[alias.output].tensor.data;
+      in[alias.input].tensor.capacity_bytes = out[alias.output].tensor.capacity_bytes;
+    }
+    fill_states();
     return {};
+  }
+  // What the run begins with.
+  void fill_states() {
+    for (size_t s = 0; s < alias_count(); ++s) {
+      const optc_alias &alias = *api->alias_info(s);
+      const Constant &value = (*given)[alias.input].tensor;
+      if (value.size() == 0) continue;
+      const StateRows rows = rows_of(alias, in[alias.input].tensor);
+      const size_t length = value.size() / static_cast<size_t>(rows.count);
+      const size_t stride = alias.axis < 0 ? length : bytes[alias.output].size() / static_cast<size_t>(rows.count);
+      for (size_t r = 0; r < static_cast<size_t>(rows.count); ++r)
+        std::memcpy(bytes[alias.output].data() + r * stride, value.data() + r * length, length);
+    }
+  }
+  // A tensor of a state as rows that each lie along its axis.
+  struct StateRows {
+    int64_t count = 1;
+    size_t step_bytes = 1;  // of one step along the axis
+  };
+  static StateRows rows_of(const optc_alias &alias, const optc_tensor &t) {
+    StateRows rows;
+    int64_t inner = 1;
+    for (int32_t k = 0; k < t.rank; ++k)
+      if (k < alias.axis)
+        rows.count *= t.dims[k];
+      else if (k > alias.axis && alias.axis >= 0)
+        inner *= t.dims[k];
+    rows.step_bytes = static_cast<size_t>(storage_bytes(static_cast<ElementType>(t.type), inner).value_or(0));
+    return rows;
+  }
+  size_t alias_count() const { return api->alias_count(); }
+  // The bytes of output i, packed.
+  std::vector<uint8_t> packed(size_t i, size_t size) {
+    for (size_t s = 0; s < alias_count(); ++s) {
+      const optc_alias &alias = *api->alias_info(s);
+      if (alias.output != i || alias.axis < 0 || size == 0) continue;
+      const StateRows rows = rows_of(alias, out[i].tensor);
+      const size_t count = static_cast<size_t>(rows.count), length = size / count, stride = bytes[i].size() / count;
+      for (size_t r = 0; r < count; ++r)
+        std::memmove(bytes[i].data() + r * length, bytes[i].data() + r * stride, length);
+    }
+    bytes[i].resize(size);
+    return std::move(bytes[i]);
   }
   // Memory of `size` bytes for output i.
   Status provide(size_t i, size_t size, Diagnostics &diagnostics) {
@@ -233,6 +298,7 @@ struct Bundle::Impl {
           OPTC_TRY(provide(i, out[i].tensor.needed_bytes, diagnostics));
           grown = true;
         }
+      if (grown) fill_states();
       if (!grown) return failed("the run failed", status, api->last_error(context), diagnostics);
     }
   }
@@ -303,8 +369,7 @@ Result<std::vector<RuntimeValue>> Bundle::run(const std::vector<RuntimeValue> &i
     const size_t size = static_cast<size_t>(storage_bytes(type, count).value_or(0));
     if (size > impl_->bytes[i].size())
       return diagnostics.error(ErrorKind::kInternal, "an output is larger than its memory");
-    impl_->bytes[i].resize(size);
-    results.push_back(RuntimeValue::of(Constant::owned(type, std::move(dims), std::move(impl_->bytes[i]))));
+    results.push_back(RuntimeValue::of(Constant::owned(type, std::move(dims), impl_->packed(i, size))));
   }
   return results;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "driver/aliases.h"
 #include "driver/bisect.h"
 #include "driver/step.h"
 #include "driver/storage_cost.h"
@@ -115,6 +116,7 @@ Result<Program> lower_reported(const Graph &graph, const CompileOptions &options
   lowering.channels_last = options.level > 0;
   lowering.precision = options.precision;
   lowering.disabled = options.disabled;
+  OPTC_ASSIGN(lowering.states, resolve_aliases(graph, options.aliases, diagnostics));
   lowering.machine = &machine_of(options.targets);
   lowering.warpgroups = all_have_warpgroups(options.targets);
   lowering.f32 = options.f32 == "ieee"   ? F32Products::kIEEE
@@ -133,7 +135,11 @@ Result<Program> lower_reported(const Graph &graph, const CompileOptions &options
     facts += fmt::format(", {} of {} tensors in {}", report.precision.temporaries + report.precision.constants,
                          report.precision.temporaries + report.precision.constants + report.precision.kept.size(),
                          to_string(options.precision));
+  const std::string states = describe_states(report.states);
+  if (!states.empty()) facts += ", " + states;
   step.end(facts);
+  for (const StateReport &state : report.states)
+    for (const std::string &copy : state.copies) listener.end("", fmt::format("copied each run: {}", copy), 0);
   return program;
 }
 

@@ -43,6 +43,8 @@ struct CompileOptions {
   int64_t stop_after_rewrites = -1;  // for bisection: only so many rewrites are allowed; negative: all
   // Sizes for which the bundle also has code of its own, behind guards: each a list of pins that narrow the model.
   std::vector<std::vector<DimPin>> variants;
+  // Inputs and outputs that are one memory of the caller: "past=present"; a * on both sides stands for the same text.
+  std::vector<std::string> aliases;
   int64_t opset = 0;  // the result is to be written in this version of ai.onnx: no rewrite needs more; 0: compiled
 };
 

@@ -17,11 +17,7 @@ Machine::Machine(const Program &program, const EvaluateOptions &options, Diagnos
   if (program.dims) symbols_.resize(program.dims->symbol_count());
 }
 
-std::string Machine::place(const Kernel &kernel) const {
-  if (kernel.origin.empty() || kernel.origin[0] >= program_.origins.size()) return {};
-  const Origin &o = program_.origins[kernel.origin[0]];
-  return "node '" + o.name + "' (" + o.op + " #" + std::to_string(o.index) + ")";
-}
+std::string Machine::place(const Kernel &kernel) const { return origin_text(program_, kernel); }
 
 Failure Machine::fault(const std::string &message) {
   return diagnostics_.error(ErrorKind::kFault, kernel_ ? "kernel '" + kernel_->name + "': " + message : message,
@@ -241,6 +237,7 @@ Status Machine::set_inputs(const std::vector<RuntimeValue> &inputs) {
     return slots_[program_.inputs[input].index].tensor.dims[axis];
   };
   for (const SymbolSource &source : program_.sources) {
+    if (source.capacity) continue;
     const int64_t value = input_dim(source.input, source.axis);
     if (value < source.symbol->min || value > source.symbol->max) {
       return diagnostics_.error(ErrorKind::kUsage, "dim '" + source.symbol->name + "' is " + std::to_string(value) +
@@ -264,8 +261,28 @@ Status Machine::set_inputs(const std::vector<RuntimeValue> &inputs) {
     for (size_t k = 0; k < type.shape->size(); ++k)
       OPTC_TRY(expect(static_cast<uint32_t>(i), static_cast<uint32_t>(k), (*type.shape)[k]));
   }
+  OPTC_TRY(set_states());
   for (size_t i = 0; i < program_.constraints.size(); ++i) pending_constraints_.push_back(i);
   return check_constraints();
+}
+
+// The memory of each state, with the input in it. One that grows has more room than this run needs.
+Status Machine::set_states() {
+  constexpr int64_t kRoom = 3;
+  for (const State &state : program_.states) {
+    if (state.axis < 0) continue;
+    const Dim length = program_.buffer(program_.outputs[state.output]).shape()[static_cast<size_t>(state.axis)];
+    const auto needed = symbols_.evaluate(length);
+    if (!needed) return internal("the length of a state is not known");
+    const auto other = symbols_.evaluate(program_.dims->symbol_value(state.capacity));
+    symbols_.set(*state.capacity, std::max(*needed + kRoom, other.value_or(0)));
+  }
+  const std::vector<const DimSymbol *> none;
+  for (const State &state : program_.states) {
+    const BufferId id = program_.inputs[state.input];
+    OPTC_TRY(assign(id, Slot(slots_[id.index]), &none));
+  }
+  return {};
 }
 
 Status Machine::check_constraints() {

@@ -37,6 +37,7 @@ class Machine : public NestHost {
   bool bind(const StoredBuffer &stored, bool copy);
   Status set_inputs(const std::vector<RuntimeValue> &inputs);
   Status set_input(size_t i, const RuntimeValue &value);
+  Status set_states();
   Status check_constraints();
   void find_last_uses();
   Status run_sequence(const std::vector<KernelId> &order, bool main);

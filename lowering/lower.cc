@@ -5,6 +5,7 @@
 #include "lowering/layout/layout.h"
 #include "lowering/precision/precision.h"
 #include "lowering/schedule/schedule.h"
+#include "lowering/state/state.h"
 #include "ops/build.h"
 
 namespace optc {
@@ -43,6 +44,7 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   choose_storage(program, options, steps, report.precision);
   if (options.target == LoweringOptions::Target::kGpu && options.channels_last)
     lay_out_windows(program, options, steps);
+  OPTC_TRY(bind_states(program, options, steps, report.states, diagnostics));
   choose_schedules(program, options, steps, report.choices);
   remove_dead_kernels(program);
   place_buffers(program, steps);

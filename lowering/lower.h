@@ -5,8 +5,9 @@
 //   2. chooses the storage order of spatial tensors: channels last                    (layout/)
 //   3. fuses producers into consumers, and consumers into epilogues                   (fusion/)
 //   4. chooses what is stored in 16 bits, when asked to                              (precision/)
-//   5. chooses a schedule for each kernel and lays out constants for it               (schedule/)
-//   6. places temporaries in one arena                                                (buffers/)
+//   5. makes inputs and outputs that are one memory of the caller one                (state/)
+//   6. chooses a schedule for each kernel and lays out constants for it               (schedule/)
+//   7. places temporaries in one arena                                                (buffers/)
 // There is one lowered Program for each target. Every choice is a step with a name (steps.h).
 
 #include <cstdint>
@@ -37,6 +38,8 @@ struct LoweringOptions {
   int64_t max_steps = INT64_MAX;                  // bisection: take the first so many steps only
   // Buffers that stay f32 because storing them in 16 bits costs too much, and why; by name.
   std::vector<std::pair<std::string, std::string>> keep_f32;
+  // Inputs and outputs that are one memory of the caller, by name (state/state.h).
+  std::vector<std::pair<std::string, std::string>> states;
   // Of a GPU: what choices are made for; how f32 products are computed.
   const GpuMachine *machine = &machine_of({});
   bool warpgroups = false;  // every target has them (all_have_warpgroups)
@@ -56,10 +59,18 @@ struct PrecisionReport {
   std::vector<std::pair<std::string, std::string>> kept;  // buffers that stayed f32, and why
 };
 
+struct StateReport {
+  std::string input, output;
+  int axis = -1;                    // as in State
+  bool in_place = false;            // else the input is copied before the first kernel
+  std::vector<std::string> copies;  // what is copied, and for whom or why
+};
+
 struct LoweringReport {
   int64_t kernels_before = 0, kernels_after = 0;
   int64_t inlined = 0, epilogues = 0;  // fusions made
   PrecisionReport precision;
+  std::vector<StateReport> states;
   std::vector<ScheduleChoice> choices;  // of kernels with more than one way by the cost model
   std::vector<LoweringStep> steps;      // in the order in which they were taken
 };

@@ -28,6 +28,8 @@ constexpr LoweringStepInfo kSteps[] = {
      "products"},
     {"store.f16", "an f32 tensor is stored in 16 bits", "--precision=f16, and its values allow it"},
     {"store.bf16", "an f32 tensor is stored in 16 bits", "--precision=bf16, and its values allow it"},
+    {"state.in_place", "an input that is one memory with an output is read where it lies, and not copied into it",
+     "--alias, and nothing of the input is read after it was replaced"},
     {"schedule.gemm", "a product runs on packed panels",
      "f32, f16 and bf16 in f32, or 8-bit integers; an epilogue along rows"},
     {"schedule.conv.gemm", "a 1x1 convolution runs as a product over pixels", "f32, channels last"},

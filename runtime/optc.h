@@ -74,6 +74,18 @@ typedef struct optc_value_info {
   optc_dim dims[OPTC_MAX_RANK];
 } optc_value_info;
 
+/* An input and an output that are one memory of the caller (`--alias past=present`): a cache, a hidden state. A run
+ * takes the same data pointer for both, reads the input there and leaves the output; after an error its contents are
+ * undefined.
+ * axis -1: both have the same dims. Else the output is longer along that axis, and the memory has room for more: it is
+ * row-major with as many steps along the axis as capacity_bytes of the output holds, which is a whole number of them.
+ * So what was written stays where it is, and only what is new is written: the next run gives the dims that this one
+ * left. Aliases whose inputs have one length along their axis have one number of steps. */
+typedef struct optc_alias {
+  size_t input, output; /* positions in the signature */
+  int32_t axis;
+} optc_alias;
+
 typedef struct optc_weights optc_weights; /* shared by any number of contexts and threads */
 typedef struct optc_context optc_context; /* one run at a time */
 
@@ -116,6 +128,8 @@ typedef struct optc_api {
    * the inputs: a workspace of it serves every run. OPTC_INVALID_ARGUMENT where a dim that it depends on has no upper
    * bound. Sizes that only the run finds lie outside the workspace. */
   optc_status (*workspace_peak)(int32_t threads, size_t *bytes);
+  size_t (*alias_count)(void);
+  const optc_alias *(*alias_info)(size_t);
 } optc_api;
 
 typedef struct optc_model {

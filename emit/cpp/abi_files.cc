@@ -69,8 +69,10 @@ std::string dim_expression(Dim d, const std::vector<std::pair<const DimSymbol *,
 struct TypedSignature {
   bool possible = false;
   std::vector<std::pair<const DimSymbol *, std::string>> dims;
-  std::vector<std::string> inputs, outputs;  // parameter names
+  std::vector<std::string> inputs, outputs;  // parameter names; an output that is one memory with an input has its name
   std::vector<std::vector<std::string>> input_dims, output_dims;
+  std::vector<std::vector<std::string>> input_room, output_room;  // the dims that the memory has
+  std::vector<bool> input_is_state, output_is_state;
 };
 
 TypedSignature typed_signature(const Program &p, const std::string &bundle) {
@@ -82,10 +84,17 @@ TypedSignature typed_signature(const Program &p, const std::string &bundle) {
     s.dims.emplace_back(source.symbol, names.unique(source.symbol->name, 24));
   for (const std::string &n : p.input_names) s.inputs.push_back(names.unique(n, 32));
   for (const std::string &n : p.output_names) s.outputs.push_back(names.unique(n, 32));
-  auto all = [&](const std::vector<BufferId> &buffers, std::vector<std::vector<std::string>> &out) {
+  s.input_is_state.resize(p.inputs.size());
+  s.output_is_state.resize(p.outputs.size());
+  for (const State &state : p.states) {
+    s.input_is_state[state.input] = s.output_is_state[state.output] = true;
+    s.outputs[state.output] = s.inputs[state.input];
+  }
+  auto all = [&](const std::vector<BufferId> &buffers, std::vector<std::vector<std::string>> &out, bool room) {
     for (BufferId b : buffers) {
       std::vector<std::string> list;
-      for (const Dim &d : p.buffer(b).shape()) {
+      const Buffer &buffer = p.buffer(b);
+      for (const Dim &d : room && !buffer.padded.empty() ? buffer.padded : buffer.shape()) {
         list.push_back(dim_expression(d, s.dims));
         if (list.back().empty()) return false;
       }
@@ -93,7 +102,8 @@ TypedSignature typed_signature(const Program &p, const std::string &bundle) {
     }
     return true;
   };
-  s.possible = all(p.inputs, s.input_dims) && all(p.outputs, s.output_dims);
+  s.possible = all(p.inputs, s.input_dims, false) && all(p.outputs, s.output_dims, false) &&
+               all(p.inputs, s.input_room, true) && all(p.outputs, s.output_room, true);
   return s;
 }
 
@@ -135,6 +145,12 @@ std::vector<std::string> signature(const Program &p) {
   };
   add("input", p.inputs, p.input_names);
   add("output", p.outputs, p.output_names);
+  for (const State &state : p.states) {
+    std::string room;
+    if (state.axis >= 0) room = fmt::format(", {}", dims_text(p.buffer(p.outputs[state.output]).padded));
+    lines.push_back(fmt::format("one memory: {} and {}{}", comment_text(p.input_names[state.input]),
+                                comment_text(p.output_names[state.output]), room));
+  }
   return lines;
 }
 
@@ -189,26 +205,31 @@ const char *const {0}_header = __FILE__;
     std::string parameters = "optc_context *context";
     for (const auto &[symbol, name] : s.dims) parameters += ", int64_t " + name;
     for (size_t i = 0; i < s.inputs.size(); ++i)
-      parameters += fmt::format(", const {} *{}", c_type(p.buffer(p.inputs[i]).element()), s.inputs[i]);
+      parameters += fmt::format(", {}{} *{}", s.input_is_state[i] ? "" : "const ",
+                                c_type(p.buffer(p.inputs[i]).element()), s.inputs[i]);
     for (size_t i = 0; i < s.outputs.size(); ++i)
-      parameters += fmt::format(", {} *{}", c_type(p.buffer(p.outputs[i]).element()), s.outputs[i]);
+      if (!s.output_is_state[i])
+        parameters += fmt::format(", {} *{}", c_type(p.buffer(p.outputs[i]).element()), s.outputs[i]);
     out +=
         "\n/* Runs the model on tensors of this signature; the outputs must have room for their dims. optc_run is the "
         "general form. */\n";
+    if (!p.states.empty())
+      out += "/* What is one memory is given once, as the input, and is the output after the run. */\n";
     out += fmt::format("static inline optc_status {}_run({}) {{\n", f.name, parameters);
     auto tensors = [&](const char *array, const std::vector<std::string> &names, const std::vector<BufferId> &buffers,
-                       const std::vector<std::vector<std::string>> &dims, bool input) {
+                       const std::vector<std::vector<std::string>> &dims,
+                       const std::vector<std::vector<std::string>> &room, bool input) {
       std::string items;
       for (size_t i = 0; i < names.size(); ++i) {
         const Buffer &b = p.buffer(buffers[i]);
         items += fmt::format("{}\n      {{{{{}{}, {}, 0, {}, {}, {{{}}}, OPTC_CPU, 0}}, NULL}}", i ? "," : "",
-                             input ? "(void *)" : "", names[i], byte_count(b, dims[i]), static_cast<int>(b.element()),
+                             input ? "(void *)" : "", names[i], byte_count(b, room[i]), static_cast<int>(b.element()),
                              b.shape().size(), dims[i].empty() ? "0" : join(dims[i]));
       }
       return fmt::format("  {}optc_value {}[] = {{{}}};\n", input ? "const " : "", array, items);
     };
-    if (!p.inputs.empty()) out += tensors("in", s.inputs, p.inputs, s.input_dims, true);
-    if (!p.outputs.empty()) out += tensors("out", s.outputs, p.outputs, s.output_dims, false);
+    if (!p.inputs.empty()) out += tensors("in", s.inputs, p.inputs, s.input_dims, s.input_room, true);
+    if (!p.outputs.empty()) out += tensors("out", s.outputs, p.outputs, s.output_dims, s.output_room, false);
     out += fmt::format("  return optc_run({}_model(), context, {}, {});\n}}\n", f.name,
                        p.inputs.empty() ? "NULL" : "in", p.outputs.empty() ? "NULL" : "out");
   }
@@ -235,8 +256,9 @@ std::string cpp_header(const Program &p, const AbiFacts &f) {
   if (s.possible) {
     out += "struct Outputs {\n";
     for (size_t i = 0; i < s.outputs.size(); ++i)
-      out += fmt::format("  std::vector<{}> {};  // {}\n", c_type(p.buffer(p.outputs[i]).element()), s.outputs[i],
-                         dims_text(p.buffer(p.outputs[i]).shape()));
+      if (!s.output_is_state[i])
+        out += fmt::format("  std::vector<{}> {};  // {}\n", c_type(p.buffer(p.outputs[i]).element()), s.outputs[i],
+                           dims_text(p.buffer(p.outputs[i]).shape()));
     out += "};\n\n";
   }
   out += fmt::format(R"(class Model {{
@@ -272,7 +294,8 @@ std::string cpp_header(const Program &p, const AbiFacts &f) {
     for (size_t i = 0; i < s.inputs.size(); ++i) {
       templates += fmt::format("class OptcInput{}, ", i);
       constraint += fmt::format("{}OptcInput{}", i ? ", " : "", i);
-      parameters += fmt::format("{}const OptcInput{} &{}", i ? ", " : "", i, s.inputs[i]);
+      parameters +=
+          fmt::format("{}{}OptcInput{} &{}", i ? ", " : "", s.input_is_state[i] ? "" : "const ", i, s.inputs[i]);
     }
     for (const auto &[symbol, name] : s.dims) {
       parameters += ", int64_t " + name;
@@ -280,19 +303,24 @@ std::string cpp_header(const Program &p, const AbiFacts &f) {
     }
     for (size_t i = 0; i < s.inputs.size(); ++i)
       arguments += fmt::format(", data({}, {}, \"{}\")", s.inputs[i],
-                               elements("int64_t", p.buffer(p.inputs[i]), s.input_dims[i]), s.inputs[i]);
-    for (const std::string &o : s.outputs) arguments += ", outputs." + o + ".data()";
+                               elements("int64_t", p.buffer(p.inputs[i]), s.input_room[i]), s.inputs[i]);
+    for (size_t i = 0; i < s.outputs.size(); ++i)
+      if (!s.output_is_state[i]) arguments += ", outputs." + s.outputs[i] + ".data()";
     if (!s.inputs.empty())
       out += fmt::format(
-          "\n  // Any contiguous containers (data(), size()) of the inputs' elements.\n  template <{}class = "
+          "\n  // Any contiguous containers (data(), size()) of the inputs' elements.{}\n  template <{}class = "
           "Elements<{}>>\n",
+          p.states.empty() ? ""
+                           : " What is one memory with an output is\n  // written: it has room for all steps, of which "
+                             "so many hold values as the dims say.",
           templates, constraint);
     else
       out += "\n";
     out += fmt::format("  Outputs run({}) {{\n    Outputs outputs;\n", parameters);
     for (size_t i = 0; i < s.outputs.size(); ++i)
-      out += fmt::format("    outputs.{}.resize({});\n", s.outputs[i],
-                         elements("size_t", p.buffer(p.outputs[i]), s.output_dims[i]));
+      if (!s.output_is_state[i])
+        out += fmt::format("    outputs.{}.resize({});\n", s.outputs[i],
+                           elements("size_t", p.buffer(p.outputs[i]), s.output_dims[i]));
     out += fmt::format("    check({}_run({}));\n    return outputs;\n  }}\n", f.name, arguments);
   }
   out += R"(
@@ -301,7 +329,7 @@ std::string cpp_header(const Program &p, const AbiFacts &f) {
     if (status != OPTC_OK) throw Error(status, api().last_error(context_));
   }
   template <class T>
-  static auto data(const T &container, int64_t count, const char *name) -> decltype(container.data()) {
+  static auto data(T &container, int64_t count, const char *name) -> decltype(container.data()) {
     if (count < 0 || static_cast<uint64_t>(container.size()) < static_cast<uint64_t>(count))
       throw Error(OPTC_INVALID_ARGUMENT, std::string("input '") + name + "' has too few elements");
     return container.data();

@@ -38,6 +38,10 @@ class _Info(ctypes.Structure):
                 ("dims", _Dim * _MAX_RANK)]
 
 
+class _Alias(ctypes.Structure):
+    _fields_ = [("input", ctypes.c_size_t), ("output", ctypes.c_size_t), ("axis", ctypes.c_int32)]
+
+
 class _Options(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
                 ("threads", ctypes.c_int32), ("parallel_for", ctypes.c_void_p), ("pool", ctypes.c_void_p),
@@ -64,7 +68,8 @@ class _Api(ctypes.Structure):
                 ("run", _C(ctypes.c_int, _P, _P, _P)), ("run_async", _C(ctypes.c_int, _P, _P, _P, _P)), ("cancel", _C(ctypes.c_int, _P)),
                 ("profile", _C(ctypes.c_int, _P, ctypes.c_int32, ctypes.POINTER(ctypes.c_char_p))),
                 ("last_error", _C(ctypes.c_char_p, _P)),
-                ("workspace_peak", _C(ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_size_t)))]
+                ("workspace_peak", _C(ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_size_t))),
+                ("alias_count", _C(ctypes.c_size_t)), ("alias_info", _C(ctypes.POINTER(_Alias), ctypes.c_size_t))]
 
 
 class _Model(ctypes.Structure):
@@ -77,6 +82,15 @@ class Error(RuntimeError):
     def __init__(self, status, text):
         super().__init__(text)
         self.status = status
+
+
+class State:
+    """An input and an output that are one memory. `array`: a contiguous NumPy array or DLPack tensor, which runs write. Where the output is
+    longer than the input along an axis, the array has room for all steps there, and `length` counts those that hold values; a run adds its
+    own. Model.state() makes one."""
+
+    def __init__(self, array, length=0):
+        self.array, self.length = array, length
 
 
 def _object(value, kind, items, info, keep):
@@ -226,26 +240,82 @@ class Model:
             raise Error(status, self._api.last_error(None).decode())
         self.inputs = [self._api.input_info(i).contents for i in range(self._api.input_count())]
         self.outputs = [self._api.output_info(i).contents for i in range(self._api.output_count())]
+        aliases = [self._api.alias_info(i).contents for i in range(self._api.alias_count())]
+        self._aliases = {alias.input: (alias.output, alias.axis) for alias in aliases}
 
     def __del__(self):
         if getattr(self, "_context", None):
             self._api.context_destroy(self._context)
+
+    def state(self, name, capacity=None, **dims):
+        """A State of zeros for the input `name`, in NumPy: with room for `capacity` steps where it grows, and the sizes of open dims by
+        their names."""
+        known = {info.name.decode(): k for k, info in enumerate(self.inputs)}
+        if known.get(name) not in self._aliases:
+            raise TypeError(f"'{name}' is no state; the states are {sorted(n for n, k in known.items() if k in self._aliases)}")
+        info, (_, axis) = self.inputs[known[name]], self._aliases[known[name]]
+        shape = []
+        for k, dim in enumerate(info.dims[:info.rank]):
+            symbol = dim.symbol.decode() if dim.symbol else None
+            size = capacity if k == axis else dims.get(symbol) if symbol else dim.value
+            if size is None:
+                raise TypeError(f"state '{name}': the size of {'capacity' if k == axis else repr(symbol)} is missing")
+            shape.append(size)
+        return State(np.zeros(shape, _TYPES[info.type]))
+
+    def _give_state(self, value, given, info, axis, keep, stream):
+        name = info.name.decode()
+        if not isinstance(given, State):
+            if axis >= 0:
+                raise TypeError(f"input '{name}' is one memory with an output, and grows: give a State (Model.state makes one)")
+            given = State(given)
+        array = given.array
+        if _dlpack(array):
+            _lend(value, array, info.type, f"input '{name}'", keep, stream)
+        else:
+            fits = isinstance(array, np.ndarray) and info.type in _TYPES and array.dtype == _TYPES[info.type]
+            if not fits or not array.flags.c_contiguous or not array.flags.writeable:
+                raise TypeError(f"input '{name}': expected a contiguous, writable array or DLPack tensor of {_name(info.type)}")
+            _tensor(value, array, info.type, info, keep)
+            value.tensor.capacity_bytes, value.tensor.device_type = array.nbytes, _CPU
+        if axis >= 0 and axis < value.tensor.rank:
+            value.tensor.dims[axis] = given.length
+        return given
+
+    def _share_states(self, values, outputs):
+        """Gives the outputs that are one memory with inputs that memory; returns the States by the output's number."""
+        states = {}
+        for k, (output, _) in self._aliases.items():
+            tensor, given = outputs[output].tensor, values[k].tensor
+            tensor.data, tensor.capacity_bytes = given.data, given.capacity_bytes
+            tensor.device_type, tensor.device_id = given.device_type, given.device_id
+            states[output] = self._states.pop(k, None)
+        return states
+
+    def _grown(self, state, output, tensor):
+        axis = next(axis for number, axis in self._aliases.values() if number == output)
+        if axis < 0:
+            return state.array
+        state.length = tensor.dims[axis]
+        return state.array[(slice(None),) * axis + (slice(0, state.length),)]
 
     def __call__(self, *args, out=None, **kwargs):
         """Inputs by position or name; returns a dict of arrays. Types without a NumPy form go in and out as uint8 bytes with dims;
         strings are arrays of str, sequences lists, optionals the value or None, maps dicts.
 
         Tensors of other libraries (torch, cupy: whatever has __dlpack__) are taken where they lie, on a GPU too. `out`: arrays or such
-        tensors by an output's name, of the result's type and shape, that are written and returned instead of new arrays."""
+        tensors by an output's name, of the result's type and shape, that are written and returned instead of new arrays. An input that is
+        one memory with an output is given as a State, or where it does not grow as an array; the output is a view of it."""
         values, keep, on_gpu = self._given(args, kwargs)
         outputs = (_Value * max(1, len(self.outputs)))()
         status = self._api.output_dims(self._context, values, outputs)
         if status:
             raise Error(status, self._api.last_error(None).decode())
         theirs = self._out(out or {}, outputs, keep)
+        states = self._share_states(values, outputs)
         if on_gpu or any(v.tensor.device_type == _CUDA for v in outputs):
             _wait_for_gpu()  # the bundle's own stream is in order with no other
-        memory = [None if k in theirs else np.empty(max(64, v.tensor.needed_bytes), np.uint8)
+        memory = [None if k in theirs or k in states else np.empty(max(64, v.tensor.needed_bytes), np.uint8)
                   for k, v in zip(range(len(self.outputs)), outputs)]
         while True:
             for value, block in zip(outputs, memory):
@@ -264,6 +334,9 @@ class Model:
         for k, (info, value) in enumerate(zip(self.outputs, outputs)):
             tensor, name = value.tensor, info.name.decode()
             dims = tuple(tensor.dims[:tensor.rank])
+            if k in states:
+                result[name] = self._grown(states[k], k, tensor)
+                continue
             if k in theirs:
                 if tuple(theirs[k].shape) != dims:
                     raise ValueError(f"out '{name}' has shape {tuple(theirs[k].shape)}, the result {dims}")
@@ -283,13 +356,18 @@ class Model:
         values, keep, _ = self._given(args, kwargs, stream)
         outputs = (_Value * max(1, len(self.outputs)))()
         theirs = self._out(out, outputs, keep, stream)
+        states = self._share_states(values, outputs)
         for k, info in enumerate(self.outputs):
-            if k not in theirs:
+            if k not in theirs and k not in states:
                 raise TypeError(f"run_async: no tensor for the output '{info.name.decode()}' in out")
         given = [tuple(value.tensor.dims[:value.tensor.rank]) for value in outputs]
         if self._api.run_async(self._context, values, outputs, stream):
             raise Error(6, self._api.last_error(self._context).decode())
-        for info, value, dims in zip(self.outputs, outputs, given):
+        for k, state in states.items():
+            self._grown(state, k, outputs[k].tensor)
+        for k, (info, value, dims) in enumerate(zip(self.outputs, outputs, given)):
+            if k in states:
+                continue
             wrote = tuple(value.tensor.dims[:value.tensor.rank])
             if wrote != dims:
                 raise ValueError(f"out '{info.name.decode()}' has shape {dims}, the result {wrote}")
@@ -304,9 +382,13 @@ class Model:
                 raise TypeError(f"no input '{name}'; the inputs are {sorted(known)}")
         values = (_Value * max(1, len(self.inputs)))()
         keep = []
-        for value, info in zip(values, self.inputs):
+        self._states = {}  # of this run, by the input's number
+        for k, (value, info) in enumerate(zip(values, self.inputs)):
             name = info.name.decode()
             given = named.get(name)
+            if k in self._aliases and given is not None:
+                self._states[k] = self._give_state(value, given, info, self._aliases[k][1], keep, stream)
+                continue
             if info.kind == 2 and given is None and name in named:
                 _object(value, 2, [], info, keep)
             elif given is not None:
@@ -321,6 +403,8 @@ class Model:
             if name not in numbers:
                 raise TypeError(f"no output '{name}'; the outputs are {sorted(numbers)}")
             k = numbers[name]
+            if any(k == output for output, _ in self._aliases.values()):
+                raise TypeError(f"out '{name}': the result is the memory of an input")
             info, slot = self.outputs[k], outputs[k]
             if info.kind or info.type == 8:
                 raise TypeError(f"out '{name}': the result is no tensor of numbers, and a new one each time")

@@ -100,6 +100,13 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
   j["precision"] = options.precision;
   j["inputs"] = values(program, program.inputs, program.input_names);
   j["outputs"] = values(program, program.outputs, program.output_names);
+  for (const State &state : program.states) {
+    Json item = {{"input", program.input_names[state.input]},
+                 {"output", program.output_names[state.output]},
+                 {"in_place", state.in_place}};
+    if (state.axis >= 0) item["axis"] = state.axis, item["capacity"] = state.capacity->name;
+    j["states"].push_back(std::move(item));
+  }
   j["weights"] = {{"bytes", weights.bytes},
                   {"xxh3_128", weights.hash},
                   {"storage", options.weights == BundleOptions::Weights::kFile    ? "file"

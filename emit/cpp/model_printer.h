@@ -156,6 +156,7 @@ class ModelPrinter : private DimText {
   size_t new_slot();  // of the growing region, for a value that is no buffer
   void copy(BufferId from, BufferId to);
   void print_bind();
+  void print_capacity(const DimSymbol &capacity, const std::string &field);
   void print_infos();
   std::string dims_list(const Shape &shape);
 

@@ -18,6 +18,10 @@ void ModelPrinter::print_bind() {
   indent_ = 2;
   for (const SymbolSource &s : program_.sources) {
     const std::string field = symbol(*s.symbol);
+    if (s.capacity) {
+      print_capacity(*s.symbol, field);
+      continue;
+    }
     line(fmt::format("{} = run.inputs[{}].dims[{}];", field, s.input, s.axis));
     std::string wrong;
     if (s.symbol->min > 0) wrong = fmt::format("{} < {}", field, s.symbol->min);
@@ -51,6 +55,30 @@ void ModelPrinter::print_bind() {
   indent_ = 1;
 }
 
+// The steps that the memory of states has: one number for all that share the symbol.
+void ModelPrinter::print_capacity(const DimSymbol &capacity, const std::string &field) {
+  const State *first = nullptr;
+  for (size_t i = 0; i < program_.states.size(); ++i) {
+    const State &state = program_.states[i];
+    if (state.capacity != &capacity) continue;
+    if (!first) {
+      first = &state;
+      line(fmt::format("{} = run.capacities[{}];", field, i));
+      continue;
+    }
+    line(fmt::format("if (run.capacities[{}] != {})", i, field));
+    line("  return run.fail(OPTC_INVALID_ARGUMENT,");
+    line(
+        fmt::format("                  \"'%s' has room for %lld steps, '%s' for %lld: they have one length\", "
+                    "inputs[{}].name,",
+                    state.input));
+    line(
+        fmt::format("                  static_cast<long long>(run.capacities[{}]), inputs[{}].name, static_cast<long "
+                    "long>({}));",
+                    i, first->input, field));
+  }
+}
+
 void ModelPrinter::print_infos() {
   auto infos = [&](const char *label, const std::vector<BufferId> &buffers, const std::vector<std::string> &names) {
     std::string text = fmt::format("  static constexpr optc_value_info {}[] = {{\n", label);
@@ -82,6 +110,10 @@ void ModelPrinter::print_infos() {
   };
   infos_ = infos("inputs", program_.inputs, program_.input_names);
   infos_ += infos("outputs", program_.outputs, program_.output_names);
+  std::string states;
+  for (const State &s : program_.states)
+    states += fmt::format("{}{{{}, {}, {}}}", states.empty() ? "" : ", ", s.input, s.output, s.axis);
+  infos_ += fmt::format("  static constexpr optc_alias states[] = {{{}}};\n", states.empty() ? "{0, 0, -1}" : states);
   std::string defaults, shapes, strings;
   for (size_t i = 0; i < program_.inputs.size(); ++i) {
     const Buffer &b = program_.buffer(program_.inputs[i]);
@@ -237,9 +269,9 @@ std::string ModelPrinter::struct_source(const std::string &title, const ModelPla
   std::string out = "struct " + title + " {\n";
   out += fmt::format(
       "  static constexpr size_t kInputs = {}, kOutputs = {}, kPlaced = {}, kScratch = {}, kGrowing = {}, kKernels = "
-      "{};\n",
+      "{}, kStates = {};\n",
       program_.inputs.size(), program_.outputs.size(), placed.size(), row_scratches.size(), grown_.size(),
-      step_names_.size());
+      step_names_.size(), program_.states.size());
   out += fmt::format("  using Objects = {};\n", uses_objects_ ? "ObjectRegion" : "NoObjects");
   out += infos_;
   out += fmt::format("  static constexpr WeightsSpec weights = {};\n", places.weights);

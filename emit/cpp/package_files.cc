@@ -172,6 +172,14 @@ int main(int argc, char **argv) {
     }
     if (const optc_status status = api.output_dims(model.context(), inputs.data(), outputs.data()))
       throw @NAME@::Error(status, api.last_error(nullptr));
+    // What is an input and an output is one memory, here with room for this run.
+    for (size_t i = 0; i < api.alias_count(); ++i) {
+      const optc_alias &alias = *api.alias_info(i);
+      optc_tensor &t = inputs[alias.input].tensor;
+      memory.emplace_back(outputs[alias.output].tensor.needed_bytes / sizeof(double) + 1);
+      t.data = outputs[alias.output].tensor.data = memory.back().data();
+      t.capacity_bytes = outputs[alias.output].tensor.capacity_bytes = outputs[alias.output].tensor.needed_bytes;
+    }
     // Some sizes are known when the model has run: then it says by needed_bytes what was too small.
     for (bool again = true; again;) {
       for (optc_value &output : outputs) {

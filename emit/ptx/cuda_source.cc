@@ -60,23 +60,23 @@ class Printer {
     out += ".\n" + size_text_ + "\n";
     out += "const SymbolTable kSymbols[] = {\n";
     for (const SymbolSource &s : program_.sources)
-      out += fmt::format("    {{{}, {}, {}}},\n", quoted(s.symbol->name), s.input, s.axis);
+      out += fmt::format("    {{{}, {}, {}, {}}},\n", quoted(s.symbol->name), s.input, s.axis, s.capacity);
     for (const DimSymbol *found : result_.schedule.data_symbols)
-      out += fmt::format("    {{{}, -1, 0}},  // found while the model runs\n", quoted(found->name));
-    if (symbols_.empty()) out += "    {nullptr, 0, 0},\n";
+      out += fmt::format("    {{{}, -1, 0, false}},  // found while the model runs\n", quoted(found->name));
+    if (symbols_.empty()) out += "    {nullptr, 0, 0, false},\n";
     out += "};\n\n" + buffers + "\n" + launches + "\n" + values + "\n" + print_images();
     out += fmt::format(
         "const ModelTable kModel = {{{}, kSymbols, {}, kBuffers, {}, kLaunches, {}, kSegments, {}, kInputs, {}, "
         "kOutputs, {}, "
         "kImages, {}, "
-        "{}u, {}, {}, {}u, {}u}};\n\n}}  // namespace\n\nconst ModelTable &cuda_model();\nconst ModelTable "
+        "{}u, {}, {}, {}u, {}u, {}, {}}};\n\n}}  // namespace\n\nconst ModelTable &cuda_model();\nconst ModelTable "
         "&cuda_model() {{ "
         "return "
         "kModel; }}\n\n}}  // namespace {}_code\n",
         quoted(name_), symbols_.size(), buffers_.size(), result_.launches, result_.schedule.segments,
         program_.inputs.size(), program_.outputs.size(), ptx_.modules.size(), result_.weights_bytes,
         maps_.empty() ? "nullptr" : "kMaps", maps_.size(), workspace_bytes_ > 0 ? 4 * kWorkspaceCounters : 0,
-        workspace_bytes_, name_);
+        workspace_bytes_, program_.states.empty() ? "nullptr" : "kStates", program_.states.size(), name_);
     if (!unplaced_.empty())
       return diagnostics.error(ErrorKind::kInternal,
                                "the buffer '" + unplaced_ + "' has no place in the plan of memory");
@@ -327,7 +327,17 @@ class Printer {
     if (table.empty()) table = "    {nullptr, 0, 0, nullptr, -1, nullptr},\n";
     return fmt::format("// The buffers of the inputs.\nconst int kInputs[] = {{{}}};\n",
                        inputs.empty() ? "-1" : inputs) +
-           dims + "const OutputTable kOutputs[] = {\n" + table + "};\n";
+           dims + "const OutputTable kOutputs[] = {\n" + table + "};\n" + print_states();
+  }
+  std::string print_states() const {
+    if (program_.states.empty()) return "";
+    std::string table;
+    for (const State &s : program_.states) {
+      const auto at = numbers_.find(program_.outputs[s.output].index);
+      table += fmt::format("    {{{}, {}, {}, {}}},\n", s.input, s.output, s.axis,
+                           at == numbers_.end() ? -1 : static_cast<int>(at->second));
+    }
+    return "// Inputs and outputs that are one memory.\nconst StateTable kStates[] = {\n" + table + "};\n";
   }
 
   std::string print_images() {

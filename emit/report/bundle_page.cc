@@ -158,7 +158,7 @@ void rewrites(std::string &html, const ReportInput &in) {
   html += "</tbody></table>";
 }
 
-std::string origin_text(const Program &p, const Kernel &kernel) {
+std::string origins_text(const Program &p, const Kernel &kernel) {
   std::string text;
   size_t shown = 0;
   for (const uint32_t id : kernel.origin) {
@@ -202,7 +202,7 @@ void kernels(std::string &html, const Program &p, const std::vector<KernelId> &a
         "<tr><td class=n data-v={0}>{0}</td><td><code>{1}</code><br><span "
         "class=soft>{2}</span></td><td>{3}</td>{4}{5}{6}<td>{7}</td></tr>",
         number++, escape(k.name), escape(k.note), escape(kind_of(k)), dim_cell(k.cost.flops, false),
-        dim_cell(k.cost.bytes_read, true), dim_cell(k.cost.bytes_written, true), escape(origin_text(p, k)));
+        dim_cell(k.cost.bytes_read, true), dim_cell(k.cost.bytes_written, true), escape(origins_text(p, k)));
   }
   html += "</tbody></table>";
 }

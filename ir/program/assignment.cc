@@ -1,5 +1,6 @@
 #include "ir/program/assignment.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -23,6 +24,8 @@ class Assignment {
       const BufferKind kind = p_.buffers[i].kind;
       if (kind != BufferKind::kTemporary && kind != BufferKind::kOutput) written_[i].whole = true;
     }
+    // What the caller has put into a state.
+    for (const State &state : p_.states) write(p_.inputs[state.input], nullptr, nullptr);
     sequence(p_.order);
     for (BufferId b : p_.outputs) read(b, nullptr, nullptr, "the caller");
   }
@@ -132,10 +135,16 @@ class Assignment {
     if (!part || !uses_.offset(b).is(0)) return std::nullopt;
     for (Span &s : *part) s = {settled(s.begin), settled(s.length)};
     if (shape == root_shape) return part;
+    // The input of a state that grows is the start of it.
+    if (is_state_input(b)) return part;
     // Another shape: all of it is all of the root.
     if (element_count(shape) == element_count(root_shape) && covers({*part}, all) == Cover::kYes)
       return whole_box(root_shape);
     return std::nullopt;
+  }
+
+  bool is_state_input(BufferId b) const {
+    return std::any_of(p_.states.begin(), p_.states.end(), [&](const State &s) { return p_.inputs[s.input] == b; });
   }
 
   void write(BufferId b, const std::vector<Loop> *loops, const std::vector<Dim> *index) {

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "ir/program/program.h"
+#include "ir/program/state.h"
 
 namespace optc {
 namespace {
@@ -143,6 +144,12 @@ const char *kind_text(BufferKind kind) {
 
 }  // namespace
 
+std::string origin_text(const Program &program, const Kernel &kernel) {
+  if (kernel.origin.empty() || kernel.origin[0] >= program.origins.size()) return {};
+  const Origin &o = program.origins[kernel.origin[0]];
+  return "node '" + o.name + "' (" + o.op + " #" + std::to_string(o.index) + ")";
+}
+
 std::string print(const Program &program, ScalarId scalar) { return scalar_text(program, scalar, nullptr); }
 
 std::string print(const Program &program, const Kernel &kernel) {
@@ -178,6 +185,7 @@ std::string print(const Program &program) {
     if (b.alias.valid()) text += " view of " + program.buffer(b.alias).name + " at " + b.alias_offset.str();
     text += "\n";
   }
+  for (const State &state : program.states) text += "state " + print(program, state) + "\n";
   for (KernelId k : program.order) kernel_text(program, program.kernel(k), "", text);
   return text;
 }

@@ -25,8 +25,8 @@ struct KernelTag;
 using KernelId = Id<KernelTag>;
 
 enum class BufferKind : uint8_t {
-  kInput,      // caller's memory, read only, row-major
-  kOutput,     // caller's memory, row-major
+  kInput,      // caller's memory, read only, row-major; of a state a view of the output's
+  kOutput,     // caller's memory, row-major; of a state that grows, with room along one axis
   kConstant,   // weights
   kTemporary,  // placed in the arena
   kScratch,    // placed in the arena, lives for one kernel
@@ -180,11 +180,22 @@ struct SymbolSource {
   const DimSymbol *symbol = nullptr;
   uint32_t input = 0;  // main input and axis that give it directly
   uint32_t axis = 0;
+  bool capacity = false;  // not the dim itself: the length that the caller's memory has there (State::capacity)
 };
 // A condition on input dims that the caller must meet: dims[axis] of input equals `expected`.
 struct DimCheck {
   uint32_t input = 0, axis = 0;
   Dim expected;
+};
+
+// Memory of the caller that is an input before a run and an output after it (ir/program/state.h): a cache that is
+// appended to in place, the hidden state of a recurrent model.
+struct State {
+  uint32_t input = 0, output = 0;       // positions in Program::inputs and Program::outputs
+  int axis = -1;                        // along which the output is longer than the input; -1: both have one shape
+  const DimSymbol *capacity = nullptr;  // the length that the memory has along the axis; null where there is none
+  bool in_place = false;                // nothing of the input is copied
+  friend bool operator==(const State &, const State &) = default;
 };
 
 struct Placement {  // of a temporary or scratch buffer in the arena; filled by lowering/buffers
@@ -208,6 +219,7 @@ struct Program {
   std::vector<SymbolSource> sources;
   std::vector<DimCheck> checks;
   std::vector<DimConstraint> constraints;
+  std::vector<State> states;
   std::vector<Placement> placements;
   Dim arena_bytes, lower_bound_bytes;
 
@@ -249,5 +261,6 @@ Status verify(const Program &program,
 std::string print(const Program &program);  // the text form
 std::string print(const Program &program, const Kernel &kernel);
 std::string print(const Program &program, ScalarId scalar);
+std::string origin_text(const Program &program, const Kernel &kernel);  // "node 'add' (Add #3)"; empty: of no node
 
 }  // namespace optc

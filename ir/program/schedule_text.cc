@@ -10,9 +10,23 @@
 
 #include "ir/program/program.h"
 #include "ir/program/schedule_fields.h"
+#include "ir/program/state.h"
 #include "ir/program/tensor_core.h"
 
 namespace optc {
+
+// A state as it is printed.
+struct StateText {
+  BufferId input, output;
+  int64_t axis = -1;
+  Dim capacity;
+  bool in_place = false;
+};
+template <SameAs<StateText> S, typename V>
+void fields(S &s, V &&v) {
+  v("input", s.input), v("output", s.output), v("axis", s.axis), v("capacity", s.capacity), v("in_place", s.in_place);
+}
+
 namespace {
 
 constexpr std::string_view kPartial[] = {"none", "output", "scratch"};
@@ -310,6 +324,35 @@ Result<Schedule> parse_schedule(std::string_view text, const Program &program, D
   }
   if (!parser.wrong.empty()) return diagnostics.error(ErrorKind::kInvalid, "schedule: " + parser.wrong);
   return schedule;
+}
+
+std::string print(const Program &program, const State &state) {
+  StateText text{program.inputs[state.input], program.outputs[state.output], state.axis, 0, state.in_place};
+  if (state.capacity) text.capacity = program.dims->symbol_value(state.capacity);
+  Printer printer{program, "", ""};
+  fields(text, printer);
+  return printer.out;
+}
+
+Result<State> parse_state(std::string_view text, const Program &program, Diagnostics &diagnostics) {
+  StateText read;
+  Parser parser{program, split(text, ';'), "", ""};
+  std::reverse(parser.rest.begin(), parser.rest.end());
+  fields(read, parser);
+  if (!parser.rest.empty()) parser.fail("'" + parser.rest.back() + "' is one field too many");
+  State state;
+  const auto position = [&](const std::vector<BufferId> &list, BufferId b, const char *what) {
+    const auto found = std::find(list.begin(), list.end(), b);
+    if (found == list.end()) parser.fail(std::string("the Program has no such ") + what);
+    return static_cast<uint32_t>(found - list.begin());
+  };
+  state.input = position(program.inputs, read.input, "input");
+  state.output = position(program.outputs, read.output, "output");
+  state.axis = static_cast<int>(read.axis);
+  state.capacity = single_symbol(read.capacity);
+  state.in_place = read.in_place;
+  if (!parser.wrong.empty()) return diagnostics.error(ErrorKind::kInvalid, "state: " + parser.wrong);
+  return state;
 }
 
 }  // namespace optc

@@ -14,6 +14,8 @@
 //       (placement.h).
 //  P12  what a result has taken the bytes of is not read any more (placement.h).
 //  P13  a run-time size is found once on a path: no kernel defines what one before it or around it defines.
+//  P14  the input and the output of a state are one memory of one layout (state.h).
+//  P15  no kernel reads of a state's input what its output has replaced (state.h).
 //  S..  a schedule says what the kernel's body says (schedule_verifier.cc).
 #include <algorithm>
 #include <set>
@@ -23,6 +25,7 @@
 #include "ir/program/assignment.h"
 #include "ir/program/placement.h"
 #include "ir/program/program.h"
+#include "ir/program/state.h"
 
 namespace optc {
 namespace {
@@ -47,9 +50,11 @@ class Verifier {
       if (!b.padded.empty() && b.padded.size() != b.shape().size())
         fail("P8", "padding of '" + b.name + "' has another rank");
     }
+    for (const State &state : p_.states) written_[p_.outputs[state.output].index] = true;  // by the caller
     sequence(p_.order);
     for (BufferId o : p_.outputs)
       if (!is_written(o)) fail("P5", "output '" + p_.buffer(o).name + "' is never written");
+    if (!failed_) check_states(p_, [&](const char *number, const std::string &what) { fail(number, what); });
     if (!failed_) check_assignment(p_, [&](const std::string &what) { fail("P10", what); });
     if (!failed_) check_placements(p_, [&](const std::string &what) { fail("P11", what); });
     if (!failed_) check_taken_over(p_, [&](const std::string &what) { fail("P12", what); });

@@ -46,6 +46,19 @@ Dim bytes(const Buffer &b) {
   return b.type.is_tensor() ? storage_bytes(b.element(), element_count(b.shape())) : Dim(0);
 }
 
+// Of a buffer a kernel may write a part: a row of a cache, a part of a Concat.
+Dim written_bytes(const Program &program, const Kernel &kernel, BufferId b) {
+  const Dim all = bytes(program.buffer(b));
+  const LoopNest *nest = kernel.nest();
+  if (!nest || !program.buffer(b).type.is_tensor()) return all;
+  Dim count = 0;
+  for (const Stage &stage : nest->stages)
+    for (const StageOutput &o : stage.outputs)
+      if (o.buffer == b) count += total_extent(nest->loops) * total_extent(stage.loops);
+  const Dim stored = storage_bytes(program.buffer(b).element(), count);
+  return proved_at_least(all, stored) ? stored : all;
+}
+
 }  // namespace
 
 void estimate_costs(Program &program) {
@@ -56,7 +69,7 @@ void estimate_costs(Program &program) {
     for (BufferId b : reads(program, kernel))
       if (program.buffer(b).kind != BufferKind::kScratch) cost.bytes_read += bytes(program.buffer(b));
     for (BufferId b : writes(program, kernel))
-      if (program.buffer(b).kind != BufferKind::kScratch) cost.bytes_written += bytes(program.buffer(b));
+      if (program.buffer(b).kind != BufferKind::kScratch) cost.bytes_written += written_bytes(program, kernel, b);
     if (const LoopNest *nest = kernel.nest()) {
       for (const Stage &stage : nest->stages) {
         std::unordered_set<uint32_t> seen;

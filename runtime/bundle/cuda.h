@@ -102,6 +102,7 @@ struct CudaBundle {
     Run<M> &run = Cpu::context(c->cpu)->run();
     run.status = OPTC_OK;
     run.error[0] = 0;
+    run.outputs = const_cast<optc_value *>(outputs);
     optc_status status = Cpu::check_outputs(run, outputs, true);
     if (status == OPTC_OK) status = Cpu::bind(run, inputs, true, true);
     if (status == OPTC_OK) return status;
@@ -129,19 +130,40 @@ struct CudaBundle {
       t.data = c->staged[in.size() + i].data();
       t.device_type = OPTC_CPU;
     }
+    if (const optc_status status = share_states(c, inputs, outputs, in, out)) return status;
     const optc_status status = Host::run(c->host, in.data(), out.data());
     for (size_t i = 0; i < out.size(); ++i) {
       void *const data = outputs[i].tensor.data;
       const int32_t type = outputs[i].tensor.device_type;
       const bool on_card = type == OPTC_CUDA && data;
-      if (on_card && status == OPTC_OK && out[i].tensor.needed_bytes)
-        if (const optc_status moved = c->gpu->give(data, out[i].tensor.data, out[i].tensor.needed_bytes))
-          return device_failed(c, moved);
+      const size_t bytes = is_state(i) ? out[i].tensor.capacity_bytes : out[i].tensor.needed_bytes;
+      if (on_card && status == OPTC_OK && bytes)
+        if (const optc_status moved = c->gpu->give(data, out[i].tensor.data, bytes)) return device_failed(c, moved);
       outputs[i] = out[i];
       outputs[i].tensor.data = data;
       outputs[i].tensor.device_type = type;
     }
     return status;
+  }
+  // What is one memory on the card is one on the host, with all that it has room for.
+  static optc_status share_states(Context *c, const optc_value *inputs, const optc_value *outputs,
+                                  std::vector<optc_value> &in, const std::vector<optc_value> &out) {
+    for (size_t s = 0; s < M::kStates; ++s) {
+      const optc_tensor &given = inputs[M::states[s].input].tensor, &staged = out[M::states[s].output].tensor;
+      if (given.device_type == OPTC_CUDA && given.data)
+        if (const optc_status status =
+                c->gpu->fetch(outputs[M::states[s].output].tensor.data, staged.data, staged.capacity_bytes))
+          return device_failed(c, status);
+      optc_tensor &t = in[M::states[s].input].tensor;
+      t.data = staged.data;
+      t.device_type = staged.device_type;
+    }
+    return OPTC_OK;
+  }
+  static bool is_state(size_t output) {
+    for (size_t s = 0; s < M::kStates; ++s)
+      if (M::states[s].output == output) return true;
+    return false;
   }
   static optc_status device_failed(Context *c, optc_status status) {
     c->failed_on_gpu = true;
@@ -225,7 +247,8 @@ static const optc_model *cuda_bundle() {
   static const optc_api api = {
       sizeof(optc_api), B::input_count,     B::output_count,   B::input_info,      B::output_info, B::manifest_json,
       B::weights_load,  B::weights_release, C::context_create, C::context_destroy, C::output_dims, B::workspace_bytes,
-      C::run,           C::run_async,       C::cancel,         C::profile,         C::last_error,  B::workspace_peak};
+      C::run,           C::run_async,       C::cancel,         C::profile,         C::last_error,  B::workspace_peak,
+      B::alias_count,   B::alias_info};
   static const optc_model model = {sizeof(optc_model), OPTC_ABI_VERSION, &api};
   return &model;
 }

@@ -6,11 +6,11 @@
 // status, from input dims to Dims; output_dims(dims, outputs); scratch(dims, bytes): row scratch of each kernel that
 // needs some, for one task; plan(dims, threads, scratch, offsets) -> bytes of the arena, where its buffers lie and then
 // the row scratch of each kernel for all threads; kPlaced, kScratch, kGrowing (how many); execute(run) -> status;
-// open_dims: the dims without an upper bound on which the arena depends, as text, or null; kRanged: the arena depends
-// on dims, and all of them have one: then plan_largest and largest_scratch do as plan and scratch do, for the largest
-// sizes;
-// places; weights; manifest() (embedded, or null); faults[]; kKernels, kernel_names[]; Objects: ObjectRegion
-// (objects.h) where it has strings, sequences, optionals or maps, else NoObjects.
+// kStates, states[]: the inputs and outputs that are one memory; open_dims: the dims without an upper bound on which
+// the arena depends, as text, or null; kRanged: the arena depends on dims, and all of them have one: then plan_largest
+// and largest_scratch do as plan and scratch do, for the largest sizes; places; weights; manifest() (embedded, or
+// null); faults[]; kKernels, kernel_names[]; Objects: ObjectRegion (objects.h) where it has strings, sequences,
+// optionals or maps, else NoObjects.
 //
 // A bundle may have variants: further such structs V of the same signature and weights, for some sizes alone. V has
 // also: json_sizes ("N=1,S=128" as a JSON string); takes(dims of M) -> whether it takes a run of these dims. The first
@@ -141,6 +141,7 @@ struct Run {
   void *device = nullptr;  // cuda::Session, where kernels on a GPU take part (mixed.h)
   const uint8_t *weights_data = nullptr;
   uint8_t *arena = nullptr;
+  int64_t capacities[M::kStates + 1] = {};             // of the states that grow: steps along their axis
   int64_t offsets[M::kPlaced + M::kScratch + 1] = {};  // of the placed buffers, then of the row scratch
   int64_t scratch_stride[M::kScratch + 1] = {};
   int64_t arena_bytes = 0;       // without the guard behind it
@@ -376,6 +377,8 @@ struct Bundle {
   static size_t output_count() { return M::kOutputs; }
   static const optc_value_info *input_info(size_t i) { return i < M::kInputs ? &M::inputs[i] : nullptr; }
   static const optc_value_info *output_info(size_t i) { return i < M::kOutputs ? &M::outputs[i] : nullptr; }
+  static size_t alias_count() { return M::kStates; }
+  static const optc_alias *alias_info(size_t i) { return i < M::kStates ? &M::states[i] : nullptr; }
   static const char *manifest_json() {
     static std::string text;  // read by the first call that finds it
     static std::atomic<bool> read{false};
@@ -541,7 +544,42 @@ struct Bundle {
         if (!bytes) t.data = const_cast<uint64_t *>(nothing);  // an index of a faulty model may read one element
       }
     }
+    if (const optc_status status = bind_states(run, inputs, need_data)) return status;
     return E::bind(run);
+  }
+  // That each state is one memory, and how many steps those that grow have room for. Sizes alone (`running` false) need
+  // no memory.
+  template <class E>
+  static optc_status bind_states(Run<E> &run, const optc_value *inputs, bool running) {
+    for (size_t s = 0; s < E::kStates; ++s) {
+      const optc_alias &alias = E::states[s];
+      const char *const in_name = E::inputs[alias.input].name, *const out_name = E::outputs[alias.output].name;
+      const optc_tensor &in = inputs[alias.input].tensor;
+      size_t bytes = in.capacity_bytes;
+      if (running) {
+        const optc_tensor &out = run.outputs[alias.output].tensor;
+        if (in.data != out.data || in.device_type != out.device_type || in.device_id != out.device_id)
+          return run.fail(OPTC_INVALID_ARGUMENT,
+                          "input '%s' and output '%s' are one memory (--alias): give both the same data pointer",
+                          in_name, out_name);
+        if (in.capacity_bytes && in.capacity_bytes != out.capacity_bytes)
+          return run.fail(OPTC_INVALID_ARGUMENT, "the memory of '%s' and '%s' has %zu bytes here, %zu there", in_name,
+                          out_name, in.capacity_bytes, out.capacity_bytes);
+        bytes = out.capacity_bytes;
+      }
+      if (alias.axis < 0) continue;
+      int64_t step = 1;
+      for (int32_t k = 0; k < run.inputs[alias.input].rank; ++k)
+        if (k != alias.axis) step = times(step, run.inputs[alias.input].dims[k]);
+      const size_t step_bytes = tensor_bytes(run.inputs[alias.input].type, step);
+      if (step_bytes && bytes % step_bytes)
+        return run.fail(
+            OPTC_INVALID_ARGUMENT,
+            "the memory of '%s' has %zu bytes, which is no whole number of steps along dim %d (%zu bytes each)",
+            in_name, bytes, alias.axis, step_bytes);
+      run.capacities[s] = step_bytes ? static_cast<int64_t>(bytes / step_bytes) : 0;
+    }
+    return OPTC_OK;
   }
 
   static optc_status output_dims(const optc_context *, const optc_value *inputs, optc_value *outputs) {
@@ -638,6 +676,7 @@ struct Bundle {
     });
     c.error[0] = 0;
     if (const optc_status status = check_outputs(c.run(), outputs, false)) return status;
+    c.run().outputs = outputs;
     if (const optc_status status = bind(c.run(), inputs, true)) return status;
     return choose(c.run().dims, [&]([[maybe_unused]] auto chosen) {
       using E = typename decltype(chosen)::Model;
@@ -648,9 +687,9 @@ struct Bundle {
   template <class E>
   static optc_status run_entry(Context &c, Entry<E> &entry, const optc_value *inputs, optc_value *outputs) {
     Run<E> &run = entry.run;
+    run.outputs = outputs;
     if (!std::is_same<E, M>::value)
       if (const optc_status status = bind(run, inputs, true)) return status;
-    run.outputs = outputs;
     run.given = inputs;
     run.objects.reset();
     if (const optc_status status = prepare(c, entry)) return status;
@@ -711,7 +750,8 @@ static const optc_model *bundle() {
   static const optc_api api = {
       sizeof(optc_api), B::input_count,     B::output_count,   B::input_info,      B::output_info, B::manifest_json,
       B::weights_load,  B::weights_release, B::context_create, B::context_destroy, B::output_dims, B::workspace_bytes,
-      B::run,           B::run_async,       B::cancel,         B::profile,         B::last_error,  B::workspace_peak};
+      B::run,           B::run_async,       B::cancel,         B::profile,         B::last_error,  B::workspace_peak,
+      B::alias_count,   B::alias_info};
   static const optc_model model = {sizeof(optc_model), OPTC_ABI_VERSION, &api};
   return &model;
 }

@@ -13,6 +13,13 @@ using Size = int64_t (*)(const int64_t *symbols);
 struct SymbolTable {
   const char *name;
   int input, axis;  // where its value is read; input -1: found while the model runs
+  bool capacity;    // not the dim: the steps that the memory of the state has there
+};
+
+// An input and an output that are one memory of the caller (optc_alias).
+struct StateTable {
+  int input, output, axis;
+  int buffer;  // the storage of both, of region kOutput; -1: no kernel touches it
 };
 
 enum class Region : uint8_t { kInput, kOutput, kWeights, kArena, kGrowing };  // kGrowing: of a size found at run time
@@ -105,6 +112,8 @@ struct ModelTable {
   int map_count;
   // Memory for blocks that share work: counters, zero before and after each launch, and room for partial results.
   uint64_t counter_bytes, workspace_bytes;
+  const StateTable *states;
+  int state_count;
 };
 
 }  // namespace cuda

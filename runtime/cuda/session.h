@@ -80,6 +80,7 @@ class Session {
   optc_status repeat(int times) {
     Entered entered(*this);
     if (!prepared_) return OPTC_INVALID_ARGUMENT;
+    new_dims_ = false;
     for (int i = 0; i < times; ++i)
       for (int k = 0; k < model_.segment_count; ++k)
         if (const optc_status status = launch_segment(k, stream_)) return status;
@@ -94,6 +95,7 @@ class Session {
     for (int i = 0; i < model_.symbol_count; ++i) symbols_[static_cast<size_t>(i)] = i < count ? symbols[i] : 0;
     bool same = prepared_;
     for (int i = 0; i < count && same; ++i) same = current_[static_cast<size_t>(i)] == symbols[i];
+    if (same) new_dims_ = false;
     return same ? OPTC_OK : prepare();
   }
   // A size that a kernel of the host found.
@@ -152,7 +154,7 @@ class Session {
       d_->stream_wait(stream_);
       const double start = now();
       for (int j = 0; j < times; ++j)
-        if (optc_status status = launch(i)) return status;
+        if (optc_status status = launch(i, stream_)) return status;
       if (const Result code = d_->stream_wait(stream_)) return fail(code, model_.launches[i].function);
       microseconds->push_back((now() - start) / times);
     }
@@ -171,10 +173,22 @@ class Session {
     if (const optc_status status = check_indices()) return status;  // of a run_async before
     for (int i = 0; i < model_.symbol_count; ++i) {
       const SymbolTable &s = model_.symbols[i];
-      if (s.input >= 0) symbols_[static_cast<size_t>(i)] = inputs[s.input].dims[s.axis];
+      if (s.input < 0) continue;
+      symbols_[static_cast<size_t>(i)] = s.capacity ? capacity_of(s, inputs, outputs) : inputs[s.input].dims[s.axis];
     }
     if (optc_status status = set_outputs(outputs)) return status;
-    if (!prepared_ || current_ != symbols_) {
+    bool moved = false;  // a state lies elsewhere than in the last run
+    for (int i = 0; i < model_.state_count; ++i) {
+      const optc_tensor &t = outputs[model_.states[i].output].tensor;
+      const Address there = t.device_type == OPTC_CUDA ? reinterpret_cast<Address>(t.data) : 0;
+      if (there % 16 != 0)  // what kernels fetch at once
+        return refuse(std::string("the memory of output '") + model_.outputs[model_.states[i].output].name +
+                      "' begins at no multiple of 16 bytes");
+      moved = moved || states_[static_cast<size_t>(i)] != there;
+      states_[static_cast<size_t>(i)] = there;
+    }
+    new_dims_ = false;
+    if (!prepared_ || moved || current_ != symbols_) {
       if (const Result code = d_->stream_wait(stream)) return fail(code, "run");  // memory may move
       if (optc_status status = prepare()) return status;
     }
@@ -190,18 +204,60 @@ class Session {
                               : d_->to_device(to, t.data, bytes, stream);
       if (code) return fail(code, "copy of an input");
     }
+    if (const optc_status status = move_states(outputs, true, stream)) return status;
     for (int i = 0; i < model_.segment_count; ++i)
       if (const optc_status status = launch_segment(i, stream)) return status;
+    if (const optc_status status = move_states(outputs, false, stream)) return status;
     for (int i = 0; i < model_.output_count; ++i) {
       const OutputTable &v = model_.outputs[i];
       optc_tensor &t = outputs[i].tensor;
-      if (t.needed_bytes == 0) continue;
+      if (t.needed_bytes == 0 || is_state(i)) continue;
       const Address from =
           address_[static_cast<size_t>(v.buffer)] + static_cast<Address>(v.byte_offset(symbols_.data()));
       const Result code = t.device_type == OPTC_CUDA
                               ? d_->on_device(reinterpret_cast<Address>(t.data), from, t.needed_bytes, stream)
                               : d_->to_host(t.data, from, t.needed_bytes, stream);
       if (code) return fail(code, "copy of an output");
+    }
+    return OPTC_OK;
+  }
+
+  // The steps of a state's memory along its axis.
+  int64_t capacity_of(const SymbolTable &symbol, const optc_tensor *inputs, const optc_value *outputs) const {
+    for (int i = 0; i < model_.state_count; ++i) {
+      const StateTable &s = model_.states[i];
+      if (s.input != symbol.input) continue;
+      const optc_tensor &t = inputs[s.input];
+      uint64_t step_bits = element_bits(t.type);
+      for (int32_t k = 0; k < t.rank; ++k)
+        if (k != s.axis) step_bits *= static_cast<uint64_t>(t.dims[k]);
+      return step_bits ? static_cast<int64_t>(outputs[s.output].tensor.capacity_bytes / (step_bits / 8)) : 0;
+    }
+    return 0;
+  }
+  // Whether the buffer is a state that the caller has on the card.
+  bool on_card(int buffer) const {
+    for (int i = 0; i < model_.state_count; ++i)
+      if (model_.states[i].buffer == buffer && states_[static_cast<size_t>(i)]) return true;
+    return false;
+  }
+  bool is_state(int output) const {
+    for (int i = 0; i < model_.state_count; ++i)
+      if (model_.states[i].output == output) return true;
+    return false;
+  }
+  // States that lie on the card are used there; of others the whole memory goes to the card and comes back.
+  optc_status move_states(const optc_value *outputs, bool to_device, Stream stream) {
+    for (int i = 0; i < model_.state_count; ++i) {
+      const StateTable &s = model_.states[i];
+      if (s.buffer < 0 || states_[static_cast<size_t>(i)]) continue;
+      const size_t bytes = bytes_of(s.buffer);
+      if (bytes == 0) continue;
+      void *const host = outputs[s.output].tensor.data;
+      const Address there = address_[static_cast<size_t>(s.buffer)];
+      const Result code =
+          to_device ? d_->to_device(there, host, bytes, stream) : d_->to_host(host, there, bytes, stream);
+      if (code) return fail(code, "copy of a state");
     }
     return OPTC_OK;
   }
@@ -320,6 +376,7 @@ class Session {
       if (const Result code = d_->host_address(&fault_address_, words, 0)) return fail(code, "memory for bad indices");
     }
     symbols_.assign(static_cast<size_t>(model_.symbol_count) + 1, 0);
+    states_.assign(static_cast<size_t>(model_.state_count), 0);
     return OPTC_OK;
   }
 
@@ -398,7 +455,7 @@ class Session {
     end = aligned(end + static_cast<uint64_t>(arena));
     for (size_t i = 0; i < n; ++i) {
       const Region r = model_.buffers[i].region;
-      if (r != Region::kInput && r != Region::kOutput) continue;
+      if ((r != Region::kInput && r != Region::kOutput) || on_card(static_cast<int>(i))) continue;
       (*offsets)[i] = end;
       end = aligned(end + static_cast<uint64_t>(size_of(i)));
     }
@@ -409,6 +466,7 @@ class Session {
   optc_status prepare() {
     drop_graphs();
     prepared_ = false;
+    new_dims_ = true;
     std::vector<uint64_t> offsets;
     const uint64_t needed = place(&offsets);
     for (int i = 0; i < model_.buffer_count; ++i)
@@ -429,6 +487,9 @@ class Session {
                     : b.region == Region::kGrowing ? (grown_.empty() ? 0 : grown_[i].address)
                                                    : arena_ + offsets[i];
     }
+    for (int i = 0; i < model_.state_count; ++i)
+      if (model_.states[i].buffer >= 0 && states_[static_cast<size_t>(i)])
+        address_[static_cast<size_t>(model_.states[i].buffer)] = states_[static_cast<size_t>(i)];
     if (const optc_status status = make_maps()) return status;
     current_ = symbols_;
     prepared_ = true;
@@ -498,7 +559,8 @@ class Session {
     return OPTC_OK;
   }
 
-  // The launches of a segment: its graph, captured when the dims are new, or one by one when sizes differ in every run.
+  // The launches of a segment: its graph, captured when the dims of the run before come again, else one by one. So a
+  // length that grows with every run costs launches, but no graph that is used once.
   optc_status launch_segment(int s, Stream stream) {
     const SegmentTable &segment = model_.segments[s];
     if (segment.open) {
@@ -507,8 +569,14 @@ class Session {
         for (int k = 0; k < model_.launches[i].argument_count; ++k)
           if (model_.launches[i].arguments[k].kind == ArgumentKind::kBuffer)
             if (const optc_status status = grow(model_.launches[i].arguments[k].index)) return status;
-        if (const optc_status status = launch(i, &behind)) return status;
+        if (const optc_status status = launch(i, stream, &behind)) return status;
       }
+      return OPTC_OK;
+    }
+    if (new_dims_) {
+      bool behind = false;
+      for (int i = segment.first; i < segment.first + segment.count; ++i)
+        if (const optc_status status = launch(i, stream, &behind)) return status;
       return OPTC_OK;
     }
     GraphExec &exec = graphs_[static_cast<size_t>(s)];
@@ -523,7 +591,7 @@ class Session {
     optc_status status = OPTC_OK;
     bool behind = false;
     for (int i = segment.first; i < segment.first + segment.count && status == OPTC_OK; ++i)
-      status = launch(i, &behind);
+      status = launch(i, stream_, &behind);
     Graph graph = nullptr;
     const Result code = d_->capture_end(stream_, &graph);
     if (status != OPTC_OK) {
@@ -542,7 +610,7 @@ class Session {
 
   // behind: the launch before it in the stream is a kernel of this model, for whose end the kernel itself waits (those
   // for sm_90 and later do, emit/ptx): it may start before that.
-  optc_status launch(int i, bool *behind = nullptr) {
+  optc_status launch(int i, Stream stream, bool *behind = nullptr) {
     const LaunchTable &l = model_.launches[i];
     unsigned grid[3];
     for (int a = 0; a < 3; ++a) {
@@ -570,11 +638,11 @@ class Session {
       LaunchAttribute early = {};
       early.id = kProgrammaticSerialization;
       early.value.allowed = 1;
-      const LaunchConfig config = {{grid[0], grid[1], grid[2]}, {l.threads, 1, 1}, l.shared_bytes, stream_, &early, 1};
+      const LaunchConfig config = {{grid[0], grid[1], grid[2]}, {l.threads, 1, 1}, l.shared_bytes, stream, &early, 1};
       code = d_->launch_with(&config, functions_[static_cast<size_t>(i)], arguments, nullptr);
     } else {
       code = d_->launch(functions_[static_cast<size_t>(i)], grid[0], grid[1], grid[2], l.threads, 1, 1, l.shared_bytes,
-                        stream_, arguments, nullptr);
+                        stream, arguments, nullptr);
     }
     if (behind) *behind = true;
     return code ? fail(code, l.function) : OPTC_OK;
@@ -600,6 +668,7 @@ class Session {
   std::vector<GraphExec> graphs_;      // by segment
   std::vector<Grown> grown_;           // by buffer
   bool prepared_ = false;              // memory for `current_`
+  bool new_dims_ = false;              // `current_` are those of this run, not of the one before
   Address weights_ = 0, arena_ = 0, workspace_ = 0, fault_address_ = 0;
   static constexpr size_t kFaultWords = 4;  // pointers that kernels get are 16-byte aligned
   volatile uint32_t *faults_ = nullptr;     // by launch, on the host
@@ -607,6 +676,7 @@ class Session {
   bool chained_ = false;
   std::vector<Function> functions_;
   std::vector<Address> address_;
+  std::vector<Address> states_;  // where the caller has each on the card; 0: on the host
   std::vector<int64_t> symbols_, current_;
   std::string error_, target_;
 };

@@ -1,4 +1,4 @@
-"""Bundles called by their C ABI."""
+"""Bundles called by their C ABI, and tensors lent to their Python modules."""
 
 import ctypes
 import importlib.util
@@ -8,6 +8,7 @@ import onnx
 from onnx import TensorProto, helper
 
 F32, I64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+CPU, CUDA = 1, 2  # devices
 OK, INVALID, TOO_SMALL, FAULT, IO, DEVICE = 0, 1, 2, 3, 5, 6
 
 
@@ -62,3 +63,33 @@ def attempt(module, api, context, tensors, **changes):
     for field, (name, content) in changes.items():
         setattr(slots[name].tensor, field, content)
     return api.run(context, *values), api.last_error(context).decode()
+
+
+class Dense(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("rank", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("dims", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64), ("manager", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p)]
+
+
+class Lent:
+    """The memory of an array, lent by DLPack as a tensor of a device and of an element type."""
+
+    def __init__(self, array, device=CPU, code=2, offset=0):
+        self.array, self.device, self.code, self.offset, self.streams = array, device, code, offset, []
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+    def __dlpack_device__(self):
+        return self.device, 0
+
+    def __dlpack__(self, stream=None):
+        self.streams.append(stream)
+        a, rank = self.array, self.array.ndim
+        self.keep = (ctypes.c_int64 * rank)(*a.shape), (ctypes.c_int64 * rank)(*(s // a.itemsize for s in a.strides))
+        self.dense = Dense(a.ctypes.data - self.offset, self.device, 0, rank, self.code, 8 * a.itemsize, 1, *self.keep, self.offset)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.dense), b"dltensor", None)

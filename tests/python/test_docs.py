@@ -72,7 +72,8 @@ def blocks(page):
 
 @pytest.mark.parametrize("page", [p for p in GUIDE if blocks(p)], ids=lambda p: p.stem)
 def test_the_guide_runs(page, optc, tmp_path):
-    shutil.copy(ROOT / "docs/guide/digits.onnxtxt", tmp_path)
+    for model in (ROOT / "docs/guide").glob("*.onnxtxt"):
+        shutil.copy(model, tmp_path)
     env = {**os.environ, "PATH": f"{pathlib.Path(optc).parent}:{os.environ['PATH']}", "OPTC_PYTHON": sys.executable}
     for block in blocks(page):
         for command in re.split(r"^\$ ", block, flags=re.M)[1:]:

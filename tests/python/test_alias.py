@@ -1,0 +1,300 @@
+"""--alias: inputs and outputs that are one memory of the caller. Caches that are appended to in place and hidden states, over many runs,
+beside ONNX Runtime, which gets each past as a tensor of its own; what callers may err in; what is refused."""
+
+import ctypes
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+from abi import CUDA, F32, I64, INVALID, OK, TOO_SMALL, Lent, api_of, build, create, make, value
+
+HEADS, WIDTH = 2, 8
+ALIASES = ("--alias", "past_*=present_*", "--alias", "h=h_next")
+ROOM = 11  # steps of a cache
+UNTOUCHED = -77.0
+
+
+def decoder(seed=5):
+    """A layer of attention over a cache, x [B, S, 16], and a state h [B, 16] that decays to its mean over the steps."""
+    rng = np.random.default_rng(seed)
+    size = HEADS * WIDTH
+    weights = [onnx.numpy_helper.from_array(rng.standard_normal((size, size), np.float32) / 4, f"w_{n}") for n in "qkvo"]
+    weights += [helper.make_tensor("split", I64, [4], [0, 0, HEADS, WIDTH]), helper.make_tensor("join", I64, [3], [0, 0, size]),
+                helper.make_tensor("scale", F32, [], [WIDTH**-0.5]), helper.make_tensor("decay", F32, [], [0.75]),
+                helper.make_tensor("steps", I64, [1], [1])]
+    nodes = []
+    for n in "qkv":
+        nodes += [helper.make_node("MatMul", ["x", f"w_{n}"], [f"{n}_flat"]), helper.make_node("Reshape", [f"{n}_flat", "split"], [f"{n}_split"]),
+                  helper.make_node("Transpose", [f"{n}_split"], [n], perm=[0, 2, 1, 3])]
+    nodes += [helper.make_node("Concat", ["past_k", "k"], ["present_k"], axis=2), helper.make_node("Concat", ["past_v", "v"], ["present_v"], axis=2),
+              helper.make_node("Transpose", ["present_k"], ["kt"], perm=[0, 1, 3, 2]), helper.make_node("MatMul", ["q", "kt"], ["products"]),
+              helper.make_node("Mul", ["products", "scale"], ["scores"]), helper.make_node("Softmax", ["scores"], ["weights"], axis=-1),
+              helper.make_node("MatMul", ["weights", "present_v"], ["seen"]), helper.make_node("Transpose", ["seen"], ["back"], perm=[0, 2, 1, 3]),
+              helper.make_node("Reshape", ["back", "join"], ["joined"]), helper.make_node("MatMul", ["joined", "w_o"], ["y"]),
+              helper.make_node("ReduceMean", ["y", "steps"], ["mean"], keepdims=0), helper.make_node("Mul", ["h", "decay"], ["less"]),
+              helper.make_node("Add", ["less", "mean"], ["sum"]), helper.make_node("Tanh", ["sum"], ["h_next"])]
+    caches = {f"{when}_{n}": value(f"{when}_{n}", ["B", HEADS, length, WIDTH])
+              for when, length in (("past", "P"), ("present", None)) for n in "kv"}
+    return make(nodes, [value("x", ["B", "S", size]), caches["past_k"], caches["past_v"], value("h", ["B", size])],
+                [value("y", ["B", "S", size]), caches["present_k"], caches["present_v"], value("h_next", ["B", size])], weights)
+
+
+@pytest.fixture(scope="module")
+def bundle(optc, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alias")
+    module, library = build(optc, folder, "decoder", decoder(), *ALIASES, "--variant", "B=1,S=1")
+    return folder, module, library
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return onnxruntime.InferenceSession(decoder().SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("batch, steps", [(1, [3, 1, 1, 1, 2, 1]), (2, [1, 4, 1, 2]), (3, [ROOM])])
+def test_runs_go_on_where_the_one_before_ended(bundle, reference, batch, steps):
+    folder, module, library = bundle
+    model = module.Model(str(library), threads=2, weights_path=folder / "decoder" / "decoder.weights")
+    caches = {name: model.state(name, ROOM, B=batch) for name in ("past_k", "past_v")}
+    for cache in caches.values():
+        cache.array[:] = UNTOUCHED
+    h = np.zeros((batch, 16), np.float32)
+    past = {name: np.zeros((batch, HEADS, 0, WIDTH), np.float32) for name in caches}
+    h_past, rng = h.copy(), np.random.default_rng(batch)
+    for count in steps:
+        x = rng.standard_normal((batch, count, 16), np.float32)
+        wanted = dict(zip(("y", "present_k", "present_v", "h_next"), reference.run(None, {"x": x, "h": h_past, **past})))
+        before = {name: cache.array.copy() for name, cache in caches.items()}
+        result = model(x=x, h=h, **caches)
+        assert set(result) == set(wanted)
+        for name, array in wanted.items():
+            np.testing.assert_allclose(result[name], array, rtol=1e-4, atol=2e-5, err_msg=name)
+        assert result["h_next"] is h
+        for name, cache in caches.items():
+            length = past[name].shape[2]
+            assert cache.length == length + count and np.shares_memory(result[name.replace("past", "present")], cache.array)
+            assert np.array_equal(cache.array[:, :, :length], before[name][:, :, :length]), "what stood there was written again"
+            assert (cache.array[:, :, cache.length:] == UNTOUCHED).all(), "behind the end something was written"
+        past, h_past = {name: wanted[name.replace("past", "present")] for name in past}, wanted["h_next"]
+
+
+class OnCard(Lent):
+    """A tensor in the emulated card's memory, which the host sees."""
+
+    def __init__(self, array):
+        address = ctypes.c_ulonglong()
+        assert ctypes.CDLL(os.environ["OPTC_LIBCUDA"]).cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(array.nbytes)) == 0
+        memory = (ctypes.c_float * array.size).from_address(address.value)
+        super().__init__(np.frombuffer(memory, np.float32).reshape(array.shape), CUDA)
+        self.array[:] = array
+
+    def __getitem__(self, index):
+        return self.array[index]
+
+
+@pytest.fixture(scope="module")
+def card(optc, tmp_path_factory):
+    """The bundle for a GPU, whose driver is the emulator."""
+    driver = pathlib.Path(optc).parent.parent / "tests/libemulated_cuda.so"
+    if not driver.exists():
+        pytest.skip("this build has no GPU targets")
+    os.environ["OPTC_LIBCUDA"] = str(driver)
+    folder = tmp_path_factory.mktemp("card")
+    module, library = build(optc, folder, "decoder", decoder(), *ALIASES, "--target=cpu,sm_80")
+    yield module.Model(str(library), device="cuda:0", weights_path=folder / "decoder" / "decoder.weights"), module
+    del os.environ["OPTC_LIBCUDA"]
+
+
+@pytest.mark.parametrize("on_card", [True, False], ids=["card", "host"])
+def test_a_cache_on_the_card_stays_there(card, reference, on_card):
+    model, module = card
+    batch = 2
+    arrays = {name: np.full((batch, HEADS, ROOM, WIDTH), UNTOUCHED, np.float32) for name in ("past_k", "past_v")}
+    arrays["h"] = np.zeros((batch, 16), np.float32)
+    states = {name: module.State(OnCard(array) if on_card else array) for name, array in arrays.items()}
+    memory = {name: state.array.array if on_card else state.array for name, state in states.items()}
+    h = memory.pop("h")
+    past = {name: np.zeros((batch, HEADS, 0, WIDTH), np.float32) for name in memory}
+    h_past, rng = h.copy(), np.random.default_rng(1)
+    for step, count in enumerate([2, 1, 1]):
+        x = rng.standard_normal((batch, count, 16), np.float32)
+        wanted = dict(zip(("y", "present_k", "present_v", "h_next"), reference.run(None, {"x": x, "h": h_past, **past})))
+        for _ in range(2 if step == 1 else 1):  # dims that come again: by a captured graph
+            for name, state in states.items():
+                state.length = past[name].shape[2] if name in past else 0
+            h[:] = h_past
+            result = model(x=x, **states)
+            np.testing.assert_allclose(result["y"], wanted["y"], rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(h, wanted["h_next"], rtol=1e-3, atol=1e-4)
+            for name, array in memory.items():
+                length = states[name].length
+                assert length == past[name].shape[2] + count
+                np.testing.assert_allclose(array[:, :, :length], wanted[name.replace("past", "present")], rtol=1e-3, atol=1e-4)
+                assert (array[:, :, length:] == UNTOUCHED).all()
+        past, h_past = {name: wanted[name.replace("past", "present")] for name in past}, wanted["h_next"]
+
+
+def test_a_full_cache_is_said_and_a_wrong_state_refused(bundle):
+    folder, module, library = bundle
+    model = module.Model(str(library), weights_path=folder / "decoder" / "decoder.weights")
+    caches = {name: model.state(name, 2, B=1) for name in ("past_k", "past_v")}
+    h, x = np.zeros((1, 16), np.float32), np.zeros((1, 3, 16), np.float32)
+    with pytest.raises(module.Error, match="output 'present_k' needs 192 bytes, its buffer has 128") as error:
+        model(x=x, h=h, **caches)
+    assert error.value.status == TOO_SMALL
+    caches["past_v"] = model.state("past_v", 5, B=1)
+    with pytest.raises(module.Error, match="'past_v' has room for 5 steps, 'past_k' for 2"):
+        model(x=x[:, :1], h=h, **caches)
+    caches["past_v"] = model.state("past_v", 2, B=1)
+    with pytest.raises(TypeError, match="give a State"):
+        model(x=x, h=h, past_k=np.zeros((1, HEADS, 2, WIDTH), np.float32), past_v=caches["past_v"])
+    with pytest.raises(TypeError, match="writable"):
+        model(x=x, h=h.T.astype(np.float64), **caches)
+    with pytest.raises(TypeError, match="'x' is no state; the states are"):
+        model.state("x", 3)
+    with pytest.raises(TypeError, match="the size of 'B' is missing"):
+        model.state("past_k", 3)
+    with pytest.raises(TypeError, match="the memory of an input"):
+        model(x=x, h=h, **caches, out={"h_next": h.copy()})
+
+
+def test_the_abi_wants_one_memory(bundle):
+    folder, module, library = bundle
+    api = api_of(module, library)
+    assert api.alias_count() == 3 and not api.alias_info(3)
+    seen = [(a.input, a.output, a.axis) for a in (api.alias_info(i).contents for i in range(3))]
+    assert seen == [(1, 1, 2), (2, 2, 2), (3, 3, -1)]
+    status, context, text = create(module, api, weights_path=str(folder / "decoder" / "decoder.weights").encode())
+    assert status == OK, text
+    memory = [(ctypes.c_float * 4096)() for _ in range(3)]
+    y = (ctypes.c_float * 16)()
+
+    def run(**changes):
+        values = (module._Value * 4)(), (module._Value * 4)()
+        for slots in values:
+            for slot, dims, data, room in zip(slots, ([1, 1, 16], [1, HEADS, 4, WIDTH], [1, HEADS, 4, WIDTH], [1, 16]),
+                                              (y, *memory), (64, 64 * 6, 64 * 6, 64)):
+                slot.tensor.data, slot.tensor.capacity_bytes, slot.tensor.type = ctypes.addressof(data), room, F32
+                slot.tensor.rank = len(dims)
+                slot.tensor.dims[:len(dims)] = dims
+        for field, (side, number, content) in changes.items():
+            setattr(values[side][number].tensor, field, content)
+        return api.run(context, *values), api.last_error(context).decode()
+
+    assert run()[0] == OK
+    for changes, wanted in (({"data": (1, 1, ctypes.addressof(memory[2]))}, "'past_k' and output 'present_k' are one memory"),
+                            ({"capacity_bytes": (0, 2, 4096)}, "the memory of 'past_v' and 'present_v' has 4096 bytes here, 384 there"),
+                            ({"data": (1, 3, ctypes.addressof(y))}, "'h' and output 'h_next' are one memory")):
+        status, text = run(**changes)
+        assert status == INVALID and wanted in text
+    status, text = run(capacity_bytes=(1, 1, 385))
+    assert status == INVALID and "has 384 bytes here, 385 there" in text
+    assert run()[0] == OK
+    api.context_destroy(context)
+
+
+def test_cpp_and_c_have_a_parameter_for_the_room(bundle, tmp_path, reference):
+    folder, module, library = bundle
+    program = tmp_path / "main.cpp"
+    program.write_text("""#include <cstdio>
+#include "decoder.hpp"
+int main() {
+  decoder::Model model;
+  const int64_t room = 9;
+  std::vector<float> k(2 * 8 * room), v(2 * 8 * room), h(16), x(16);
+  for (int64_t past = 0; past < 4; ++past) {
+    for (int i = 0; i < 16; ++i) x[static_cast<size_t>(i)] = 0.1f * static_cast<float>(i + past);
+    const decoder::Outputs out = model.run(x, k, v, h, 1, 1, past, room);
+    for (float value : out.y) std::printf("%.9g ", value);
+    std::printf("%.9g\\n", h[0]);
+  }
+  try {
+    model.run(x, k, v, h, 1, 1, 9, room);
+  } catch (const decoder::Error &error) {
+    std::printf("%s\\n", error.what());
+  }
+}
+""")
+    sources = sorted(map(str, (folder / "decoder" / "src").glob("*.cpp")))
+    command = ["g++", "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", f"-I{folder}/decoder/include", f"-I{folder}/decoder/src",
+               f'-DOPTC_BUNDLE_FOLDER="{folder}/decoder"', str(program), *sources, "-o", str(tmp_path / "main"), "-ldl", "-lpthread"]
+    subprocess.run(command, check=True)
+    lines = subprocess.run([tmp_path / "main"], check=True, capture_output=True, text=True).stdout.splitlines()
+    past = {name: np.zeros((1, HEADS, 0, WIDTH), np.float32) for name in ("past_k", "past_v")}
+    h = np.zeros((1, 16), np.float32)
+    for step, line in enumerate(lines[:4]):
+        x = np.float32(0.1) * np.arange(step, step + 16, dtype=np.float32).reshape(1, 1, 16)
+        y, past["past_k"], past["past_v"], h = reference.run(None, {"x": x, "h": h, **past})
+        np.testing.assert_allclose(np.array(line.split(), np.float32), [*y.ravel(), h[0, 0]], rtol=1e-4, atol=2e-5)
+    assert "output 'present_k' needs" in lines[4]
+    header = (folder / "decoder" / "include" / "decoder.h").read_text()
+    assert "float *past_k" in header and "float *present_k" not in header and "one memory: past_k and present_k" in header
+    assert "one memory: h and h_next" in (folder / "decoder" / "README.md").read_text()
+    states = json.loads((folder / "decoder" / "manifest.json").read_text())["states"]
+    assert states[0] == {"input": "past_k", "output": "present_k", "in_place": True, "axis": 2, "capacity": "P_capacity"}
+    assert states[2] == {"input": "h", "output": "h_next", "in_place": True}
+
+
+@pytest.mark.parametrize("engine", ["bundle", "evaluate"])
+def test_verify_takes_several_steps(optc, tmp_path, engine):
+    onnx.save(decoder(), tmp_path / "decoder.onnx")
+    env = {**os.environ, "OPTC_PYTHON": sys.executable, "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run([optc, "verify", tmp_path / "decoder.onnx", *ALIASES, f"--engine={engine}"], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 input sets of 3 steps" in done.stdout and "3 states in place" in done.stderr
+
+
+def test_run_takes_a_past_from_files(optc, tmp_path, reference):
+    onnx.save(decoder(), tmp_path / "decoder.onnx")
+    rng = np.random.default_rng(4)
+    given = {"x": rng.standard_normal((2, 2, 16), np.float32), "h": rng.standard_normal((2, 16), np.float32),
+             **{name: rng.standard_normal((2, HEADS, 3, WIDTH), np.float32) for name in ("past_k", "past_v")}}
+    for name, array in given.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    files = [part for name in given for part in ("--input", f"{name}=@{tmp_path / name}.npy")]
+    subprocess.run([optc, "run", tmp_path / "decoder.onnx", *ALIASES, *files, "--engine=evaluate", "--outputs", tmp_path / "out", "-q"], check=True)
+    for i, wanted in enumerate(reference.run(None, given)):
+        tensor = onnx.TensorProto.FromString((tmp_path / "out" / f"output_{i}.pb").read_bytes())
+        np.testing.assert_allclose(onnx.numpy_helper.to_array(tensor), wanted, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("alias, code, text", [
+    ("past_k", 2, "expected INPUT=OUTPUT"),
+    ("past_*=present_k", 2, "expected INPUT=OUTPUT"),
+    ("nobody=y", 2, "the model has no input 'nobody'"),
+    ("h=nobody", 2, "the model has no output 'nobody'"),
+    ("cache_*=present_*", 2, "no input has the form 'cache_*'"),
+    ("past_*=now_*", 2, "'now_k', which is no output"),
+    ("x=h_next", 2, "the input is f32[B,S,16], the output f32[B,16]"),
+    ("past_k=present_v", 4, "not the input with something behind it"),
+])
+def test_what_is_no_state_is_refused_and_nothing_is_left(optc, tmp_path, alias, code, text):
+    onnx.save(decoder(), tmp_path / "decoder.onnx")
+    done = subprocess.run([optc, tmp_path / "decoder.onnx", "-o", tmp_path / "out", "--alias", alias], capture_output=True, text=True)
+    assert done.returncode == code and text in done.stderr and done.stderr.count("error") == 1, done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["decoder.onnx"]
+
+
+def test_what_cannot_be_in_place_is_copied_and_said(optc, tmp_path):
+    """h is read by a product while its own elements are written: one copy, the same answers."""
+    weights = [onnx.numpy_helper.from_array(np.eye(4, dtype=np.float32)[::-1].copy(), "w")]
+    nodes = [helper.make_node("MatMul", ["h", "w"], ["g"]), helper.make_node("Add", ["g", "x"], ["h_next"])]
+    model = make(nodes, [value("h", [1, 4]), value("x", [1, 4])], [value("h_next", [1, 4])], weights)
+    onnx.save(model, tmp_path / "cell.onnx")
+    done = subprocess.run([optc, tmp_path / "cell.onnx", "-o", tmp_path / "x", "--alias", "h=h_next"], capture_output=True, text=True)
+    assert done.returncode == 0 and "0 of 1 state in place" in done.stderr and "copied each run: h: " in done.stderr, done.stderr
+    module, library = build(optc, tmp_path, "cell", model, "--alias", "h=h_next")
+    cell = module.Model(str(library))
+    h = np.arange(4, dtype=np.float32).reshape(1, 4)
+    for _ in range(3):
+        wanted = h[:, ::-1] + np.float32(0.5)
+        cell(h=h, x=np.full((1, 4), 0.5, np.float32))
+        np.testing.assert_array_equal(h, wanted)
