@@ -1,6 +1,7 @@
 """Motifs of convolutional networks: every algorithm with what may follow it, dense blocks, necks, U-Nets, tails of detectors."""
 
 import numpy as np
+from onnx import TensorProto
 
 from layers import (
     activation,
@@ -18,7 +19,7 @@ from layers import (
     weight,
 )
 from registry import op
-from values import F32
+from values import F32, F64
 
 
 def produced(g, x):
@@ -331,3 +332,34 @@ def windows(g):
     y = linear(g, layer_norm(g, g.node("Reshape", [y, g.ints(-1, k * k, c)])), c)
     y = g.node("Transpose", [g.node("Reshape", [y, g.ints(n, s, s, k, k, c)])], perm=[0, 1, 3, 2, 4, 5])
     g.node("Add", [x, g.node("Reshape", [y, g.ints(n, s * k, s * k, c)])])
+
+
+@op(1)
+def pads_that_floats_compute(g):
+    """Pads of the picture's own size as exporters write them: ceil(size / stride) in floats, cut to whole numbers, and a window over the result."""
+    r = g.r
+    x, stride, kernel = image(g), r.choice([1, 2, 3]), r.choice([1, 2, 3, 5])
+    dtype, to = r.choice([(F32, TensorProto.FLOAT), (F32, TensorProto.FLOAT), (F64, TensorProto.DOUBLE)])
+
+    def number(value):
+        return g.const(np.array(value, dtype))
+
+    size = g.node("Shape", [x])
+    before, after = [], []
+    for axis in (2, 3):
+        have = g.node("Cast", [g.node("Gather", [size, g.const(np.array(axis))])], to=to)
+        steps = g.node("Sub", [g.node("Ceil", [g.node("Div", [have, number(stride)])]), number(1)])
+        need = g.node("Add", [g.node("Mul", [steps, number(stride)]), number(kernel)])
+        missing = g.node("Max", [g.node("Sub", [need, have]), number(0)])
+        first = g.node("Floor", [g.node("Div", [missing, number(2)])])
+        before.append(first)
+        after.append(g.node("Sub", [missing, first]))
+    lists = [unsqueeze_axes(g, v, 0) for v in before + after]
+    amounts = g.node("Cast", [g.node("Concat", lists, axis=0)], to=TensorProto.INT64)
+    top, bottom = split(g, amounts, [2, 2], 0)
+    pads = g.node("Concat", [g.ints(0, 0), top, g.ints(0, 0), bottom], axis=0)
+    padded = g.node("Pad", [x, pads])
+    if r.random() < 0.5:
+        g.node("MaxPool", [padded], kernel_shape=[kernel, kernel], strides=[stride, stride])
+    else:
+        g.node("Conv", [padded, weight(g, r.choice([1, 4, 8]), g.v[x].shape[1], kernel, kernel)], strides=[stride, stride])
