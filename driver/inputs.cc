@@ -11,6 +11,7 @@
 #include "driver/places.h"
 #include "driver/tensor_file.h"
 #include "driver/toolchain.h"
+#include "ops/util.h"
 
 namespace optc {
 namespace {
@@ -114,8 +115,9 @@ class Maker {
   std::optional<int64_t> size_of(Dim dim) const {
     return evaluate(dim, [this](const DimSymbol &symbol) -> std::optional<int64_t> {
       const auto it = sizes_.find(symbol.name);
-      if (it == sizes_.end()) return std::nullopt;
-      return it->second;
+      if (it != sizes_.end()) return it->second;
+      if (symbol.name == kItemSizeName) return 2;  // each item of a sequence has its own: --dim does not name it
+      return std::nullopt;
     });
   }
 

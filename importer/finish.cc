@@ -29,7 +29,13 @@ Status Converter::finish_region(RegionId region, bool strict) {
   NodeId done;
   for (;;) {
     const NodeId id = done.valid() ? graph_.node(done).next : graph_.region(region).first;
-    if (!id.valid()) return {};
+    if (!id.valid()) return close_forms(region, strict);
+    if (forms_.count(graph_.node(id).output(0).index)) {  // its holder
+      done = id;
+      continue;
+    }
+    OPTC_ASSIGN(const bool written, write_of_forms(id));
+    if (written) continue;
     auto it = sources_.find(id.index);
     if (it != sources_.end()) {
       const NodeSource node_source = it->second;
@@ -38,10 +44,13 @@ Status Converter::finish_region(RegionId region, bool strict) {
       continue;  // what the step put before the node, and then the node itself
     }
     if (graph_.node(id).op == "Squeeze") name_squeezed_axes(id);
+    if (graph_.node(id).op == "GatherND" && name_gathered_depth(id)) continue;  // what it put before the node first
+    OPTC_TRY(free_unread_carried(id));
     if (graph_.node(id).op == "optc.Extern") OPTC_TRY(type_extern(id));
     if (strict) {
       OPTC_TRY(infer_node(graph_, id, diagnostics_));
       if (align_branches(id)) OPTC_TRY(infer_node(graph_, id, diagnostics_));
+      if (split_branches(id)) continue;
     } else {
       bool known = true;  // an operator is not asked what comes of operands without types
       const auto check = [&](ValueId v) {
@@ -56,6 +65,7 @@ Status Converter::finish_region(RegionId region, bool strict) {
       Diagnostics scratch;
       if (known) (void)infer_node(graph_, id, scratch, nullptr, InferMode::kTentative).ok();
       if (known && align_branches(id)) (void)infer_node(graph_, id, scratch, nullptr, InferMode::kTentative).ok();
+      if (known && split_branches(id)) continue;
     }
     const std::vector<ValueId> outputs = graph_.node(id).outputs;
     for (ValueId output : outputs) {
@@ -112,6 +122,31 @@ void Converter::name_squeezed_axes(NodeId id) {
   ones.insert(ones.end(), squeezed.begin(), squeezed.end());
   std::sort(ones.begin(), ones.end());
   graph_.set_input(id, 1, graph_.add_constant(graph_.unique_name(node.name + "_axes"), Constant::int64s(ones)));
+}
+
+// GatherND whose indices end in a symbolic dim: how many numbers an index has follows from the rank that the model
+// declares for the result. A Reshape that keeps all other dims says it, and checks it when the model runs.
+bool Converter::name_gathered_depth(NodeId id) {
+  const Node &node = graph_.node(id);
+  const auto declared = declared_.find(node.output(0).index);
+  if (declared == declared_.end() || !declared->second->tensor_type().has_shape() || !node.input(0).valid() ||
+      !node.input(1).valid())
+    return false;
+  const Type data = graph_.value(node.input(0)).type, indices = graph_.value(node.input(1)).type;
+  if (!data.has_shape() || !indices.has_shape() || indices.rank() == 0 || indices.shape->back().is_constant())
+    return false;
+  const int64_t depth = data.rank() + indices.rank() - 1 - node.int_or("batch_dims", 0) -
+                        declared->second->tensor_type().shape().dim_size();
+  if (depth < 1 || depth > data.rank()) return false;
+  std::vector<int64_t> dims(static_cast<size_t>(indices.rank()), 0);  // 0: as it is
+  dims.back() = depth;
+  const std::string name = graph_.unique_name(node.name + "/indices");
+  const ValueId shape = graph_.add_constant(graph_.unique_name(name + "_shape"), Constant::int64s(dims));
+  const NodeId view = graph_.add_node(graph_.node(id).region, "Reshape", name, {graph_.node(id).input(1), shape},
+                                      {{name, Type()}}, {}, id);
+  graph_.set_origin(view, graph_.node(id).origin);
+  graph_.set_input(id, 1, graph_.node(view).output(0));
+  return true;
 }
 
 Status Converter::finish_node(NodeId id, const NodeSource &node_source) {

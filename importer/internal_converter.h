@@ -10,8 +10,10 @@
 #include <onnx/defs/schema.h>
 #include <onnx/onnx_pb.h>
 
+#include <array>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -121,12 +123,33 @@ class Converter {
   void seed_body_inputs(NodeId owner);
   void fill_defaults(NodeId node, const onnx::OpSchema &schema);
   void name_squeezed_axes(NodeId id);
+  bool name_gathered_depth(NodeId id);
   void close_dead_branches();
   Status check_branches();
   Status check_outputs();
 
+  // rank_forms.cc
+  struct Forms {
+    ValueId condition;
+    std::array<ValueId, 2> values;  // what is there when the condition is true, and false
+    NodeId holder;                  // defines the value of two forms until nothing uses it
+    std::string name;
+  };
+  bool split_branches(NodeId node);
+  Result<bool> write_of_forms(NodeId node);
+  Status close_forms(RegionId region, bool strict);
+  void give_forms(NodeId node, NodeId choice, const std::vector<ValueId> &values);
+  NodeId add_choice(NodeId before, ValueId condition, const std::vector<ValueId> &values);
+  ValueId filled(RegionId region, const Type &type, const std::vector<uint32_t> &origin);
+
+  // carried.cc
+  Status free_unread_carried(NodeId loop);
+  Status type_body(NodeId loop);
+  ValueId start_of_rank(NodeId loop, size_t carried, const Type &type);
+
   // branch_ranks.cc
   bool align_branches(NodeId node);  // true: an If whose branches had other ranks has been changed
+  std::set<uint32_t> aligned_values() const;
   Status check_aligned();
 
   const onnx::ModelProto &model_;
@@ -143,6 +166,7 @@ class Converter {
   std::deque<onnx::NodeProto> resolved_;              // nodes of function bodies with their attributes filled in
   std::deque<onnx::AttributeProto> items_;            // of attributes that are lists
   std::unordered_map<uint32_t, NodeSource> sources_;  // by NodeId
+  std::map<uint32_t, Forms> forms_;                   // by ValueId
   std::unordered_map<uint32_t, const onnx::TypeProto *> declared_;  // by ValueId
   std::unordered_set<std::string> used_externs_;                    // "DOMAIN::OP"
   std::vector<ValueId> aligned_;                                    // results of Ifs that align_branches changed

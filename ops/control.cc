@@ -546,37 +546,6 @@ Status build_scan(BuildContext &c) {
   return {};
 }
 
-// Opset 8 scans axis 1 of operands that all have a batch axis first, and may be told the length of each batch entry's
-// sequence: a Scan over the batch whose body is the Scan of today.
-Status scan_of_batch(Graph &graph, NodeId id, Diagnostics &diagnostics) {
-  if (graph.node(id).input(0).valid())
-    return diagnostics.error(ErrorKind::kUnsupported, "Scan of opset 8 with sequence_lens", graph.describe(id),
-                             "convert the model to opset 9 or later");
-  const Node node = graph.node(id);
-  const RegionId body = node.region_named("body");
-  const size_t operands = node.inputs.empty() ? 0 : node.inputs.size() - 1;
-  const RegionId entry = graph.add_region(id);
-  std::vector<ValueId> inputs;
-  for (size_t i = 0; i < operands; ++i) {
-    graph.set_input(id, i, node.inputs[i + 1]);
-    inputs.push_back(graph.add_input(entry, graph.unique_name(node.name + "/entry"), Type()));
-  }
-  if (operands > 0) graph.set_input(id, operands, ValueId());
-  std::vector<std::pair<std::string, Type>> outputs;
-  for (size_t i = 0; body.valid() && i < graph.region(body).outputs.size(); ++i)
-    outputs.emplace_back(graph.unique_name(node.name + "/result"), Type());
-  std::vector<std::pair<std::string, Attribute>> attributes = {{"num_scan_inputs", node.int_or("num_scan_inputs", 0)}};
-  if (const auto *directions = node.ints("directions")) attributes.emplace_back("scan_input_directions", *directions);
-  const NodeId scan =
-      graph.add_node(entry, "Scan", graph.unique_name(node.name + "/scan"), inputs, std::move(outputs), attributes);
-  graph.set_origin(scan, node.origin);
-  graph.attach_region(id, "body", entry);
-  if (body.valid()) graph.attach_region(scan, "body", body);
-  graph.set_outputs(entry, graph.node(scan).outputs);
-  graph.set_attribute(id, "num_scan_inputs", static_cast<int64_t>(operands));
-  graph.remove_attribute(id, "directions");
-  return {};
-}
 Status not_before_9(Graph &graph, NodeId id, Diagnostics &diagnostics) {
   return cannot_lower(graph, id, "Scan", 9, diagnostics);
 }

@@ -18,5 +18,7 @@ Status input_to_attribute(Graph &graph, NodeId node, size_t index, std::string_v
                           bool single = false);
 // The failure of a `down` that the older version cannot say.
 Failure cannot_lower(const Graph &graph, NodeId node, std::string_view what, int version, Diagnostics &diagnostics);
+// `up` of Scan at version 9.
+Status scan_of_batch(Graph &graph, NodeId node, Diagnostics &diagnostics);
 
 }  // namespace optc

@@ -184,7 +184,7 @@ std::vector<std::optional<Dim>> known_entries(InferContext &context, size_t inpu
 }
 
 Dim item_size(DimTable &dims) {
-  const std::string name = "item.size";
+  const std::string name(kItemSizeName);
   return dims.find(name) ? dims.model_symbol(name) : dims.new_symbol(SymbolKind::kData, name);
 }
 

@@ -61,6 +61,7 @@ std::string size_name(std::string_view value, size_t axis);
 
 // A dim in which the items of a sequence differ: a size that no one defines (what is taken out of the sequence gets
 // sizes of its own).
+inline constexpr std::string_view kItemSizeName = "item.size";
 Dim item_size(DimTable &dims);
 // The type of items of either type in one sequence. Where dims differ, the merged one is an item_size; where ranks
 // differ, the rank is not known.

@@ -24,7 +24,8 @@ def model_of(nodes, inputs, outputs, opset, ir_version=10, types=None):
 
 
 def scan_8(rng):
-    """Scan with a batch axis, as opset 8 has it: a running sum and a product, scanned forwards or backwards."""
+    """Scan with a batch axis, as opset 8 has it: a running sum and a product, scanned forwards or backwards, of sequences of one length or of
+    lengths of their own."""
     batch, length, width = (int(d) for d in rng.integers(1, 5, size=3))
     body = helper.make_graph(
         [helper.make_node("Add", ["sum", "next"], ["sum_out"]), helper.make_node("Mul", ["sum_out", "other"], ["product"])], "body",
@@ -32,7 +33,10 @@ def scan_8(rng):
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, [width]) for n in ("sum_out", "product")])
     attributes = {"directions": [int(d) for d in rng.integers(2, size=2)]} if rng.integers(2) else {}
     node = helper.make_node("Scan", ["", "start", "x", "z"], ["sums", "products"], body=body, num_scan_inputs=2, **attributes)
-    inputs = {"start": floats(rng, batch, width), "x": floats(rng, batch, length, width), "z": floats(rng, batch, length, width)}
+    lengths = {}
+    if rng.integers(2):
+        node.input[0], lengths = "lengths", {"lengths": rng.integers(1, length + 1, size=batch)}
+    inputs = {**lengths, "start": floats(rng, batch, width), "x": floats(rng, batch, length, width), "z": floats(rng, batch, length, width)}
     model = helper.make_model(
         helper.make_graph([node], "graph", [helper.make_value_info(k, cases.type_of(v)) for k, v in inputs.items()],
                           [helper.make_tensor_value_info("sums", TensorProto.FLOAT, [batch, width]),

@@ -1,4 +1,4 @@
-"""Ranks that only the run decides: Ifs whose branches give different ranks, Squeeze without axes."""
+"""Ranks that only the run decides: Ifs whose branches give different ranks, Squeeze without axes, values that a loop does not read."""
 
 import subprocess
 
@@ -19,13 +19,29 @@ FREE = {
     "reshape": "{ r = " + IF + " shape = Constant <value = int64[3] {1, -1, 1}> () s = Reshape (r, shape) y = Mul (x, s) }",
     "size": "{ r = " + IF + " n = Size (r) f = Cast <to = 1> (n) y = Mul (x, f) }",
 }
+# The rank matters to what follows, up to a value whose rank it does not change.
+FORMS = {
+    "sum": "{ r = " + IF + " y = ReduceSum <keepdims = 0> (r) }",
+    "sum_of_chain": "{ r = " + IF + " two = Constant <value = float {2.0}> () n = Neg (r) a = Add (n, two) b = Mul (a, r) s = ReduceSum <keepdims = 0> (b) y = Mul (x, s) }",
+    "rank": "{ r = " + IF + " s = Shape (r) n = Size (s) f = Cast <to = 1> (n) y = Mul (x, f) }",
+    "shape": "{ r = " + IF + " s = Shape (r) o = ConstantOfShape <value = float[1] {2.0}> (s) p = Add (o, r) y = ReduceSum <keepdims = 0> (p) }",
+    "flat": "{ r = " + IF + " whole = Constant <value_ints = [-1]> () f = Reshape (r, whole) y = Concat <axis = 0> (f, w) }",
+    "inner": "{ r = " + IF + " n = Neg (r) y = If (k) <then_branch = a () => (float q) { q = ReduceSum <keepdims = 0> (n) }, else_branch = b () => (float u) { u = Constant <value = float {3.0}> () }> }",
+    "two_results": """{ y, r = If (c) <then_branch = g () => (float[3] a, float s) { a = Exp (w) s = Constant <value = float {2.0}> () },
+        else_branch = h () => (float[3] b, float[3] v) { b = Neg (w) v = Identity (w) }> z = ReduceMax <keepdims = 0> (r) }""",
+    "absent_outputs": "{ r = " + IF + " whole = Constant <value_ints = [1, -1]> () f = Reshape (r, whole) one = Constant <value_ints = [1]> () t, i = TopK (r, one) y = Cast <to = 1> (i) }",
+    "concat": "{ r = " + IF + " y = Concat <axis = 0> (r, r) }",  # a scalar cannot be joined: the run ends where it is
+    "copied_dim": "{ r = " + IF + " shape = Constant <value = int64[2] {0, 1}> () y = Reshape (r, shape) }",
+    "gather": "{ r = " + IF + " at = Constant <value_ints = [2, 0]> () g = Gather (r, at) y = Neg (g) }",
+    "strings": """{ r = If (c) <then_branch = g () => (string[] s) { s = Constant <value_string = "2.5"> () }, else_branch = h () => (string[] v) { v = Constant <value_strings = ["1", "3"]> () }>
+        f = Cast <to = 1> (r) y = ReduceSum <keepdims = 0> (f) }""",
+}
 BOUND = {
     "output": "{ y = " + IF + " }",
     "low_rank": "{ r = " + IF + " y = Neg (r) }",
-    "concat": "{ r = " + IF + " y = Concat <axis = 0> (r, r) }",
-    "reduction": "{ r = " + IF + " s = ReduceSum <keepdims = 0> (r) y = Mul (x, s) }",
-    "copied_dim": "{ r = " + IF + " shape = Constant <value = int64[2] {0, 1}> () y = Reshape (r, shape) }",
     "with_a_vector": "{ r = " + IF + " two = Constant <value = float {2.0}> () y = Add (two, r) }",
+    "two_conditions": "{ r = " + IF + " q = " + IF.replace("(c)", "(k)") + " a = Add (r, q) n = Neg (a) y = Shape (n) }",
+    "carried": "{ r = " + IF + " n = Constant <value = int64 {2}> () y = Loop (n, c, r) <body = l (int64 i, bool m, float[] a) => (bool o, float[] b) { o = Identity (m) b = Neg (a) }> }",
 }
 
 
@@ -64,9 +80,41 @@ def test_branches_of_different_rank_that_are_broadcast(optc, tmp_path, name, eng
             np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
+@pytest.mark.parametrize("engine", ["evaluate", "bundle"])
+@pytest.mark.parametrize("name", FORMS)
+def test_branches_of_different_rank_that_others_use(optc, tmp_path, name, engine):
+    outputs = ["y", "z"] if name == "two_results" else ["y"]
+    declared = "float[1,p] y" if name == "absent_outputs" else "float y" if name in ("sum", "shape", "inner", "strings") else "float[] y"
+    model = write(tmp_path / "m.onnx", FORMS[name], "float[2,3,3] x, float[3] w, bool c, bool k",
+                  ", ".join([{"two_results": "float[3] y, float z", "flat": "float[p] y", "gather": "float[p] y", "absent_outputs": "float[p] y"}.get(name, declared)]))
+    proto = onnx.load(model)
+    for info in proto.graph.output:
+        if name in ("sum_of_chain", "rank", "concat", "copied_dim"):
+            info.type.tensor_type.ClearField("shape")
+    onnx.save(proto, model)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model, options)
+    random = np.random.default_rng(3)
+    x, w = random.standard_normal((2, 3, 3)).astype(np.float32), random.standard_normal(3).astype(np.float32)
+    for c in (False, True):
+        feeds = {"x": x, "w": w, "c": np.array(c), "k": np.array(True)}
+        done = run(optc, model, feeds, tmp_path, f"--engine={engine}")
+        try:
+            wanted = session.run(outputs, feeds)
+        except Exception:
+            assert c and name in ("concat", "copied_dim", "gather", "absent_outputs")
+            assert done.returncode == 1, (done.stdout, done.stderr)
+            continue
+        assert done.returncode == 0, done.stderr
+        for i, want in enumerate(wanted):
+            assert output(tmp_path, i).shape == want.shape
+            np.testing.assert_allclose(output(tmp_path, i), want, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", BOUND)
 def test_branches_of_different_rank_that_decide_a_rank_are_refused(optc, tmp_path, name):
-    model = write(tmp_path / "m.onnx", BOUND[name], "float[2,3,3] x, float[3] w, bool c", "float[] y")
+    model = write(tmp_path / "m.onnx", BOUND[name], "float[2,3,3] x, float[3] w, bool c, bool k", "int64[] y" if name == "two_conditions" else "float[] y")
     done = subprocess.run([optc, model, "-o", tmp_path / "b"], capture_output=True, text=True)
     assert done.returncode == 4, done.stderr
     assert "rank" in done.stderr and not (tmp_path / "b").exists()
@@ -101,6 +149,21 @@ def test_parts_of_a_shape_are_known(optc, tmp_path, operator, engine):
         np.testing.assert_array_equal(output(tmp_path), session.run(None, feeds)[0])
     if operator == "Expand":
         assert run(optc, model, {"x": x, "n": np.array([1])}, tmp_path, f"--engine={engine}").returncode == 1
+
+
+# How many numbers an index of GatherND has follows from the declared rank of the result; another number ends in an error.
+@pytest.mark.parametrize("engine", ["evaluate", "bundle"])
+def test_the_depth_of_gathered_indices_follows_from_the_declared_rank(optc, tmp_path, engine):
+    model = write(tmp_path / "m.onnx", "{ y = GatherND <batch_dims = 1> (x, at) }", "float[a,b,c] x, int64[d,e] at", "float[f,g] y")
+    session = onnxruntime.InferenceSession(model)
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    for at in ([[1], [2]], np.zeros((2, 1))):
+        feeds = {"x": x, "at": np.array(at, np.int64)}
+        done = run(optc, model, feeds, tmp_path, f"--engine={engine}")
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_array_equal(output(tmp_path), session.run(None, feeds)[0])
+    done = run(optc, model, {"x": x, "at": np.array([[0, 1], [2, 3]])}, tmp_path, f"--engine={engine}")
+    assert done.returncode == 1 and "GatherND" in done.stderr, done.stderr
 
 
 # Nothing but the declared shape tells the rank of y: a branch of another rank would be read beyond its end.
@@ -143,3 +206,22 @@ def test_numbers_and_conditions_of_loops_are_scalars_or_lists(optc, tmp_path, nu
     assert done.returncode == 0, done.stderr
     for got, value in zip(onnxruntime.InferenceSession(tmp_path / "o.onnx").run(None, feeds), want, strict=True):
         np.testing.assert_array_equal(got, value, strict=True)
+
+
+# A carried value that the body does not read starts as anything; that a loop without iterations would give it is an error.
+@pytest.mark.parametrize("engine", ["evaluate", "bundle"])
+@pytest.mark.parametrize("used", [True, False])
+def test_a_carried_value_that_is_not_read_may_start_with_another_rank(optc, tmp_path, used, engine):
+    body = """{ none = Constant <value = float {1.5}> ()
+      last, other = Loop (n, c, x, none) <body = b (int64 i, bool m, float[] a, float[] u) => (bool o, float[] next, float[] w) {
+        o = Identity (m) next = Neg (a) one = Constant <value_ints = [1]> () w = Unsqueeze (next, one) }> y = %s }""" % ("Mul (other, other)" if used else "Identity (last)")
+    model = write(tmp_path / "m.onnx", body, "float[3] x, int64 n, bool c", "float[a,b] y" if used else "float[a] y")
+    session = onnxruntime.InferenceSession(model)
+    for n, c in ((3, True), (1, True), (0, True), (2, False)):
+        feeds = {"x": np.array([1, -2, 3], np.float32), "n": np.array(n), "c": np.array(c)}
+        done = run(optc, model, feeds, tmp_path, f"--engine={engine}")
+        if used and (n == 0 or not c):
+            assert done.returncode == 1 and "the loop does not run" in " ".join(done.stderr.split()), done.stderr
+            continue
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_array_equal(output(tmp_path), session.run(None, feeds)[0])
