@@ -59,6 +59,12 @@ TEST(State, ACacheIsAppendedToInPlace) {
   for (const Kernel &kernel : r.program.kernels) {
     if (!kernel.alive) continue;
     for (BufferId b : reads(r.program, kernel)) EXPECT_NE(b, r.program.inputs[1]) << r.text;
+    // What is written into it does not grow with it.
+    for (BufferId b : writes(r.program, kernel)) {
+      if (b == r.program.outputs[1]) {
+        EXPECT_FALSE(uses_symbol(kernel.cost.bytes_written, r.program.dims->find("P"))) << r.text;
+      }
+    }
   }
 }
 

@@ -243,7 +243,71 @@ int main() {
     assert states[2] == {"input": "h", "output": "h_next", "in_place": True}
 
 
-@pytest.mark.parametrize("engine", ["bundle", "evaluate"])
+def recurrent(between):
+    """An LSTM of S steps whose hidden state goes through `between` before it."""
+    rng = np.random.default_rng(1)
+    weights = [onnx.numpy_helper.from_array(rng.standard_normal((1, 32, n), np.float32) / 3, name) for name, n in (("w", 4), ("r", 8))]
+    nodes = [helper.make_node(between, ["h", *["h"] * (between == "Mul")], ["first"]),
+             helper.make_node("LSTM", ["x", "w", "r", "", "", "first", "c"], ["", "h_next", "c_next"], hidden_size=8),
+             helper.make_node("Concat", ["past", "h_next"], ["present"], axis=0), helper.make_node("Exp", ["present"], ["y"])]
+    return make(nodes, [value("x", ["S", "B", 4]), value("h", [1, "B", 8]), value("c", [1, "B", 8]), value("past", ["P", "B", 8])],
+                [value("h_next", [1, "B", 8]), value("c_next", [1, "B", 8]), value("present", [None, "B", 8]), value("y", [None, "B", 8])], weights)
+
+
+def one_node(op, inputs, dims, result, opset, **attributes):
+    """A cache that an operator writes, and a reader of it; floats, but integers for "at"."""
+    reader = helper.make_node("Relu", ["present"], ["y"])
+    model = make([helper.make_node(op, inputs, ["present"], **attributes), reader],
+                 [value(n, d, I64 if n == "at" else F32) for n, d in zip(inputs, dims)], [value("present", result), value("y", result)])
+    model.opset_import[0].version = opset
+    return model
+
+
+def attention():
+    caches = [value(f"past_{n}", ["B", HEADS, "P", WIDTH]) for n in ("key", "value")]
+    model = make([helper.make_node("Attention", ["q", "k", "v", "", "past_key", "past_value"], ["y", "present_key", "present_value"])],
+                 [*(value(n, ["B", HEADS, "S", WIDTH]) for n in "qkv"), *caches],
+                 [value("y", ["B", HEADS, "S", WIDTH]), *(value(f"present_{n}", ["B", HEADS, None, WIDTH]) for n in ("key", "value"))])
+    model.opset_import[0].version = 23
+    return model
+
+
+WRITERS = {
+    "attention": (attention(), ["past_*=present_*"], "2 states in place"),
+    "tensor_scatter": (one_node("TensorScatter", ["past", "new", "at"], [["B", 2, 16, 8], ["B", 2, 1, 8], ["B"]], ["B", 2, 16, 8], 24, axis=-2),
+                       ["past=present"], "1 state in place"),
+    "scatter_elements": (one_node("ScatterElements", ["past", "at", "new"], [[4, 16], [4, 1], [4, 1]], [4, 16], 18, axis=1), ["past=present"],
+                         "1 state in place"),
+    "scatter_nd": (one_node("ScatterND", ["past", "at", "new"], [[6, 4], [2, 1], [2, 4]], [6, 4], 18), ["past=present"], "1 state in place"),
+    "lstm": (recurrent("Identity"), ["h=h_next", "c=c_next", "past=present"], "1 of 3 states in place"),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_operators_that_write_a_state(optc, tmp_path, name):
+    model, aliases, wanted = WRITERS[name]
+    onnx.save(model, tmp_path / "m.onnx")
+    env = {**os.environ, "OPTC_PYTHON": sys.executable}
+    options = [part for alias in aliases for part in ("--alias", alias)]
+    done = subprocess.run([optc, "verify", tmp_path / "m.onnx", *options, "--engine=evaluate"], env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and "of 3 steps" in done.stdout, done.stdout + done.stderr
+    assert wanted in done.stderr, done.stderr
+
+
+@pytest.mark.tier2
+@pytest.mark.parametrize("options", [["--per-kernel"], ["--target=cpu,sm_80"]], ids=["watched", "mixed"])
+def test_states_of_a_watched_bundle_and_of_one_with_kernels_on_both(optc, tmp_path, options):
+    onnx.save(recurrent("Mul"), tmp_path / "m.onnx")
+    driver = pathlib.Path(optc).parent.parent / "tests/libemulated_cuda.so"
+    if "--per-kernel" not in options and not driver.exists():
+        pytest.skip("this build has no GPU targets")
+    env = {**os.environ, "OPTC_PYTHON": sys.executable, "OPTC_LIBCUDA": str(driver), "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run([optc, "verify", tmp_path / "m.onnx", "--alias=h=h_next", "--alias=c=c_next", "--alias=past=present", "--sets=1",
+                           *options], env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and "1 input set of 3 steps" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("engine", [pytest.param("bundle", marks=pytest.mark.tier2), "evaluate"])
 def test_verify_takes_several_steps(optc, tmp_path, engine):
     onnx.save(decoder(), tmp_path / "decoder.onnx")
     env = {**os.environ, "OPTC_PYTHON": sys.executable, "XDG_CACHE_HOME": str(tmp_path)}
