@@ -2,33 +2,64 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
 
 namespace optc::cli {
+namespace {
+
+// What the bundle would be, for a user who has not decided yet.
+std::string dry_run_text(const BundleFacts &facts) {
+  const auto known = [](int64_t bytes) { return bytes < 0 ? std::string("by the dims") : format_bytes(bytes); };
+  std::string arena = facts.arena_bytes >= 0  ? format_bytes(facts.arena_bytes)
+                      : facts.peak_bytes >= 0 ? "by the dims, at most " + format_bytes(facts.peak_bytes)
+                                              : "by the dims (--dim NAME=LOW..HIGH bounds them)";
+  for (const BundleFacts::Variant &variant : facts.variants)
+    arena += fmt::format("; {} for {}", known(variant.arena_bytes), variant.sizes);
+  return fmt::format(
+      "bundle  {} in {} files: {} of weights, {} of code for a compiler\n"
+      "memory  {} of weights, mapped once for all processes; a context's arena {}\n"
+      "build   about {:.0f} s of one core (g++, optimized; {} kernels)\n"
+      "nothing was written\n",
+      format_bytes(facts.bytes), facts.files, format_bytes(facts.weight_bytes), format_bytes(facts.code_bytes),
+      format_bytes(facts.weight_bytes), arena, std::max(1.0, facts.build_seconds), facts.kernels);
+}
+
+}  // namespace
 
 void add_compile(CommandLine &line, int &code) {
   struct Options : CommonOptions {
     std::string output;
-    bool embed = false, force = false;
+    bool embed = false, force = false, dry_run = false;
   };
   auto o = std::make_shared<Options>();
   Verb *verb = line.add_verb("compile", "compile a model to a bundle (the verb may be left out)");
   verb->footer("Example: optc resnet50.onnx -o resnet50 --dim N=1 --target cpu,sm_90a");
   add_model(*verb, *o);
   verb->add_option("-o,--output", o->output, "the folder to write")
-      ->required()
       ->type_name("DIR")
       ->check([](const std::string &text) { return text.empty() ? "the folder has no name" : ""; });
   verb->add_flag("--embed-weights,!--no-embed-weights", o->embed,
                  "weights inside the library instead of a file beside it");
   verb->add_flag("--force", o->force, "replace files in DIR that were changed since optc wrote them");
+  verb->add_flag("-n,--dry-run", o->dry_run,
+                 "write nothing: say how large the bundle, its memory and, about, its build would be");
   add_compile_options(*verb, *o);
   add_shape_options(*verb, *o);
   add_output_options(*verb, *o);
   verb->callback([o, &code] {
     Diagnostics diagnostics(o->model);
+    if (o->output.empty() && !o->dry_run) {
+      code = report(
+          diagnostics,
+          diagnostics.error(ErrorKind::kUsage, "-o DIR is required, the folder to write", {},
+                            "or a verb before the model: `optc --help` lists them; -n only says what it would be"),
+          *o);
+      return;
+    }
     Result<CompileOptions> options = compile_options(*o, diagnostics);
     if (!options) {
       code = report(diagnostics, options.failure(), *o);
@@ -36,6 +67,7 @@ void add_compile(CommandLine &line, int &code) {
     }
     options->embed_weights = o->embed;
     options->force = o->force;
+    options->dry_run = o->dry_run;
     const std::unique_ptr<Listener> listener = make_listener(*o);
     Result<BundleFacts> facts = compile_model(o->model, o->output, *options, *listener, diagnostics);
     if (!facts) {
@@ -55,11 +87,17 @@ void add_compile(CommandLine &line, int &code) {
                                      {"lower_bound_bytes", known(facts->bound_bytes)},
                                      {"peak_bytes", known(facts->peak_bytes)},
                                      {"weight_bytes", facts->weight_bytes},
-                                     {"files", facts->files}};
+                                     {"files", facts->files},
+                                     {"bytes", facts->bytes},
+                                     {"code_bytes", facts->code_bytes},
+                                     {"build_seconds", std::round(facts->build_seconds * 10) / 10},
+                                     {"written", !o->dry_run}};
       for (const BundleFacts::Variant &variant : facts->variants)
         json["variants"].push_back(
             {{"sizes", variant.sizes}, {"kernels", variant.kernels}, {"arena_bytes", known(variant.arena_bytes)}});
       print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    } else if (o->dry_run) {
+      print(dry_run_text(*facts));
     } else if (!o->quiet) {
       const std::string &folder = facts->folder;
       print(fmt::format("wrote {}/   next: cmake -S {} -B build && cmake --build build, or see {}/README.md\n", folder,

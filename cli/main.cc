@@ -76,8 +76,6 @@ int usage_error(const CommandLine &line, const std::vector<std::string> &words, 
   for (char &c : message)
     if (c == '\n') c = ' ';
   std::string help = fmt::format("`optc {} --help` lists its options", words[0]);
-  if (message == "--output is required")
-    message = "-o DIR is required, the folder to write", help = "or a verb before the model: `optc --help` lists them";
   // An option that does not exist says more than what is missing because of it.
   const std::vector<std::string> options = line.options(words[0]);
   for (const std::string &word : words) {

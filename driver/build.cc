@@ -42,8 +42,8 @@ std::string stamps(const std::string &folder, bool deep) {
 // Every option, with the state of the files that it names. The fields are named one by one, so that one which is added
 // does not compile until it stands here.
 std::string text_of(const CompileOptions &options) {
-  [[maybe_unused]] const auto &[import, level, disabled, targets, name, f32, precision, samples, force, embed_weights,
-                                probe, stop_after_rewrites, variants, aliases, opset] = options;
+  [[maybe_unused]] const auto &[import, level, disabled, targets, name, f32, precision, samples, force, dry_run,
+                                embed_weights, probe, stop_after_rewrites, variants, aliases, opset] = options;
   const auto &[dims, shapes, custom_ops, externs, max_nodes] = import;
   std::string text =
       fmt::format("level={} f32={} precision={} embed={} probe={} stop={} opset={} nodes={} name={}", level, f32,

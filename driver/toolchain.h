@@ -38,6 +38,7 @@ struct CompileOptions {
   ElementType precision = ElementType::kFloat32;  // storage of f32 tensors: kFloat32, kFloat16 or kBFloat16
   std::string samples;         // folder of inputs on which the cost of `precision` is measured; empty: random ones
   bool force = false;          // replace files in the bundle's folder that were changed by others
+  bool dry_run = false;        // compile_model writes nothing, and says what it would
   bool embed_weights = false;  // in the library, instead of a file beside it
   bool probe = false;          // the bundle tells of each kernel (driver/kernel_watch.h)
   int64_t stop_after_rewrites = -1;  // for bisection: only so many rewrites are allowed; negative: all
@@ -77,6 +78,8 @@ struct BundleFacts {
     int64_t kernels = 0, arena_bytes = -1;
   };
   std::vector<Variant> variants;
+  int64_t bytes = 0, code_bytes = 0;  // of all files; of those that a compiler reads
+  double build_seconds = 0;           // about, of one core: optimized, by g++
 };
 
 Result<Graph> load_model(const std::string &path, const CompileOptions &options, Listener &listener,

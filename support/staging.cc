@@ -39,6 +39,9 @@ void note_finished(const std::string &path) {
   unfinished.erase(path);
 }
 
+constexpr const char *kManifest = "manifest.json";
+constexpr size_t kHashDigits = 32;
+
 std::string reason(int error) { return std::generic_category().message(error); }
 
 // The place that `path` means when it is a link, without slashes at the end.
@@ -232,7 +235,14 @@ Result<std::unique_ptr<StagedDirectory>> StagedDirectory::create(const std::stri
   return directory;
 }
 
+std::unique_ptr<StagedDirectory> StagedDirectory::nowhere() {
+  std::unique_ptr<StagedDirectory> directory(new StagedDirectory);
+  directory->counts_ = true;
+  return directory;
+}
+
 StagedDirectory::~StagedDirectory() {
+  if (counts_) return;
   std::error_code ignored;
   if (!committed_) fs::remove_all(staging_, ignored);
   note_finished(staging_);
@@ -240,6 +250,12 @@ StagedDirectory::~StagedDirectory() {
 }
 
 Status StagedDirectory::write(const std::string &relative_path, std::string_view text, Diagnostics &diagnostics) {
+  sizes_[relative_path] = text.size();
+  if (counts_) {
+    if (relative_path == kManifest) manifest_ = text;
+    hashes_[relative_path] = std::string(kHashDigits, '0');
+    return {};
+  }
   const fs::path path = fs::path(staging_) / relative_path;
   std::error_code error;
   const std::lock_guard lock(unfinished_mutex);  // not between a signal and the end
@@ -255,15 +271,33 @@ Status StagedDirectory::write(const std::string &relative_path, std::string_view
   return {};
 }
 
-Status StagedDirectory::add(const std::string &relative_path, Diagnostics &diagnostics) {
-  OPTC_ASSIGN(const auto file, MappedFile::open(staging_ + "/" + relative_path, diagnostics));
-  hashes_[relative_path] = xxh3_128(file->data(), file->size());
+Status StagedDirectory::write(const std::string &relative_path, const std::function<bool(const Sink &)> &give,
+                              Diagnostics &diagnostics) {
+  uint64_t &bytes = sizes_[relative_path] = 0;
+  if (counts_) {
+    (void)give([&](const void *, uint64_t size) {
+      bytes += size;
+      return true;
+    });
+    hashes_[relative_path] = std::string(kHashDigits, '0');
+    return {};
+  }
+  const fs::path path = fs::path(staging_) / relative_path;
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  std::FILE *file = std::fopen(path.c_str(), "wbe");
+  bool good = file && give([&](const void *data, uint64_t size) {
+                bytes += size;
+                return std::fwrite(data, 1, size, file) == size;
+              });
+  if (file && std::fclose(file) != 0) good = false;
+  if (!good) return diagnostics.error(ErrorKind::kIo, "cannot write '" + relative_path + "': " + reason(errno));
+  OPTC_ASSIGN(const auto mapped, MappedFile::open(path.string(), diagnostics));
+  hashes_[relative_path] = xxh3_128(mapped->data(), mapped->size());
   return {};
 }
 
 namespace {
-
-constexpr const char *kManifest = "manifest.json";
 
 // The manifest of a folder that is a bundle of optc (many programs call a file manifest.json); else null.
 Json bundle_manifest(const std::string &folder) {
@@ -406,21 +440,32 @@ Status StagedDirectory::refill(const std::vector<std::string> &old_files, Diagno
   return {};
 }
 
+// The manifest with the key "files", the hash of every other file by its path.
+Result<std::string> StagedDirectory::manifest_with_files(const std::string &manifest, Diagnostics &diagnostics) const {
+  std::string text = manifest;
+  const size_t end = text.rfind('}');
+  if (end == std::string::npos || end == 0)
+    return diagnostics.error(ErrorKind::kInternal, "the manifest is no JSON object");
+  text.resize(text.find_last_not_of(" \n", end - 1) + 1);
+  text += text.back() == '{' ? "\n \"files\": {" : ",\n \"files\": {";
+  bool first = true;
+  for (const auto &[path, hash] : hashes_) {
+    text += (first ? "\n  " : ",\n  ") + Json(path).dump() + ": \"" + hash + "\"";
+    first = false;
+  }
+  return text + "\n }\n}\n";
+}
+
 Status StagedDirectory::commit(Diagnostics &diagnostics, bool force) {
   if (hashes_.erase(kManifest)) {
-    OPTC_ASSIGN(std::string text, read_file(staging_ + "/" + kManifest, diagnostics));
-    const size_t end = text.rfind('}');
-    if (end == std::string::npos || end == 0)
-      return diagnostics.error(ErrorKind::kInternal, "the manifest is no JSON object");
-    text.resize(text.find_last_not_of(" \n", end - 1) + 1);
-    text += text.back() == '{' ? "\n \"files\": {" : ",\n \"files\": {";
-    bool first = true;
-    for (const auto &[path, hash] : hashes_) {
-      text += (first ? "\n  " : ",\n  ") + Json(path).dump() + ": \"" + hash + "\"";
-      first = false;
+    std::string text = manifest_;
+    if (!counts_) {
+      OPTC_ASSIGN(text, read_file(staging_ + "/" + kManifest, diagnostics));
     }
-    OPTC_TRY(write(kManifest, text + "\n }\n}\n", diagnostics));
+    OPTC_ASSIGN(text, manifest_with_files(text, diagnostics));
+    OPTC_TRY(write(kManifest, text, diagnostics));
   }
+  if (counts_) return {};
   const FolderLock lock(parent_of(final_));
   ::unlink((staging_ + "/" + std::string(kMarker)).c_str());
   // Another process may make the folder, or remove it, at the same time, where locks do not work.

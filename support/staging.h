@@ -4,7 +4,9 @@
 // the same place (scratch folders: by any).
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -48,25 +50,34 @@ Status write_file(const std::string &path, std::string_view text, Diagnostics &d
 class StagedDirectory {
  public:
   static Result<std::unique_ptr<StagedDirectory>> create(const std::string &final_path, Diagnostics &diagnostics);
+  // A folder that no file is made of: what would be written is counted. commit() does nothing.
+  static std::unique_ptr<StagedDirectory> nowhere();
   ~StagedDirectory();
   StagedDirectory(const StagedDirectory &) = delete;
   StagedDirectory &operator=(const StagedDirectory &) = delete;
   const std::string &path() const { return staging_; }
   Status write(const std::string &relative_path, std::string_view text, Diagnostics &diagnostics);  // makes sub-folders
-  // A file that was written in path() by other means.
-  Status add(const std::string &relative_path, Diagnostics &diagnostics);
+  // A file in pieces: `give` hands them to the sink, which is false where it takes no more, and is false then itself.
+  using Sink = std::function<bool(const void *data, uint64_t size)>;
+  Status write(const std::string &relative_path, const std::function<bool(const Sink &)> &give,
+               Diagnostics &diagnostics);
+  const std::map<std::string, uint64_t> &sizes() const { return sizes_; }  // bytes of the files so far, by path
   Status commit(Diagnostics &diagnostics, bool force = false);
 
  private:
   StagedDirectory() = default;
+  Result<std::string> manifest_with_files(const std::string &text, Diagnostics &diagnostics) const;
   Status replace(bool force, Diagnostics &diagnostics);
   Status exchange(const std::vector<std::string> &kept, Diagnostics &diagnostics);
   Status refill(const std::vector<std::string> &old_files, Diagnostics &diagnostics);
   std::string final_, staging_;
   std::map<std::string, std::string> hashes_;  // of the files, by path
+  std::map<std::string, uint64_t> sizes_;
   bool inside_ = false;  // staged inside the final folder, which cannot change places with another
   bool committed_ = false;
-  int marker_ = -1;  // the open file that says whose folder it is
+  bool counts_ = false;   // nowhere()
+  std::string manifest_;  // of nowhere()
+  int marker_ = -1;       // the open file that says whose folder it is
 };
 
 // A new folder below $TMPDIR or /tmp that goes with the object.

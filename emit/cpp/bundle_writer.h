@@ -31,7 +31,7 @@ class BundleWriter {
   Status embed_manifest(const std::string &manifest);
 
   // Bytes for a sink, in pieces; false: it took no more.
-  using Sink = std::function<bool(const void *data, uint64_t size)>;
+  using Sink = StagedDirectory::Sink;
   bool each_part(const Sink &sink) const;
   // Links what `give` gives into the library as NAME_WHAT_data: an array where it is short, else a file beside the
   // source that the assembler takes as it is.

@@ -4,16 +4,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 
 #include "emit/cpp/bundle_writer.h"
 
 namespace optc {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr uint64_t kArrayLimit = 64 * 1024;  // what is linked in and no longer is a C array
 
@@ -82,14 +78,8 @@ Status BundleWriter::embed_manifest(const std::string &manifest) {
 }
 
 Status BundleWriter::write_data(const std::string &path, const std::function<bool(const Sink &)> &give) {
-  std::error_code ignored;
-  fs::create_directories((fs::path(directory_.path()) / path).parent_path(), ignored);
-  std::FILE *file = std::fopen((directory_.path() + "/" + path).c_str(), "wbe");
-  bool good = file && give([&](const void *data, uint64_t size) { return std::fwrite(data, 1, size, file) == size; });
-  if (file && std::fclose(file) != 0) good = false;
-  if (!good) return diagnostics_.error(ErrorKind::kIo, fmt::format("cannot write '{}'", path));
   ++files_;
-  return directory_.add(path, diagnostics_);
+  return directory_.write(path, give, diagnostics_);
 }
 
 Status BundleWriter::embed(const std::string &what, uint64_t bytes, const std::function<bool(const Sink &)> &give) {

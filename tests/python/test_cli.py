@@ -640,3 +640,25 @@ def test_the_cache_is_shown_and_pruned(optc, model, tmp_path):
     assert facts("prune")["removed"] == 1 and facts()["bundles"] == []
     assert "expected bytes" in run(optc, "cache", "prune", "--max-size=much", env=env, code=2).stderr
     assert "prune" in run(optc, "cache", "--max-size=1GB", env=env, code=2).stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--embed-weights"], ["--dim", "N=1..8"], ["--variant", "N=1"]])
+def test_a_dry_run_writes_nothing_and_knows_the_size(optc, model, tmp_path, options):
+    folder = tmp_path / "bundle"
+    said = json.loads(run(optc, model, "-n", "-o", folder, "--name", "small", "--format=json", *options).stdout)
+    assert said["written"] is False and not folder.exists() and list(tmp_path.iterdir()) == []
+    facts = json.loads(run(optc, model, "-o", folder, "--name", "small", "--format=json", *options).stdout)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert facts["written"] and (len(files), sum(path.stat().st_size for path in files)) == (said["files"], said["bytes"])
+    assert {k: v for k, v in facts.items() if k not in ("written", "bundle")} == {k: v for k, v in said.items() if k not in ("written", "bundle")}
+    assert sum(path.stat().st_size for path in (folder / "src").rglob("*") if path.suffix in (".cpp", ".h", ".inc")) == said["code_bytes"]
+    # The folder that is there stays as it is; no folder need be named.
+    before = {path: path.read_bytes() for path in files}
+    text = run(optc, "compile", model, "--dry-run", "-o", folder, "-q", *options).stdout
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert all(word in text for word in ("bundle ", "memory ", "build ", "nothing was written"))
+    assert "nothing was written" in run(optc, model, "-n", *options).stdout
+
+
+def test_a_folder_to_write_is_needed(optc, model):
+    assert "-o DIR is required" in run(optc, model, code=2).stderr
