@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "cli/common.h"
+#include "driver/bundle_diff.h"
 #include "emit/report/diff.h"
 #include "importer/importer.h"
 #include "importer/provenance.h"
@@ -19,6 +21,8 @@ struct DiffOptions : CommonOptions {
   std::string other, html;
   std::vector<std::string> ignored;
   bool exit_code = false;
+  double rtol = -1;
+  std::string input_folder;
 };
 
 Status write_page(const DiffOptions &o, const Graph &before, const Graph &after, const GraphDiff &diff,
@@ -77,7 +81,67 @@ Status diff_files(const DiffOptions &o, Diagnostics &diagnostics) {
               diagnostics);
 }
 
+// Two bundles are built and run.
+Status diff_two_bundles(const DiffOptions &o, Diagnostics &diagnostics) {
+  if (!o.html.empty() || !o.ignored.empty() || !o.shapes.empty() || !o.custom_ops.empty() || !o.externs.empty() ||
+      !o.disabled.empty() || o.format == "markdown")
+    return diagnostics.error(ErrorKind::kUsage, "two bundles are compared by what they compute", {},
+                             "--dim, --inputs, --seed, --rtol, --exit-code and --format=json go with that");
+  BundleDiffOptions options;
+  options.inputs = o.input_folder;
+  options.seed = o.seed;
+  options.relative = std::max(0.0, o.rtol);
+  OPTC_ASSIGN(const CompileOptions parsed, compile_options(o, diagnostics));
+  for (const DimPin &pin : parsed.import.dims) {
+    if (pin.min != pin.max)
+      return diagnostics.error(ErrorKind::kUsage, fmt::format("--dim {}: a run has one size", pin.name));
+    options.sizes[pin.name] = pin.min;
+  }
+  OPTC_ASSIGN(const BundleDiff result, diff_bundles(o.model, o.other, options, diagnostics));
+  if (o.format == "json") {
+    nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
+    for (const auto &[name, worst] : result.outputs)
+      outputs.push_back({{"name", name},
+                         {"equal", worst.ok},
+                         {"max_difference", worst.max_difference},
+                         {"range", worst.range},
+                         {"median_ulp", worst.median_ulp},
+                         {"problem", worst.problem}});
+    print(nlohmann::ordered_json{{"schema_version", 1},
+                                 {"equal", result.equal()},
+                                 {"same_weights", result.same_weights},
+                                 {"same_precision", result.same_precision},
+                                 {"sets", result.sets},
+                                 {"outputs", outputs}}
+              .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+          "\n");
+  } else {
+    std::string sizes;
+    for (const std::string &set : result.sets) sizes += (sizes.empty() ? "" : "; ") + (set.empty() ? "as given" : set);
+    print(fmt::format("{} runs of both ({}){}{}\n", result.sets.size(), sizes,
+                      result.same_weights ? "" : ", other weights", result.same_precision ? "" : ", other precision"));
+    for (const auto &[name, worst] : result.outputs) {
+      const bool bits = worst.problem.empty() && worst.max_difference == 0 && worst.ok;
+      print(fmt::format("{} {}  {}\n",
+                        bits       ? "same  "
+                        : worst.ok ? "within"
+                                   : "differs",
+                        name, bits ? fmt::format("{} numbers", worst.count) : describe(worst)));
+    }
+  }
+  if (o.exit_code && !result.equal()) return diagnostics.error(ErrorKind::kMismatch, "the bundles' results differ");
+  return {};
+}
+
 Status diff(const DiffOptions &o, Diagnostics &diagnostics) {
+  const bool bundle = is_bundle_folder(o.model), other_bundle = !o.other.empty() && is_bundle_folder(o.other);
+  if (bundle != other_bundle)
+    return diagnostics.error(ErrorKind::kUsage, "a bundle is compared with a bundle", {},
+                             "`optc verify MODEL` compares what a model's bundle computes with ONNX Runtime");
+  if (bundle) return diff_two_bundles(o, diagnostics);
+  if (o.rtol >= 0 || !o.input_folder.empty())
+    return diagnostics.error(ErrorKind::kUsage, "--rtol and --inputs are for two bundles", {},
+                             "`optc verify A --against B` runs two models");
   if (!o.other.empty()) return diff_files(o, diagnostics);
   OPTC_ASSIGN(const CompileOptions options, compile_options(o, diagnostics));
   CommonOptions silent = o;
@@ -93,10 +157,10 @@ Status diff(const DiffOptions &o, Diagnostics &diagnostics) {
 
 void add_diff(CommandLine &line, int &code) {
   auto o = std::make_shared<DiffOptions>();
-  Verb *verb =
-      line.add_verb("diff", "what is different between two models, or between a model and what optc makes of it");
+  Verb *verb = line.add_verb(
+      "diff", "what is different between two models, a model and what optc makes of it, or two bundles' results");
   verb->footer("Example: optc diff before.onnx after.onnx --html diff.html");
-  verb->add_option("A", o->model, "the model before")->required()->type_name("");
+  verb->add_option("A", o->model, "the model before, or a bundle's folder")->required()->type_name("");
   verb->add_option("B", o->other, "the model after; without it: A as optc optimizes it")->type_name("");
   verb->add_option("--html", o->html, "also write a page that opens offline")->type_name("FILE");
   std::vector<std::string> kinds;
@@ -107,7 +171,15 @@ void add_diff(CommandLine &line, int &code) {
       ->delimiter(',')
       ->one_of(kinds)
       ->type_name("KIND");
-  verb->add_flag("--exit-code", o->exit_code, "exit with 1 when the models differ");
+  verb->add_flag("--exit-code", o->exit_code, "exit with 1 when the models, or the bundles' results, differ");
+  constexpr const char *kBundles = "Two bundles";
+  verb->add_option("--inputs", o->input_folder, "a folder of input_0.npy or .pb, ... (default: two random sets)")
+      ->type_name("DIR")
+      ->group(kBundles);
+  verb->add_option("--seed", o->seed, "of random inputs")->type_name("N")->group(kBundles);
+  verb->add_option("--rtol", o->rtol, "differences up to this part of an output's largest number are none (default 0)")
+      ->type_name("R")
+      ->group(kBundles);
   add_disable_pass(*verb, *o);
   add_shape_options(*verb, *o);
   add_output_options(*verb, *o, {"text", "json", "markdown"});

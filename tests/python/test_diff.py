@@ -238,3 +238,47 @@ def test_options_of_one_model_are_refused_for_two(optc, tmp_path):
     a = edits.small(tmp_path / "a.onnx", [helper.make_node("Relu", ["x"], ["y"])], [floats("x", "N")], [floats("y", "N")])
     done = subprocess.run([optc, "diff", a, a, "--dim", "N=1"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "error[usage]" in done.stderr
+
+
+def bundle(optc, model, folder, *options):
+    done = subprocess.run([optc, model, "-o", folder, "--name", "net", "-q", *options], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_two_bundles_by_what_they_compute(optc, tmp_path):
+    """The same model twice, in 16 bits, with one weight changed, of another signature; outputs in another order are the same ones."""
+    def net(path, scale=1.0, outputs=("y", "z"), name="x"):
+        w = np.random.default_rng(3).standard_normal((6, 5)).astype(np.float32)
+        w[2, 1] *= scale
+        nodes = [helper.make_node("MatMul", [name, "w"], ["y"]), helper.make_node("Relu", [name], ["z"])]
+        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 6])],
+                                  [helper.make_tensor_value_info(o, TensorProto.FLOAT, ["n", 5 if o == "y" else 6]) for o in outputs], [numpy_helper.from_array(w, "w")])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+        return path
+
+    def diff(a, b, *options, code=0):
+        done = subprocess.run([optc, "diff", a, b, *options], capture_output=True, text=True)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    a = bundle(optc, net(tmp_path / "a.onnx"), tmp_path / "a")
+    turned = bundle(optc, net(tmp_path / "t.onnx", outputs=("z", "y")), tmp_path / "t", "--dim", "n=1..8")
+    said = json.loads(diff(a, turned, "--exit-code", "--format=json").stdout)
+    assert said["equal"] and said["same_weights"] and [o["name"] for o in said["outputs"]] == ["y", "z"] and len(said["sets"]) == 2
+    changed = bundle(optc, net(tmp_path / "c.onnx", scale=1.5), tmp_path / "c")
+    np.save(tmp_path / "input_0.npy", np.eye(6, dtype=np.float32))
+    said = json.loads(diff(a, changed, "--format=json", "--exit-code", "--inputs", tmp_path, code=1).stdout)
+    y, z = said["outputs"]
+    w = abs(np.random.default_rng(3).standard_normal((6, 5)).astype(np.float32)[2, 1])
+    assert not said["same_weights"] and not y["equal"] and z["equal"] and abs(y["max_difference"] - w / 2) < 1e-5
+    text = diff(a, changed, "--dim", "n=3").stdout
+    assert "differs y" in text and "same   z" in text and "n=3" in text and "other weights" in text
+    assert "within y" in diff(a, changed, "--rtol", "0.9", "--exit-code").stdout
+    other = bundle(optc, net(tmp_path / "o.onnx", name="v"), tmp_path / "o")
+    assert "other inputs" in diff(a, other, code=2).stderr
+    assert "with a bundle" in diff(a, tmp_path / "a.onnx", code=2).stderr
+    assert "two bundles" in diff(tmp_path / "a.onnx", tmp_path / "t.onnx", "--rtol", "1", code=2).stderr
+    (tmp_path / "no").mkdir()
+    (tmp_path / "no/manifest.json").write_text("[]")
+    assert "not a bundle's" in diff(a, tmp_path / "no", code=2).stderr
