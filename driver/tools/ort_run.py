@@ -84,16 +84,29 @@ def nudged(values, random):
 
 
 def perturbed(path, random):
-    """The model's bytes with its float weights changed in their last bits."""
+    """The model's bytes with its float weights changed in their last bits. What sizes follow from stays: the scales of a Resize, and
+    whole numbers, which a model states (a factor of 2 that is a little less gives another size)."""
     import onnx
     from onnx import numpy_helper
 
     model = onnx.load(path)
+    scales = set()
+
+    def note_scales(graph):
+        for node in graph.node:
+            if node.op_type in ("Resize", "Upsample"):
+                scales.update(node.input[1:])
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.GRAPH:
+                    note_scales(attribute.g)
 
     def visit(graph):
         for tensor in graph.initializer:
-            change(tensor)
+            if tensor.name not in scales:
+                change(tensor)
         for node in graph.node:
+            if scales.intersection(node.output):
+                continue
             for attribute in node.attribute:
                 if attribute.type == onnx.AttributeProto.GRAPH:
                     visit(attribute.g)
@@ -102,9 +115,11 @@ def perturbed(path, random):
 
     def change(tensor):
         if tensor.data_type == onnx.TensorProto.FLOAT:
-            values = nudged(numpy_helper.to_array(tensor), random)
-            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+            values = numpy_helper.to_array(tensor)
+            changed = np.where(values == np.round(values), values, nudged(values, random))
+            tensor.CopyFrom(numpy_helper.from_array(changed, tensor.name))
 
+    note_scales(model.graph)
     visit(model.graph)
     return model.SerializeToString()
 

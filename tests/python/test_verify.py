@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -207,3 +208,32 @@ def get_version():
     assert done.returncode == 0, done.stderr
     both = json.loads(done.stdout)["against"]
     assert both["openvino"]["version"] == "1.2" and set(both) == {"onnxruntime", "openvino"}
+
+
+def test_the_last_bits_of_weights_change_no_size(tmp_path):
+    """What rounding alone does is asked of ONNX Runtime with other last bits: of weights, not of factors that sizes follow from."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "driver/tools"))
+    import ort_run
+
+    text = """<ir_version: 9, opset_import: ["" : 18]>
+      g (float[1,2,5,5] x) => (float[1,2,a,b] y, float[n] z)
+      <float[4] scales = {1.0, 1.0, 1.4, 2.0}, float[2,1,1] w = {0.3, 0.7}> {
+        wide = Resize <mode = "linear"> (x, , scales)
+        y = Mul (wide, w)
+        stride = Constant <value = float {2.0}> ()
+        offset = Constant <value = float {0.37}> ()
+        size = Constant <value = float[1] {5.0}> ()
+        half = Div (size, stride)
+        z = Add (half, offset)
+      }"""
+    model = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(text), model)
+    changed = onnx.load_from_string(ort_run.perturbed(model, np.random.default_rng(0)))
+    values = {t.name: onnx.numpy_helper.to_array(t) for t in changed.graph.initializer}
+    values.update({n.output[0]: onnx.numpy_helper.to_array(n.attribute[0].t) for n in changed.graph.node if n.op_type == "Constant"})
+    np.testing.assert_array_equal(values["scales"], np.array([1, 1, 1.4, 2], np.float32))
+    assert values["stride"] == 2 and values["size"] == 5
+    weights = np.array([0.3, 0.7, 0.37], np.float32)
+    got = np.append(values["w"].ravel(), values["offset"])
+    assert (got != weights).any()
+    np.testing.assert_allclose(got, weights, rtol=1e-6)
