@@ -52,7 +52,7 @@ Status check_variants(const CompileOptions &options, bool gpu, Diagnostics &diag
 }
 
 // Seconds of one core that g++ takes for a bundle, by the bytes of its kernels' sources, each of which is compiled for
-// three instruction sets: fitted to five models of 4 to 90 KB, within 20 % of it (bench/README.md has them).
+// three instruction sets: fitted to seven models of 4 to 110 KB, within 20 % of it (bench/README.md has them).
 constexpr double kSecondsOfAny = 5.5, kSecondsPerByte = 0.26 / 1024;
 
 void weigh_files(const std::map<std::string, uint64_t> &sizes, BundleFacts &facts) {
