@@ -108,11 +108,31 @@ void bound_extents(InferContext &c, const Shape &in, const Dims *starts, const D
   }
 }
 
+// The input that tells how many axes are cut: starts, or, where only the run knows their length, axes.
+template <typename Shapes>
+size_t counting_input(const Shapes &shape_of, bool has_axes) {
+  const Shape &starts = shape_of(1);
+  return has_axes && starts.size() == 1 && !starts[0].is_constant() ? 3 : 1;
+}
+
+// How many axes are cut. That starts and ends found by the run are as many is checked there.
+Result<int64_t> slice_count(InferContext &c) {
+  OPTC_TRY(c.require_shape(1));
+  const bool has_axes = c.has_input(3) && c.has_shape(3);
+  OPTC_ASSIGN(const int64_t count,
+              input_length(c, counting_input([&](size_t i) -> const Shape & { return c.shape(i); }, has_axes)));
+  for (const size_t i : {size_t{1}, size_t{2}}) {
+    if (!c.has_shape(i) || c.rank(i) != 1 || c.shape(i)[0].is_constant()) continue;
+    OPTC_ASSIGN([[maybe_unused]] const Dim same, c.same(c.shape(i)[0], count, "the lengths of starts, ends and axes"));
+  }
+  return count;
+}
+
 Status infer_slice(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   if (!c.has_input(1) || !c.has_input(2)) return c.invalid("Slice needs starts and ends");
   const Shape in = c.shape(0);
-  OPTC_ASSIGN(int64_t length, input_length(c, 1));
+  OPTC_ASSIGN(int64_t length, slice_count(c));
   const size_t count = static_cast<size_t>(length);
   const auto starts = slice_bounds(c, 1), ends = slice_bounds(c, 2);
   auto axes = slice_axes(c, c.rank(0), count);
@@ -167,7 +187,8 @@ Status infer_slice(InferContext &c) {
 
 Status build_slice(BuildContext &c) {
   const Shape in = c.shape(0), out = c.output_shape(0);
-  const size_t count = c.shape(1).empty() ? 1 : static_cast<size_t>(c.shape(1)[0].value());
+  const Shape &counted = c.shape(counting_input([&](size_t i) -> const Shape & { return c.shape(i); }, c.has_input(3)));
+  const size_t count = counted.empty() ? 1 : static_cast<size_t>(counted[0].value());
   auto axes = slice_axes(c, static_cast<int64_t>(in.size()), count);
   const auto starts = slice_bounds(c, 1), ends = slice_bounds(c, 2);
   auto slices = resolve_slice(in, starts.get(), ends.get(), axes, slice_steps(c, count));

@@ -225,3 +225,17 @@ def test_a_carried_value_that_is_not_read_may_start_with_another_rank(optc, tmp_
             continue
         assert done.returncode == 0, done.stderr
         np.testing.assert_array_equal(output(tmp_path), session.run(None, feeds)[0])
+
+
+# One row by a number that only the run knows, as a list that was cut out itself: the axes tell how many are cut.
+@pytest.mark.parametrize("engine", ["evaluate", "bundle"])
+def test_slices_by_lists_whose_length_the_axes_tell(optc, tmp_path, engine):
+    body = """{ axis = Constant <value = int64[1] {0}> () one = Constant <value = int64 {1}> () next = Add (k, one)
+      from = Slice (rows, k, next, axis) to = Add (from, one) y = Slice (x, from, to, axis) }"""
+    model = write(tmp_path / "m.onnx", body, "float[4,3] x, int64[5] rows, int64[1] k", "float[n,3] y")
+    feeds = {"x": np.arange(12, dtype=np.float32).reshape(4, 3), "rows": np.array([3, 0, 2, 1, 1]), "k": np.array([2])}
+    done = run(optc, model, feeds, tmp_path, f"--engine={engine}")
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(output(tmp_path), onnxruntime.InferenceSession(model).run(None, feeds)[0], strict=True)
+    done = run(optc, model, {**feeds, "k": np.array([5])}, tmp_path, f"--engine={engine}")  # none is cut out
+    assert done.returncode == 1 and "dims do not match" in " ".join(done.stderr.split()), done.stderr
