@@ -131,6 +131,8 @@ def main():
     write("svr_rbf", pipeline(scale(), sklearn.svm.SVR(C=50)), *on_table(diabetes.data[:80], diabetes.target[:80]), classifier=False)
     write("one_class_svm", sklearn.svm.OneClassSVM(), *on_table(iris.data, iris.target), classifier=False)
     write("nearest_neighbours", pipeline(scale(), sklearn.neighbors.KNeighborsClassifier(5)), *on_table(iris.data[::2], NAMES[::2]))
+    write("knn_imputer", pipeline(sklearn.impute.KNNImputer(n_neighbors=3), scale(), sklearn.linear_model.LogisticRegression()),
+          *on_table(iris.data[::3], NAMES[::3], holes=True))
     write("mlp", pipeline(scale(), sklearn.neural_network.MLPClassifier((8,), max_iter=300, random_state=0)), *on_table(iris.data, iris.target))
     write("adaboost", sklearn.ensemble.AdaBoostClassifier(n_estimators=5, random_state=0), *on_table(iris.data, iris.target))
     write("isolation_forest", sklearn.ensemble.IsolationForest(n_estimators=5, max_samples=32, random_state=0), *on_table(iris.data, iris.target),
