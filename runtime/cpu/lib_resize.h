@@ -12,6 +12,7 @@ enum {
   OPTC_RESIZE_PYTORCH_HALF_PIXEL,
   OPTC_RESIZE_ALIGN_CORNERS,
   OPTC_RESIZE_ASYMMETRIC,
+  OPTC_RESIZE_TF_HALF_PIXEL,  // of opsets 11 and 12: the centre of a pixel, not moved back by half of one
   OPTC_RESIZE_CROP
 };
 enum { OPTC_RESIZE_PREFER_FLOOR, OPTC_RESIZE_PREFER_CEIL, OPTC_RESIZE_FLOOR, OPTC_RESIZE_CEIL, OPTC_RESIZE_SIMPLE };
@@ -33,6 +34,7 @@ static inline int optc_lib_resize_coordinates(const char *s) {
   if (optc_lib_same(s, "pytorch_half_pixel")) return OPTC_RESIZE_PYTORCH_HALF_PIXEL;
   if (optc_lib_same(s, "align_corners")) return OPTC_RESIZE_ALIGN_CORNERS;
   if (optc_lib_same(s, "asymmetric")) return OPTC_RESIZE_ASYMMETRIC;
+  if (optc_lib_same(s, "tf_half_pixel_for_nn")) return OPTC_RESIZE_TF_HALF_PIXEL;
   if (optc_lib_same(s, "tf_crop_and_resize")) return OPTC_RESIZE_CROP;
   return OPTC_RESIZE_HALF_PIXEL;
 }
@@ -95,6 +97,9 @@ static inline void optc_lib_resize_table(const OptcLibResizeAxis *a, int64_t tap
         break;
       case OPTC_RESIZE_ASYMMETRIC:
         x = (double)i / a->scale;
+        break;
+      case OPTC_RESIZE_TF_HALF_PIXEL:
+        x = ((double)i + 0.5) / a->scale;
         break;
       default:
         x = a->length > 1 ? a->roi_start * (n - 1) + (double)i * (a->roi_end - a->roi_start) * (n - 1) / (a->length - 1)

@@ -237,3 +237,15 @@ def test_the_last_bits_of_weights_change_no_size(tmp_path):
     got = np.append(values["w"].ravel(), values["offset"])
     assert (got != weights).any()
     np.testing.assert_allclose(got, weights, rtol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["evaluate", "bundle"])
+@pytest.mark.parametrize("width", [10, "w"])
+def test_resize_of_opset_11_by_the_centres_of_pixels(optc, tmp_path, width, engine):
+    """tf_half_pixel_for_nn, which opset 13 no longer has, for what converters from TensorFlow write."""
+    text = f"""<ir_version: 7, opset_import: ["" : 11]> g (float[1,2,8,{width}] x) => (float[1,2,a,b] y) {{
+        roi = Constant <value = float[0] {{}}> ()
+        scales = Constant <value = float[4] {{1.0, 1.0, 1.125, 1.3}}> ()
+        y = Resize <mode = "nearest", nearest_mode = "floor", coordinate_transformation_mode = "tf_half_pixel_for_nn"> (x, roi, scales) }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    run(optc, "verify", tmp_path / "m.onnx", f"--engine={engine}")
