@@ -492,9 +492,8 @@ Status build_scan(BuildContext &c) {
   ControlFlow flow;
   flow.kind = ControlFlow::Kind::kLoop;
   flow.carried = scan.states;
-  const auto shape_of = [&](size_t i) { return *graph.value(graph.region(body).inputs[i]).type.shape; };
-  flow.iteration = c.temporary("iteration", ElementType::kInt64, shape_of(0));
-  flow.body_condition = c.temporary("condition", ElementType::kBool, shape_of(1));
+  flow.iteration = c.temporary("iteration", ElementType::kInt64, {});
+  flow.body_condition = c.temporary("condition", ElementType::kBool, {});
   const auto axis_of = [&](size_t i) {
     const int64_t rank = static_cast<int64_t>(c.shape(scan.states + i).size());
     return static_cast<size_t>(scan.in_axes[i] < 0 ? scan.in_axes[i] + rank : scan.in_axes[i]);
