@@ -45,6 +45,11 @@ const Case kCases[] = {
     // Dilated taps that end one short of the right border; the last tile of a row with one column of padding.
     {false, OPTC_CONV_DEPTHWISE, {1, 5, 9, 16, 16, 3, 3, 1, 1, 1, 2, 1, 2, 1, 2, 16}},
     {false, OPTC_CONV_DEPTHWISE, {1, 5, 10, 17, 17, 3, 5, 1, 2, 2, 3, 2, 6, 2, 6, 17}},
+    // More padding than a run of outputs, and less, before runs begin.
+    {false, OPTC_CONV_DEPTHWISE, {2, 1, 79, 48, 48, 1, 31, 1, 1, 1, 1, 0, 15, 0, 15, 48}},
+    {false, OPTC_CONV_DEPTHWISE, {1, 3, 60, 20, 20, 3, 25, 1, 1, 1, 1, 1, 20, 1, 3, 20}},
+    {false, OPTC_CONV_DEPTHWISE, {1, 1, 90, 65, 65, 1, 13, 1, 2, 1, 3, 0, 26, 0, 9, 65}},
+    {false, OPTC_CONV_DEPTHWISE, {1, 2, 40, 16, 16, 1, 11, 1, 1, 1, 1, 0, 5, 0, 5, 16}},
     {false, OPTC_CONV_WINOGRAD4, {1, 8, 12, 32, 48, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
     {true, OPTC_CONV_DIRECT, {1, 5, 50, 3, 16, 3, 3, 1, 2, 1, 1, 1, 1, 1, 1, 1}},
     {true, OPTC_CONV_DIRECT, {2, 5, 37, 2, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1}},

@@ -140,7 +140,7 @@ static OPTC_KERNEL void conv_depthwise(const OptcConvShape &s, int64_t row_tasks
       for (int64_t ox = 0, end = 0; ox < ow; ox = end) {
         const bool inside = ox >= x0 && ox + T <= x1;
         end = inside || ox + T < ow ? ox + T : ow;
-        if (ox < x0 && x0 + T <= x1) end = x0;  // so that runs follow
+        if (ox < x0 && x0 < end && x0 + T <= x1) end = x0;  // so that runs follow
         if (inside) {
           const float *at = b.in + (ox * s.sw - s.pad_left) * x.pixel;
           for (int64_t j = 0; j < whole; j += OPTC_VW)

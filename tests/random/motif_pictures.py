@@ -77,11 +77,10 @@ def strategies_of_convolutions(g):
     elif kind.startswith("line"):
         depthwise = "depthwise" in kind
         c = max(c, 3) if depthwise else c
-        x = produced(g, g.add_input(F32, [n, c, r.choice([5, 16, 33])]))
+        x = produced(g, g.add_input(F32, [n, c, r.choice([5, 16, 33, 60])]))
         group = c if depthwise else 1
-        y = conv(
-            g, x, c if depthwise else oc, kernel=r.choice([1, 2, 3, 5]), stride=r.choice([1, 2]), dilation=r.choice([1, 1, 2]), group=group
-        )
+        kernel = r.choice([1, 2, 3, 5]) if r.random() < 0.7 else r.choice([9, 15, 31])  # wide ones, as speech encoders have
+        y = conv(g, x, c if depthwise else oc, kernel=kernel, stride=r.choice([1, 2]), dilation=r.choice([1, 1, 2]), group=group)
     elif kind == "volume":
         c = r.choice([1, 3, 16])
         x = produced(g, g.add_input(F32, [n, c, 4, 5, 3]))
@@ -102,7 +101,7 @@ def strategies_of_convolutions(g):
         groups = [q for q in range(2, c) if c % q == 0]
         group = c if kind == "depthwise" else r.choice(groups) if kind == "grouped" and groups else 1
         oc = c * r.choice([1, 1, 1, 2]) if kind == "depthwise" else group * r.choice([1, 2, 8, 16]) if group > 1 else oc
-        kernel = 1 if kind == "pointwise" else r.choice([2, 3, 3, 5])
+        kernel = 1 if kind == "pointwise" else r.choice([7, 13]) if r.random() < 0.15 else r.choice([2, 3, 3, 5])
         y = conv(g, x, oc, kernel=kernel, stride=r.choice([1, 1, 2]), group=group, dilation=r.choice([1, 1, 2]))
     shape = list(g.v[y].shape)
     for _ in range(r.choice([0, 1, 2])):
