@@ -50,6 +50,7 @@
   X(resize_sizes)                 \
   X(resize_table_of_axis)         \
   X(rnn)                          \
+  X(rnn_steps)                    \
   X(sequence_at)                  \
   X(sequence_construct)           \
   X(sequence_erase)               \

@@ -23,6 +23,7 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   Steps steps(options.disabled, options.max_steps, report.steps);
   tidy(program, steps);
   sum_integers(program, options, steps);
+  if (options.target == LoweringOptions::Target::kGpu) split_recurrent(program, steps);
   // Before fusion: whether a chain fits behind a convolution depends on how its tensors lie.
   if (options.channels_last) choose_layout(program, options, steps);
   if (options.fuse) {

@@ -66,6 +66,12 @@ class Machine {
     }
   }
 
+  // Behind fill: the constants as they are.
+  void load_constants() {
+    for (size_t i = 0; i < program_.buffers.size(); ++i)
+      if (const Constant &c = program_.buffers[i].constant; c.valid()) std::memcpy(base(i), c.data(), c.size());
+  }
+
   void run(uint64_t seed = 1) { ASSERT_EQ(fault(seed), ""); }
   // What the emulator says against the kernels; "" when nothing.
   std::string fault(uint64_t seed = 1) {

@@ -153,6 +153,10 @@ const std::vector<std::pair<std::string, std::string>> kGpuGraphs = {
       a = Conv(x, w) {dilations = ints [1], group = 4, kernel_shape = ints [3], pads = ints [1, 1], strides = ints [2],
                       auto_pad = "NOTSET"}
       y = Relu(a) })"},
+    {"rnn.steps", R"(graph "g" (x: f32[S,N,5], h: f32[2,N,3]) -> (y) { const w: f32[2,9,5] = hash "a"
+      const r: f32[2,9,3] = hash "b"
+      const b: f32[2,18] = hash "c"
+      y = GRU(x, w, r, b, _, h) {hidden_size = 3, direction = "bidirectional", linear_before_reset = 1} })"},
     {"gemm.warpgroup", R"(graph "g" (x: f16[N,3,64]) -> (y) { const w: f16[64,48] = hash "a"
       a = MatMul(x, w)
       y = Relu(a) })"},
@@ -369,6 +373,13 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
       "rnn", "S2", [&](Program &, Schedule &s) { recurrent(s).weights = ElementType::kUInt8; }, 1);
   plant(
       "rnn", "S4", [&](Program &, Schedule &s) { recurrent(s).layers[1].r_scale.buffer = BufferId(); }, 1);
+  const auto steps = [](Schedule &s) -> RecurrentStepsSchedule & { return std::get<RecurrentStepsSchedule>(s); };
+  plant("rnn.steps", "S1", [](Program &, Schedule &s) { s = RecurrentSchedule{}; });
+  plant("rnn.steps", "S2", [&](Program &, Schedule &s) { steps(s).hidden = 4; });
+  plant("rnn.steps", "S2", [&](Program &, Schedule &s) { steps(s).weights = ElementType::kFloat16; });
+  plant("rnn.steps", "S4", [&](Program &p, Schedule &s) { steps(s).r.buffer = p.inputs[0]; });
+  plant("rnn.steps", "S5", [&](Program &, Schedule &s) { steps(s).chunks = 0; });
+  plant("rnn.steps", "S5", [&](Program &, Schedule &s) { steps(s).cached = steps(s).chunks + 1; });
   const auto groups = [](Schedule &s) -> GemmWarpgroupSchedule & { return std::get<GemmWarpgroupSchedule>(s); };
   plant("gemm.warpgroup", "S2", [&](Program &, Schedule &s) { groups(s).map_a.strides[1] = 72; });
   plant("gemm.warpgroup", "S2", [&](Program &, Schedule &s) { groups(s).map_b.extents[0] = 40; });

@@ -23,12 +23,13 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 TOLERANCE = {'f32': '1e-4', 'f16': '2e-2', 'bf16': '5e-2'}
 # The dimension of the batch, and the others: told to the compiler as they are to PyTorch.
 BATCH = {'script': 'N', 'script17': 'N', 'dynamo': 's77'}
+FIXED = ('gpt2_decode', 'lstm_tagger')  # whose batch is 1
 DIMS = {'bert_base.script17': ['S=128']}
-TORCH = ('mlp', 'resnet50', 'vit_b_16', 'bert_base', 'gpt2_decode', 'convnext_tiny', 'swin_t', 'mobilenet_v3_large', 'efficientnet_b0')
+TORCH = ('mlp', 'lstm_tagger', 'resnet50', 'vit_b_16', 'bert_base', 'gpt2_decode', 'convnext_tiny', 'swin_t', 'mobilenet_v3_large', 'efficientnet_b0')
 
 
 def dims(name, batch):
-    return [f'{BATCH[name.split(".")[-1]]}={batch}'] + DIMS.get(name, []) if name.split('.')[0] != 'gpt2_decode' else []
+    return [f'{BATCH[name.split(".")[-1]]}={batch}'] + DIMS.get(name, []) if name.split('.')[0] not in FIXED else []
 
 
 def build(work, bundler, name, precision, target='sm_90a', batch=1):

@@ -64,8 +64,22 @@ def gpt2_decode(batch, past=127):
     return Step(), [torch.tensor([[7]]), torch.tensor([[past]])] + [torch.randn(1, heads, past, width) for _ in range(2 * layers)]
 
 
+def lstm_tagger(batch):
+    nn = torch.nn
+
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.e, self.r, self.o = nn.Embedding(2000, 128), nn.LSTM(128, 256, 2, batch_first=True, bidirectional=True), nn.Linear(512, 40)
+
+        def forward(self, tokens):
+            return nn.functional.log_softmax(self.o(self.r(self.e(tokens))[0]), -1)
+
+    return Tagger(), [torch.randint(0, 2000, (batch, 50))]
+
+
 CONVOLUTIONAL = ('resnet50', 'convnext_tiny', 'mobilenet_v3_large', 'efficientnet_b0')
-MODELS = {'mlp': mlp, 'bert_base': bert_base, 'gpt2_decode': gpt2_decode,
+MODELS = {'mlp': mlp, 'lstm_tagger': lstm_tagger, 'bert_base': bert_base, 'gpt2_decode': gpt2_decode,
           **{name: lambda batch, name=name: vision(name, batch) for name in CONVOLUTIONAL + ('vit_b_16', 'swin_t')}}
 
 

@@ -131,6 +131,7 @@ class NestPrinter : private DimText, private NestPlan {
   bool print_as(const GemmWarpgroupSchedule &) { return false; }
   bool print_as(const ConvolutionWarpgroupSchedule &) { return false; }
   bool print_as(const ConvolutionStripsSchedule &) { return false; }
+  bool print_as(const RecurrentStepsSchedule &) { return false; }
   bool print_as(const LibrarySchedule &) { return false; }
   bool print_integer_gemm(const GemmSchedule &schedule);
   // `zeros`, `is_signed`: of a convolution of bytes.

@@ -4,35 +4,16 @@
 
 #include "emit/cpp/nest.h"
 #include "emit/cpp/types.h"
+#include "ir/program/recurrent.h"
 #include "runtime/cpu/rnn_plan.h"
 
 namespace optc {
 namespace {
 
-struct Activation {
-  const char *name, *constant;
-  bool has_alpha, has_beta;
-  float alpha, beta;  // ONNX's defaults
-};
-constexpr Activation kActivations[] = {
-    {"sigmoid", "OPTC_SIGMOID", false, false, 0, 0},
-    {"tanh", "OPTC_TANH", false, false, 0, 0},
-    {"relu", "OPTC_RELU", false, false, 0, 0},
-    {"affine", "OPTC_AFFINE", true, true, 1, 0},
-    {"leakyrelu", "OPTC_LEAKY_RELU", true, false, 0.01f, 0},
-    {"thresholdedrelu", "OPTC_THRESHOLDED_RELU", true, false, 1, 0},
-    {"scaledtanh", "OPTC_SCALED_TANH", true, true, 1, 1},
-    {"hardsigmoid", "OPTC_HARD_SIGMOID", true, true, 0.2f, 0.5f},
-    {"elu", "OPTC_ELU", true, false, 1, 0},
-    {"softsign", "OPTC_SOFTSIGN", false, false, 0, 0},
-    {"softplus", "OPTC_SOFTPLUS", false, false, 0, 0},
-};
-
-std::string lower(std::string s) {
-  for (char &c : s)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return s;
-}
+// OptcRnnActivation (runtime/cpu/rnn_plan.h), in the order of CellActivation.
+constexpr const char *kActivations[] = {
+    "OPTC_SIGMOID",     "OPTC_TANH",         "OPTC_RELU", "OPTC_AFFINE",   "OPTC_LEAKY_RELU", "OPTC_THRESHOLDED_RELU",
+    "OPTC_SCALED_TANH", "OPTC_HARD_SIGMOID", "OPTC_ELU",  "OPTC_SOFTSIGN", "OPTC_SOFTPLUS"};
 
 std::string float_text(float x) {
   uint32_t bits;
@@ -200,45 +181,21 @@ class RecurrentPrinter : private DimText {
   std::string result(size_t i) {
     return i < call_.outputs.size() && call_.outputs[i].valid() ? buffer(call_.outputs[i], true) : "";
   }
-  template <typename T>
-  const T *attribute(const char *name) const {
-    for (const auto &[key, value] : call_.attributes)
-      if (key == name) return std::get_if<T>(&value);
-    return nullptr;
-  }
-
-  // The OptcRnn of a direction. alpha and beta are listed for those activations that take them, all directions in a
-  // row.
+  // The OptcRnn of a direction, whose activations lowering has looked at.
   std::string literal(int64_t direction) const {
-    const auto *given = attribute<std::vector<std::string>>("activations");
-    const auto *alphas = attribute<std::vector<float>>("activation_alpha"),
-               *betas = attribute<std::vector<float>>("activation_beta");
-    const size_t per = gates_ == 4 ? 3 : gates_ == 3 ? 2 : 1;
-    size_t next_alpha = 0, next_beta = 0;
+    const RecurrentCell cell = *recurrent_cell(call_, direction);
     std::string kinds, alpha, beta;
-    for (size_t i = 0; i < per * static_cast<size_t>(direction + 1); ++i) {
-      const size_t k = i % per;
-      const std::string name = given && i < given->size() ? lower((*given)[i])
-                               : k == 0 && gates_ != 1    ? "sigmoid"
-                                                          : "tanh";
-      Activation a = kActivations[0];
-      for (const Activation &known : kActivations)
-        if (name == known.name) a = known;
-      if (given && a.has_alpha && alphas && next_alpha < alphas->size()) a.alpha = (*alphas)[next_alpha++];
-      if (given && a.has_beta && betas && next_beta < betas->size()) a.beta = (*betas)[next_beta++];
-      if (i < per * static_cast<size_t>(direction)) continue;
-      kinds += (k ? ", " : "") + std::string(a.constant);
-      alpha += (k ? ", " : "") + float_text(a.alpha);
-      beta += (k ? ", " : "") + float_text(a.beta);
+    for (const CellFunction &f : cell.functions) {
+      const char *comma = kinds.empty() ? "" : ", ";
+      kinds += comma + std::string(kActivations[static_cast<size_t>(f.kind)]);
+      alpha += comma + float_text(f.alpha);
+      beta += comma + float_text(f.beta);
     }
-    for (size_t k = per; k < 3; ++k) kinds += ", OPTC_TANH", alpha += ", 0.0f", beta += ", 0.0f";
-    const auto *before = attribute<int64_t>("linear_before_reset"), *forget = attribute<int64_t>("input_forget");
     return fmt::format("{{{}, {}, {}, {}, {}, 0.0f, {{{}}}, {{{}}}, {{{}}}}}",
                        gates_ == 4   ? "OPTC_LSTM"
                        : gates_ == 3 ? "OPTC_GRU"
                                      : "OPTC_RNN",
-                       input_, hidden_, before && *before ? "true" : "false", forget && *forget ? "true" : "false",
-                       kinds, alpha, beta);
+                       input_, hidden_, cell.linear_before_reset, cell.input_forget, kinds, alpha, beta);
   }
 
   const Program &program_;

@@ -41,6 +41,9 @@ std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kerne
 // A depthwise convolution as its schedule says.
 std::optional<Draft> draft_depthwise(const Program &program, const Kernel &kernel,
                                      const ConvolutionStripsSchedule &schedule);
+// The steps of a recurrent layer as its schedule says.
+std::optional<Draft> draft_recurrent(const Program &program, const Kernel &kernel,
+                                     const RecurrentStepsSchedule &schedule);
 // Attention as one kernel; empty when the nest does not have that form.
 std::vector<Draft> draft_attention(const Program &program, const Kernel &kernel);
 

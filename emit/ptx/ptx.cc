@@ -73,6 +73,8 @@ std::optional<Draft> draft_scheduled(const Program &program, const Kernel &kerne
     return ptx::draft_warpgroup(program, kernel, *product, copies);
   if (const auto *strips = std::get_if<ConvolutionStripsSchedule>(&kernel.schedule))
     return ptx::draft_depthwise(program, kernel, *strips);
+  if (const auto *steps = std::get_if<RecurrentStepsSchedule>(&kernel.schedule))
+    return ptx::draft_recurrent(program, kernel, *steps);
   return std::nullopt;
 }
 
@@ -80,7 +82,8 @@ bool is_scheduled(const Kernel &kernel) {
   return std::holds_alternative<GemmTensorCoreSchedule>(kernel.schedule) ||
          std::holds_alternative<GemmWarpgroupSchedule>(kernel.schedule) ||
          std::holds_alternative<ConvolutionWarpgroupSchedule>(kernel.schedule) ||
-         std::holds_alternative<ConvolutionStripsSchedule>(kernel.schedule);
+         std::holds_alternative<ConvolutionStripsSchedule>(kernel.schedule) ||
+         std::holds_alternative<RecurrentStepsSchedule>(kernel.schedule);
 }
 
 class Emitter : public PtxEmitter {

@@ -74,13 +74,13 @@ bool found_at_run_time(Dim d) {
 }
 
 std::vector<const DimSymbol *> data_symbols(const Program &program, const Kernel &kernel) {
+  if (kernel.control()) return {};
   const LoopNest *nest = kernel.nest();
-  if (!nest) return {};
   SymbolWalk walk{program, {}, {}};
-  walk.nest(*nest);
+  if (nest) walk.nest(*nest);
   for (BufferId b : reads(program, kernel)) walk.buffer(b);
   for (BufferId b : writes(program, kernel)) walk.buffer(b);
-  if (nest->contraction) walk.dim(nest->contraction->causal_offset);
+  if (nest && nest->contraction) walk.dim(nest->contraction->causal_offset);
   return walk.out;
 }
 

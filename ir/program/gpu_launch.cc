@@ -5,6 +5,7 @@
 
 #include "ir/program/access.h"
 #include "ir/program/device_schedule.h"
+#include "ir/program/recurrent.h"
 
 namespace optc {
 
@@ -97,8 +98,12 @@ std::vector<const DimSymbol *> launch_symbols(const Program &program, const Kern
 
 std::vector<BufferId> launch_roots(const Program &program, const Kernel &kernel) {
   std::vector<BufferId> roots;
+  // R as ONNX has it: the launch reads what is packed of it.
+  const bool packed = std::holds_alternative<RecurrentStepsSchedule>(kernel.schedule);
+  const BufferId unpacked = packed ? kernel.library()->inputs[RecurrentSteps::kR] : BufferId();
   for (const auto &list : {reads(program, kernel), writes(program, kernel)})
     for (BufferId id : list) {
+      if (id == unpacked) continue;
       const BufferId root = root_of(program, id).buffer;
       if (std::find(roots.begin(), roots.end(), root) == roots.end()) roots.push_back(root);
     }
@@ -111,14 +116,19 @@ size_t parameter_bytes(const Program &program, const Kernel &kernel, size_t kern
 }
 
 std::string reason_against_gpu(const Program &program, const Kernel &kernel) {
-  if (const LibraryCall *call = kernel.library()) return "library function '" + call->function + "' has no GPU form";
   if (kernel.control()) return "control flow runs on the CPU";
-  const LoopNest &nest = *kernel.nest();
-  for (const Stage &stage : nest.stages)
-    for (const StageOutput &output : stage.outputs)
-      for (ScalarId id : {output.value, output.condition, output.initial})
-        if (id.valid())
-          if (std::string why = unsupported(program, id); !why.empty()) return why;
+  if (const LibraryCall *call = kernel.library()) {
+    const std::string none = "library function '" + call->function + "' has no GPU form";
+    if (call->function != "rnn_steps") return none;
+    if (std::string why = reason_against_steps(program, *call); !why.empty()) return none + ": " + why;
+    if (std::holds_alternative<LibrarySchedule>(kernel.schedule)) return "its GPU form is left out";
+  } else {
+    for (const Stage &stage : kernel.nest()->stages)
+      for (const StageOutput &output : stage.outputs)
+        for (ScalarId id : {output.value, output.condition, output.initial})
+          if (id.valid())
+            if (std::string why = unsupported(program, id); !why.empty()) return why;
+  }
   auto all = reads(program, kernel);
   auto written = writes(program, kernel);
   all.insert(all.end(), written.begin(), written.end());

@@ -296,6 +296,23 @@ struct ConvolutionStripsSchedule {
   int64_t block_vectors = 1, block_strips = 1, block_lines = 1;
 };
 
+// A GPU's: the library call "rnn_steps" (ir/program/recurrent.h). A block of threads walks all steps of one direction
+// for `rows` rows of the batch, its states in shared memory; a thread sums a part of a column of R
+// (emit/ptx/recurrent.cc).
+struct RecurrentStepsSchedule {
+  static constexpr std::string_view kName = "rnn.steps";
+  int64_t gates = 4, hidden = 0;                // as RecurrentSchedule's
+  ElementType weights = ElementType::kFloat32;  // of R: or kFloat16, kBFloat16
+  int64_t rows = 1;
+  int64_t columns = 32;  // threads beside one another, of neighbouring columns; a thread may have several
+  int64_t splits = 1;    // parts of a column's sum, by threads of their own
+  // 16-byte chunks (4 or 8 weights) of a part of a column: how many there are, how many stay in shared memory.
+  int64_t chunks = 0, cached = 0;
+  Packed r;  // [directions][splits * chunks][gates * hidden] chunks along the sum, zeros behind its end
+  int64_t threads() const { return columns * splits; }
+  int64_t chunk_elements() const { return weights == ElementType::kFloat32 ? 4 : 8; }
+};
+
 // A library call by its function of runtime/cpu/lib_*.h.
 struct LibrarySchedule {
   static constexpr std::string_view kName = "library";
@@ -303,11 +320,12 @@ struct LibrarySchedule {
 
 // monostate: none was chosen (a Program that was not lowered, control flow): a nest runs as loops, a call by its
 // function.
-using Schedule = std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule,
-                              ConvolutionGemmSchedule, ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule,
-                              ConvolutionWinogradSchedule, ConvolutionTransposedSchedule, ConvolutionIntegerSchedule,
-                              AttentionSchedule, RecurrentSchedule, GemmTensorCoreSchedule, GemmWarpgroupSchedule,
-                              ConvolutionWarpgroupSchedule, ConvolutionStripsSchedule, LibrarySchedule>;
+using Schedule =
+    std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule, ConvolutionGemmSchedule,
+                 ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule, ConvolutionWinogradSchedule,
+                 ConvolutionTransposedSchedule, ConvolutionIntegerSchedule, AttentionSchedule, RecurrentSchedule,
+                 GemmTensorCoreSchedule, GemmWarpgroupSchedule, ConvolutionWarpgroupSchedule, ConvolutionStripsSchedule,
+                 RecurrentStepsSchedule, LibrarySchedule>;
 
 // "gemm", "conv.winograd4"; "" when none was chosen. What steps, manifest and reports call it.
 std::string name(const Schedule &schedule);

@@ -117,6 +117,12 @@ void fields(S &s, V &&v) {
   v("scratch_bytes", s.scratch_bytes);
 }
 
+template <SameAs<RecurrentStepsSchedule> S, typename V>
+void fields(S &s, V &&v) {
+  v("gates", s.gates), v("hidden", s.hidden), v("weights", s.weights), v("rows", s.rows), v("columns", s.columns);
+  v("splits", s.splits), v("chunks", s.chunks), v("cached", s.cached), v("r", s.r);
+}
+
 template <SameAs<TensorCoreProduct::Operand> S, typename V>
 void fields(S &s, V &&v) {
   v("outer", s.outer), v("k_contiguous", s.k_contiguous), v("chunk_bytes", s.chunk_bytes), v("group", s.group);

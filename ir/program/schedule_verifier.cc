@@ -9,6 +9,7 @@
 
 #include "ir/program/access.h"
 #include "ir/program/contraction_view.h"
+#include "ir/program/recurrent.h"
 #include "ir/program/tensor_core.h"
 
 namespace optc {
@@ -338,6 +339,24 @@ class ScheduleVerifier {
     for (const RecurrentSchedule::Layer &layer : s.layers)
       if (!layer.w_scale.buffer.valid() || !layer.r_scale.buffer.valid()) fail_("S4", "it has no scale of its weights");
     if (!s.bytes.buffer.valid()) fail_("S4", "it has no memory for its inputs as bytes");
+  }
+
+  void check(const RecurrentStepsSchedule &s) {
+    const LibraryCall *call = kernel_.library();
+    const bool fits = call && call->function == "rnn_steps" && reason_against_steps(p_, *call).empty();
+    of_nest(fits);
+    if (!fits) return;
+    const Buffer &r = p_.buffer(call->inputs[RecurrentSteps::kR]);
+    const auto &dims = r.constant.dims();
+    if (s.gates != recurrent_cell(*call, 0)->gates || s.hidden != dims[2] || s.weights != r.element())
+      fail_("S2", "its schedule is of another layer");
+    if (s.rows < 1 || s.columns < 1 || s.splits < 1 || s.cached < 0 || s.cached > s.chunks || s.threads() > 1024 ||
+        s.splits * s.chunks * s.chunk_elements() < s.hidden)
+      fail_("S5", "its threads do not have all of R");
+    if (!s.r.buffer.valid() || !p_.buffer(s.r.buffer).constant.valid() ||
+        p_.buffer(s.r.buffer).constant.dims() !=
+            std::vector<int64_t>{dims[0], s.splits * s.chunks, s.gates * s.hidden, s.chunk_elements()})
+      fail_("S4", "R is not laid out for it");
   }
 
   const Program &p_;

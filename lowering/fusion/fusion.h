@@ -25,6 +25,9 @@ void tidy(Program &program, Steps &steps);  // loops of extent 1, views
 // Products and convolutions of what is dequantized of 8-bit integers become sums of integers, where a template of the
 // target has them; what is dequantized of constants otherwise becomes a constant.
 void sum_integers(Program &program, const LoweringOptions &options, Steps &steps);
+// Recurrent layers whose steps have a form on a GPU: the part of the inputs becomes a product, the steps the library
+// call "rnn_steps" (ir/program/recurrent.h).
+void split_recurrent(Program &program, Steps &steps);
 // Both keep `uses` true. They give the number of producers that disappeared and of maps merged.
 int64_t inline_producers(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps);
 int64_t fuse_epilogues(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps);

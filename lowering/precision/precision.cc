@@ -1,4 +1,5 @@
 #include "lowering/precision/precision.h"
+#include "ir/program/recurrent.h"
 
 #include <algorithm>
 #include <cmath>
@@ -83,8 +84,10 @@ class Storage {
 
   void by_kernel(const Kernel &kernel) {
     if (const LibraryCall *call = kernel.library()) {
+      const BufferId narrow = weights_of_steps(kernel);
       for (const auto *list : {&call->inputs, &call->outputs})
-        for (BufferId b : *list) keep(b, "library function " + call->function);
+        for (BufferId b : *list)
+          if (b != narrow) keep(b, "library function " + call->function);
       return;
     }
     if (const ControlFlow *c = kernel.control()) {
@@ -138,6 +141,12 @@ class Storage {
     for (ScalarId l : loads) keep(p_.scalars.at(l).buffer, why);
   }
 
+  // R of a recurrent layer's steps, which a GPU takes in 16 bits, too; invalid: the kernel has none.
+  static BufferId weights_of_steps(const Kernel &kernel) {
+    const LibraryCall *call = kernel.library();
+    return call && call->function == "rnn_steps" ? call->inputs[RecurrentSteps::kR] : BufferId();
+  }
+
   // The buffers that a contraction multiplies.
   std::vector<BufferId> operands(const Kernel &kernel) const {
     std::vector<BufferId> out;
@@ -157,6 +166,7 @@ class Storage {
     std::vector<bool> multiplied(p_.buffers.size(), false);
     each_kernel([&](const Kernel &kernel) {
       for (BufferId b : operands(kernel)) multiplied[groups_[b.index]] = true;
+      if (const BufferId r = weights_of_steps(kernel); r.valid()) multiplied[groups_[r.index]] = true;
     });
     sizes_.assign(p_.buffers.size(), -1);
     for (size_t i = 0; i < p_.buffers.size(); ++i) {

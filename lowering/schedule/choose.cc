@@ -84,6 +84,7 @@ class Chooser {
     const Kernel &kernel = p_.kernel(id);
     if (auto *gemm = std::get_if<GemmSchedule>(&schedule)) prepare(p_, kernel, add, *gemm);
     if (auto *recurrent = std::get_if<RecurrentSchedule>(&schedule)) prepare(p_, kernel, add, *recurrent);
+    if (auto *steps = std::get_if<RecurrentStepsSchedule>(&schedule)) prepare(p_, kernel, add, *steps);
     if (auto *integers = std::get_if<ConvolutionIntegerSchedule>(&schedule))
       prepare(p_, kernel, add, *integers);
     else if (convolution(schedule))
@@ -131,6 +132,7 @@ std::vector<Schedule> candidates(const Program &program, const Kernel &kernel, c
     if (schedule) list.push_back(std::move(*schedule));
   };
   if (options.target == LoweringOptions::Target::kGpu) {
+    if (kernel.library()) add(recurrent_steps_schedule(program, kernel, options));
     if (!kernel.nest() || !kernel.nest()->contraction) return list;
     add(strips_schedule(program, kernel, options));
     auto product = tensor_core_schedule(program, kernel, options.f32);

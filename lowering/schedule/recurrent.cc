@@ -4,22 +4,12 @@
 #include <cstring>
 
 #include "evaluate/pack.h"
+#include "ir/program/recurrent.h"
 #include "lowering/schedule/schedule.h"
 #include "runtime/cpu/rnn_plan.h"
 
 namespace optc {
 namespace {
-
-template <typename T>
-const T *attribute(const LibraryCall &call, std::string_view name) {
-  for (const auto &[key, value] : call.attributes)
-    if (key == name) return std::get_if<T>(&value);
-  return nullptr;
-}
-int64_t integer(const LibraryCall &call, std::string_view name, int64_t fallback) {
-  const auto *n = attribute<int64_t>(call, name);
-  return n ? *n : fallback;
-}
 
 // Operands of DynamicQuantizeLSTM behind those of LSTM.
 constexpr size_t kScaleW = 8, kZeroW = 9, kScaleR = 10, kZeroR = 11;
@@ -92,16 +82,16 @@ std::optional<RecurrentSchedule> recurrent_schedule(const Program &program, cons
   if (integers ? !is_integer_layer(program, call) : !is_f32_layer(program, call)) return std::nullopt;
   for (BufferId o : call.outputs)
     if (o.valid() && (!is_f32(program, o) || !is_plain(program.buffer(o)))) return std::nullopt;
-  if (const auto *clip = attribute<float>(call, "clip"); clip && *clip > 0) return std::nullopt;
-  const auto *direction = attribute<std::string>(call, "direction");
   const Constant &w = program.buffer(call.inputs[1]).constant, &r = program.buffer(call.inputs[2]).constant;
+  const auto cell = recurrent_cell(call, 0), last = recurrent_cell(call, w.dims()[0] - 1);
+  if (!cell || !last || cell->clip > 0) return std::nullopt;
   RecurrentSchedule schedule;
-  schedule.gates = integers ? 4 : integer(call, "gates", 1);
+  schedule.gates = cell->gates;
   schedule.weights = w.type();
   schedule.input = w.dims()[integers ? 1 : 2];
   schedule.hidden = r.dims()[integers ? 1 : 2];
-  schedule.batch_first = integer(call, "layout", 0) != 0;
-  schedule.reverse = direction && *direction == "reverse";
+  schedule.batch_first = is_batch_first(call);
+  schedule.reverse = cell->reverse;
   if (schedule.input < 1 || schedule.hidden < 1) return std::nullopt;
   schedule.layers.resize(static_cast<size_t>(w.dims()[0]));
   const Shape &x = program.buffer(call.inputs[0]).shape();
@@ -110,7 +100,7 @@ std::optional<RecurrentSchedule> recurrent_schedule(const Program &program, cons
   OptcRnn layer{};
   layer.kind = schedule.gates == 4 ? OPTC_LSTM : schedule.gates == 3 ? OPTC_GRU : OPTC_RNN;
   layer.hidden = schedule.hidden;
-  layer.linear_before_reset = integer(call, "linear_before_reset", 0) != 0;
+  layer.linear_before_reset = cell->linear_before_reset;
   const Dim states = ceil_div((integers ? batch : Dim(kOptcRnnRows)) * Dim(4 * schedule.hidden), Dim(16)) * Dim(64);
   schedule.scratch_bytes = Dim(optc_rnn_scratch(layer, 0)) + states;
   if (integers) {
@@ -126,7 +116,7 @@ std::optional<RecurrentSchedule> recurrent_schedule(const Program &program, cons
 void prepare(Program &program, const Kernel &kernel, const AddConstant &add, RecurrentSchedule &schedule) {
   const LibraryCall call = *kernel.library();
   const RecurrentShape shape{schedule.gates, schedule.input, schedule.hidden,
-                             integer(call, "linear_before_reset", 0) != 0};
+                             recurrent_cell(call, 0)->linear_before_reset};
   const bool integers = schedule.weights != ElementType::kFloat32;
   const std::string w_name = program.buffer(call.inputs[1]).name, r_name = program.buffer(call.inputs[2]).name;
   const int64_t directions = static_cast<int64_t>(schedule.layers.size());

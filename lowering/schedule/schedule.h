@@ -66,6 +66,11 @@ std::optional<AttentionSchedule> attention_schedule(const Program &program, cons
 std::optional<RecurrentSchedule> recurrent_schedule(const Program &program, const Kernel &kernel);
 void prepare(Program &program, const Kernel &kernel, const AddConstant &add, RecurrentSchedule &schedule);
 
+// A GPU's: the steps of a layer whose inputs are summed (lowering/fusion/recurrent.cc).
+std::optional<RecurrentStepsSchedule> recurrent_steps_schedule(const Program &program, const Kernel &kernel,
+                                                               const LoweringOptions &options);
+void prepare(const Program &program, const Kernel &kernel, const AddConstant &add, RecurrentStepsSchedule &schedule);
+
 std::optional<GemmTensorCoreSchedule> tensor_core_schedule(const Program &program, const Kernel &kernel,
                                                            F32Products f32);
 // The same product on warpgroups, where the targets have them and tensor maps can name its operands.

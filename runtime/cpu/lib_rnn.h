@@ -94,7 +94,9 @@ static inline int optc_lib_activations(const OptcLibCall *call, int64_t d, int p
 typedef struct OptcLibCell {
   int gates;  // 4: LSTM (i o f c), 3: GRU (z r h), 1: RNN
   int64_t hidden, input;
-  const float *w, *r, *bias_w, *bias_r, *peephole;  // of one direction; biases and peepholes may be null
+  // Of one direction; biases and peepholes may be null. w is null where the inputs come summed, their bias and that of
+  // the direct gates with them. bias_h: of R_h * h of a GRU.
+  const float *w, *r, *bias_w, *bias_r, *bias_h, *peephole;
   OptcLibActivation f, g, h;
   float clip;  // 0: none
   int input_forget, linear_before_reset;
@@ -128,13 +130,13 @@ static inline void optc_lib_lstm_step(const OptcLibCell *cell, float *h, float *
   }
 }
 
-// One step of one batch entry: x[input], h[hidden] and c[hidden] (LSTM) are read and replaced; gate[gates * hidden] is
-// scratch.
+// One step of one batch entry: x[input] (or the sums of its gates), h[hidden] and c[hidden] (LSTM) are read and
+// replaced; gate[gates * hidden] is scratch.
 static inline void optc_lib_cell_step(const OptcLibCell *cell, const float *x, float *h, float *c, float *gate) {
   const int64_t n = cell->hidden, m = cell->input;
   const int64_t direct = cell->gates == 3 ? 2 : cell->gates;  // the gates that see the old h as it is
   for (int64_t j = 0; j < cell->gates * n; ++j) {
-    gate[j] = optc_lib_dot(cell->w + j * m, x, m) + (cell->bias_w ? cell->bias_w[j] : 0);
+    gate[j] = cell->w ? optc_lib_dot(cell->w + j * m, x, m) + (cell->bias_w ? cell->bias_w[j] : 0) : x[j];
     if (j < direct * n) gate[j] += optc_lib_dot(cell->r + j * n, h, n) + (cell->bias_r ? cell->bias_r[j] : 0);
   }
   if (cell->gates == 4) {
@@ -145,12 +147,11 @@ static inline void optc_lib_cell_step(const OptcLibCell *cell, const float *x, f
     if (cell->linear_before_reset) {
       for (int64_t j = 0; j < n; ++j)
         hidden_gate[j] +=
-            reset[j] * (optc_lib_dot(cell->r + (2 * n + j) * n, h, n) + (cell->bias_r ? cell->bias_r[2 * n + j] : 0));
+            reset[j] * (optc_lib_dot(cell->r + (2 * n + j) * n, h, n) + (cell->bias_h ? cell->bias_h[j] : 0));
     } else {
       for (int64_t j = 0; j < n; ++j) reset[j] *= h[j];
       for (int64_t j = 0; j < n; ++j)
-        hidden_gate[j] +=
-            optc_lib_dot(cell->r + (2 * n + j) * n, reset, n) + (cell->bias_r ? cell->bias_r[2 * n + j] : 0);
+        hidden_gate[j] += optc_lib_dot(cell->r + (2 * n + j) * n, reset, n) + (cell->bias_h ? cell->bias_h[j] : 0);
     }
     for (int64_t j = 0; j < n; ++j) {
       const float candidate = optc_lib_activate(&cell->g, optc_lib_clip(hidden_gate[j], cell->clip));
@@ -161,22 +162,25 @@ static inline void optc_lib_cell_step(const OptcLibCell *cell, const float *x, f
   }
 }
 
-// inputs: X, W, R, B, sequence_lens, initial_h, initial_c, P (the last two for LSTM). Outputs: Y, Y_h, Y_c. Attributes:
-// those of the operators, and `gates` (4 LSTM, 3 GRU, 1 RNN). Gates: i o f c; z r h.
-static inline int optc_lib_rnn(OptcLibCall *call) {
-  const OptcLibTensor *tx = &call->inputs[0], *tr = &call->inputs[2];
+// Where a layer's operands stand among the inputs of its call; -1: it has none.
+typedef struct OptcLibRnnOperands {
+  int x, w, r, b, lengths, h, c, p;
+} OptcLibRnnOperands;
+static inline int optc_lib_rnn_layer(OptcLibCall *call, OptcLibRnnOperands at) {
+  const OptcLibTensor *tx = &call->inputs[at.x], *tr = &call->inputs[at.r];
   const int64_t gates = optc_lib_int_attribute(call, "gates", 1), layout = optc_lib_int_attribute(call, "layout", 0);
   const int64_t steps = tx->dims[layout ? 1 : 0], batch = tx->dims[layout ? 0 : 1], input = tx->dims[2];
   const int64_t hidden = tr->dims[2], directions = tr->dims[0];
   const char *direction = optc_lib_string_attribute(call, "direction", "forward");
-  const OptcLibTensor *lengths = optc_lib_input(call, 4);
+  const OptcLibTensor *lengths = at.lengths < 0 ? nullptr : optc_lib_input(call, (size_t)at.lengths);
   float *owned[7];
-  const float *x = optc_lib_floats(tx, &owned[0]), *w = optc_lib_floats(&call->inputs[1], &owned[1]),
+  const float *x = optc_lib_floats(tx, &owned[0]),
+              *w = at.w < 0 ? (owned[1] = nullptr) : optc_lib_floats(&call->inputs[at.w], &owned[1]),
               *r = optc_lib_floats(tr, &owned[2]);
-  const float *b = optc_lib_floats(optc_lib_input(call, 3), &owned[3]),
-              *h0 = optc_lib_floats(optc_lib_input(call, 5), &owned[4]);
-  const float *c0 = gates == 4 ? optc_lib_floats(optc_lib_input(call, 6), &owned[5]) : (owned[5] = nullptr);
-  const float *p = gates == 4 ? optc_lib_floats(optc_lib_input(call, 7), &owned[6]) : (owned[6] = nullptr);
+  const float *b = optc_lib_floats(optc_lib_input(call, (size_t)at.b), &owned[3]),
+              *h0 = optc_lib_floats(optc_lib_input(call, (size_t)at.h), &owned[4]);
+  const float *c0 = gates == 4 ? optc_lib_floats(optc_lib_input(call, (size_t)at.c), &owned[5]) : (owned[5] = nullptr);
+  const float *p = gates == 4 ? optc_lib_floats(optc_lib_input(call, (size_t)at.p), &owned[6]) : (owned[6] = nullptr);
   float *scratch = (float *)malloc((size_t)((gates + 2) * hidden + 1) * sizeof(float));
   OptcLibTensor *y = optc_lib_output(call, 0), *yh = optc_lib_output(call, 1),
                 *yc = gates == 4 ? optc_lib_output(call, 2) : nullptr;
@@ -187,8 +191,10 @@ static inline int optc_lib_rnn(OptcLibCall *call) {
   for (int64_t d = 0; d < directions && !status; ++d) {
     OptcLibCell cell;
     cell.gates = (int)gates, cell.hidden = hidden, cell.input = input;
-    cell.w = w + d * gates * hidden * input, cell.r = r + d * gates * hidden * hidden;
-    cell.bias_w = b ? b + d * 2 * gates * hidden : nullptr, cell.bias_r = b ? cell.bias_w + gates * hidden : nullptr;
+    cell.w = w ? w + d * gates * hidden * input : nullptr, cell.r = r + d * gates * hidden * hidden;
+    cell.bias_w = b && w ? b + d * 2 * gates * hidden : nullptr;
+    cell.bias_r = cell.bias_w ? cell.bias_w + gates * hidden : nullptr;
+    cell.bias_h = cell.bias_r && gates == 3 ? cell.bias_r + 2 * hidden : b && !w ? b + d * hidden : nullptr;
     cell.peephole = p ? p + d * 3 * hidden : nullptr;
     cell.clip = optc_lib_float_attribute(call, "clip", 0);
     cell.input_forget = optc_lib_int_attribute(call, "input_forget", 0) != 0;
@@ -206,11 +212,12 @@ static inline int optc_lib_rnn(OptcLibCall *call) {
       if (length < 0 || length > steps) status = optc_lib_fault(call, "a sequence length is out of range"), length = 0;
       for (int64_t t = 0; t < steps; ++t) {
         const int live = t < length;
-        const int64_t at = reverse && live ? length - 1 - t : t;
-        if (live) optc_lib_cell_step(&cell, x + (layout ? n * steps + at : at * batch + n) * input, h, c, gate);
+        const int64_t time = reverse && live ? length - 1 - t : t;
+        const float *row = x + (layout ? n * steps + time : time * batch + n) * input + (w ? 0 : d * gates * hidden);
+        if (live) optc_lib_cell_step(&cell, row, h, c, gate);
         if (y) {
           const int64_t to =
-              layout ? ((n * steps + at) * directions + d) * hidden : ((at * directions + d) * batch + n) * hidden;
+              layout ? ((n * steps + time) * directions + d) * hidden : ((time * directions + d) * batch + n) * hidden;
           for (int64_t j = 0; j < hidden; ++j) optc_lib_set(y, to + j, live ? h[j] : 0);
         }
       }
@@ -223,6 +230,19 @@ static inline int optc_lib_rnn(OptcLibCall *call) {
   free(scratch);
   for (int k = 0; k < 7; ++k) free(owned[k]);
   return status;
+}
+
+// inputs: X, W, R, B, sequence_lens, initial_h, initial_c, P (the last two for LSTM). Outputs: Y, Y_h, Y_c. Attributes:
+// those of the operators, and `gates` (4 LSTM, 3 GRU, 1 RNN). Gates: i o f c; z r h.
+static inline int optc_lib_rnn(OptcLibCall *call) {
+  const OptcLibRnnOperands at = {0, 1, 2, 3, 4, 5, 6, 7};
+  return optc_lib_rnn_layer(call, at);
+}
+// The same of a layer whose inputs are summed: X * W^T of all directions, with the biases that are added to it (a GRU
+// with linear_before_reset has that of R_h * h [directions][hidden] for itself), R, that bias, initial_h, initial_c, P.
+static inline int optc_lib_rnn_steps(OptcLibCall *call) {
+  const OptcLibRnnOperands at = {0, -1, 1, 2, -1, 3, 4, 5};
+  return optc_lib_rnn_layer(call, at);
 }
 
 // com.microsoft.DynamicQuantizeLSTM. inputs: X, W (int8 or uint8 [directions, input, 4 * hidden]), R ([directions,
