@@ -322,9 +322,6 @@ Text operation_text(const Scalar &node, ElementType operand, const Text *a, bool
         return {
             wrap(a[0], kAddPrecedence) + " ? " + wrap(a[1], kLogicPrecedence) + " : " + wrap(a[2], kLogicPrecedence),
             kTernaryPrecedence};
-      if (!a[0].lanes)
-        return {wrap(a[0], kAddPrecedence) + " ? " + vectored(a[1], result) + " : " + vectored(a[2], result),
-                kTernaryPrecedence, true};
       return {fmt::format("select({}, {}, {})", a[0].s, vectored(a[1], result), vectored(a[2], result)),
               kAtomPrecedence, true};
     }

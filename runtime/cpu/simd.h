@@ -136,6 +136,12 @@ OPTC_INLINE void store_bool_n(uint8_t *p, vm m, int n) { store_u8_n(p, m & 1, n)
 // --- select, min, max, abs, sign
 OPTC_INLINE vf select(vm m, vf a, vf b) { return m ? a : b; }
 OPTC_INLINE vi select(vm m, vi a, vi b) { return m ? a : b; }
+// One condition for all lanes. By bits: of `c ? a : b` g++ 12 makes a mask of the first lane alone (AVX-512).
+OPTC_INLINE vi select(bool c, vi a, vi b) {
+  const vi m = splat_i(-(int32_t)c);
+  return (a & m) | (b & ~m);
+}
+OPTC_INLINE vf select(bool c, vf a, vf b) { return from_bits(select(c, bits(a), bits(b))); }
 OPTC_INLINE float select(bool m, float a, float b) { return m ? a : b; }
 OPTC_INLINE int32_t select(bool m, int32_t a, int32_t b) { return m ? a : b; }
 OPTC_INLINE bool any(vm m) {

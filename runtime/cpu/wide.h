@@ -55,10 +55,11 @@ OPTC_WIDE_OP(vd, +)
 OPTC_WIDE_OP(vd, -)
 OPTC_WIDE_OP(vd, *)
 OPTC_WIDE_OP(vd, /)
-OPTC_WIDE_OP(vl, &) OPTC_WIDE_OP(vl, |) OPTC_WIDE_OP(vl, ^) OPTC_WIDE_COMPARE(vd, <) OPTC_WIDE_COMPARE(vd, <=)
-    OPTC_WIDE_COMPARE(vd, >) OPTC_WIDE_COMPARE(vd, >=) OPTC_WIDE_COMPARE(vd, ==) OPTC_WIDE_COMPARE(vd, !=)
-        OPTC_WIDE_COMPARE(vl, <) OPTC_WIDE_COMPARE(vl, <=) OPTC_WIDE_COMPARE(vl, >) OPTC_WIDE_COMPARE(vl, >=)
-            OPTC_WIDE_COMPARE(vl, ==) OPTC_WIDE_COMPARE(vl, !=)
+OPTC_WIDE_OP(vl, &)
+OPTC_WIDE_OP(vl, |) OPTC_WIDE_OP(vl, ^) OPTC_WIDE_COMPARE(vd, <) OPTC_WIDE_COMPARE(vd, <=) OPTC_WIDE_COMPARE(vd, >)
+    OPTC_WIDE_COMPARE(vd, >=) OPTC_WIDE_COMPARE(vd, ==) OPTC_WIDE_COMPARE(vd, !=) OPTC_WIDE_COMPARE(vl, <)
+        OPTC_WIDE_COMPARE(vl, <=) OPTC_WIDE_COMPARE(vl, >) OPTC_WIDE_COMPARE(vl, >=) OPTC_WIDE_COMPARE(vl, ==)
+            OPTC_WIDE_COMPARE(vl, !=)
 #undef OPTC_WIDE_OP
 #undef OPTC_WIDE_COMPARE
     // Integer arithmetic wraps.
@@ -73,6 +74,14 @@ OPTC_INLINE vl operator-(vl a) { return vl{} - a; }
 OPTC_INLINE vl operator~(vl a) { return {~a.lo, ~a.hi}; }
 OPTC_INLINE vd select(vl m, vd a, vd b) { return {m.lo ? a.lo : b.lo, m.hi ? a.hi : b.hi}; }
 OPTC_INLINE vl select(vl m, vl a, vl b) { return {m.lo ? a.lo : b.lo, m.hi ? a.hi : b.hi}; }
+OPTC_INLINE vl select(bool c, vl a, vl b) {  // simd.h
+  const vlr m = vlr{} - (int64_t)c;
+  return {(a.lo & m) | (b.lo & ~m), (a.hi & m) | (b.hi & ~m)};
+}
+OPTC_INLINE vd select(bool c, vd a, vd b) {
+  const vl r = select(c, vl{(vlr)a.lo, (vlr)a.hi}, vl{(vlr)b.lo, (vlr)b.hi});
+  return {(vdr)r.lo, (vdr)r.hi};
+}
 OPTC_INLINE double select(bool m, double a, double b) { return m ? a : b; }
 OPTC_INLINE int64_t select(bool m, int64_t a, int64_t b) { return m ? a : b; }
 OPTC_INLINE vd min(vd a, vd b) { return select(a != a, a, select(a < b, a, b)); }
