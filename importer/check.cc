@@ -277,6 +277,9 @@ Status Converter::check_schema(const onnx::NodeProto &node, const onnx::OpSchema
                                   ": " + first_line(error.what()),
                               where);
   }
+  if (schema.domain().empty())
+    if (std::string why = unknown_choice(node); !why.empty())
+      return diagnostics_.error(ErrorKind::kInvalid, std::move(why), where);
   return {};
 }
 

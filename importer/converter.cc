@@ -254,6 +254,16 @@ Status Converter::convert_nodes(const google::protobuf::RepeatedPtrField<onnx::N
   return {};
 }
 
+// A loop's number and its condition as lists: of one element, whatever name their dim has.
+void Converter::declare_lists(const onnx::GraphProto &body, RegionId region) {
+  const std::vector<ValueId> inputs = graph_.region(region).inputs;
+  for (size_t i = 0; i < std::min<size_t>(2, inputs.size()); ++i) {
+    const auto &declared = body.input(static_cast<int>(i)).type().tensor_type();
+    if (!declared.has_shape() || declared.shape().dim_size() != 1 || declared.shape().dim(0).has_dim_value()) continue;
+    graph_.set_type(inputs[i], Type::tensor(graph_.value(inputs[i]).type.element, Shape{1}));
+  }
+}
+
 Status Converter::convert_region(const onnx::GraphProto &graph, RegionId region, const Scope &parent) {
   if (parent.depth >= kMaxRegionDepth)
     return diagnostics_.error(ErrorKind::kUnsupported,
@@ -403,6 +413,7 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
   for (const auto &[name, graph] : graphs) {
     const RegionId region = graph_.add_region(id);
     OPTC_TRY(convert_region(*graph, region, scope));
+    if (node.op_type() == "Loop" && domain.empty()) declare_lists(*graph, region);
     graph_.attach_region(id, name, region);
   }
   for (int i = 0; i < node.output_size(); ++i)

@@ -79,6 +79,7 @@ class Converter {
   Status check_model();
   Status list_unsupported();
   Status check_size();
+  void declare_lists(const onnx::GraphProto &body, RegionId region);
   Status check_schema(const onnx::NodeProto &node, const onnx::OpSchema &schema, const std::string &where);
   Status check_types(NodeId node, const onnx::OpSchema &schema);
   const onnx::FunctionProto *local_function(const onnx::NodeProto &node) const;
@@ -183,5 +184,7 @@ const onnx::OpSchema *find_schema(const std::string &op, int64_t version, const 
 int64_t version_of(const std::string &op, int64_t opset, const std::string &domain);
 // The schema that optc's definition of a Graph operator follows.
 const onnx::OpSchema *current_schema(std::string_view graph_op, int version);
+// What is wrong with an attribute of an ai.onnx operator that names one of a few ways; "" when nothing is (choices.cc).
+std::string unknown_choice(const onnx::NodeProto &node);
 
 }  // namespace optc

@@ -89,6 +89,11 @@ const Layer kLayers[] = {
       const r: f32[1,21,7] = hash "b"
       const b: f32[1,42] = hash "c"
       y, h = GRU(x, w, r, b, _, h0) {hidden_size = 7} })"},
+    {"a GRU of one unit, whose block has more threads than its memory has sums", R"(
+      graph "g" (x: f32[S,N,2], h0: f32[1,N,1]) -> (y, h) {
+      const w: f32[1,3,2] = hash "a"
+      const r: f32[1,3,1] = hash "b"
+      y, h = GRU(x, w, r, _, _, h0) {hidden_size = 1} })"},
     {"a GRU with linear_before_reset, both directions", R"(graph "g" (x: f32[S,N,5]) -> (y, h) {
       const w: f32[2,99,5] = hash "a"
       const r: f32[2,99,33] = hash "b"

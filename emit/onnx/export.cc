@@ -225,6 +225,8 @@ class Exporter {
     note_origin(node, proto);
     const int64_t version = domain.empty() ? opset_ : version_of(domain);
     const onnx::OpSchema *schema = schema_at(domain, op, version);
+    // Absent operands at the end, where the schema counts them (a Loop without a condition).
+    while (schema && proto.input_size() < schema->min_input()) proto.add_input("");
     const bool standard = onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map().count(domain) > 0;
     const onnx::OpSchema *newest = standard ? onnx::OpSchemaRegistry::Schema(op, domain) : nullptr;
     for (const auto &[name, attribute] : node.attributes) {

@@ -89,11 +89,13 @@ class StepsKernel {
     const int64_t all = s_.rows * s_.hidden, threads = s_.threads();
     for (int64_t first = 0; first < all; first += threads) {
       Value i = b_.add(b_.tid(), first);
+      Value there = b_.lt(i, b_.i32(all));
+      i = b_.ir.CreateSelect(there, i, b_.i32(0));  // of a thread without a unit: what it reads is in range
       Item item;
       item.unit = b_.rem(i, s_.hidden);
       item.row = b_.div(i, s_.hidden);
       Value row = b_.add(row0_, item.row);
-      item.inside = b_.both(b_.lt(i, b_.i32(all)), b_.lt(row, batch_));
+      item.inside = b_.both(there, b_.lt(row, batch_));
       item.in_batch = row;
       f(item);
     }

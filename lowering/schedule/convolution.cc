@@ -196,6 +196,13 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
   }
   const ConvolutionOperands operands = convolution_operands(*view, strides, false);
   const ConvolutionAlgorithm best = algorithm_for(shape_of(operands), options.winograd);
+  // The templates leave out taps outside the image, or spread a weight over a tile: right where 0 * weight is 0.
+  const auto pads = [](int64_t n) { return n > 0; };
+  const ConvolutionGeometry &g = operands.geometry;
+  if ((std::any_of(g.pads_begin.begin(), g.pads_begin.end(), pads) ||
+       std::any_of(g.pads_end.begin(), g.pads_end.end(), pads)) &&
+      !all_finite(program.buffer(view->weight).constant))
+    return {};
   // One filter of one pixel: the nest itself sums along the channels in lanes, where a panel would have one column.
   if (best == ConvolutionAlgorithm::kGemm && operands.geometry.filters == 1) return {};
   if (best != ConvolutionAlgorithm::kDirect) {

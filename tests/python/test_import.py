@@ -150,3 +150,39 @@ def test_damaged_models_end_in_an_error_or_a_graph(tool, shared, count):
     result = subprocess.run([tool.with_name("mutate_models"), str(count), "7", *models], capture_output=True, text=True, errors="replace", timeout=1200)
     assert result.returncode == 0, result.stderr[-2000:]
     print(result.stdout)
+
+
+# Strings that are no names of ways: any text is one.
+FREE = {("LabelEncoder", "default_string"), ("LabelEncoder", "keys_as_tensor"), ("RegexFullMatch", "pattern"), ("StringSplit", "delimiter"),
+        ("StringNormalizer", "locale")}
+
+
+def test_names_of_ways_that_no_operator_has_are_refused(tool, tmp_path):
+    """Every string attribute of every operator that ONNX's tests use, misspelled: never taken for the default."""
+    from onnx.backend.test.loader import load_model_tests
+
+    tried, pairs = [], []
+    for case in load_model_tests(kind="node"):
+        model = case.model if case.model is not None else onnx.load(pathlib.Path(case.model_dir) / "model.onnx")
+        versions = {o.domain: o.version for o in model.opset_import}
+        for i, node in enumerate(model.graph.node):
+            if not onnx.defs.has(node.op_type, node.domain) or node.domain not in versions:
+                continue
+            schema = onnx.defs.get_schema(node.op_type, versions[node.domain], node.domain)
+            for name, attribute in schema.attributes.items():
+                key = node.op_type, name
+                if attribute.type != onnx.defs.OpSchema.AttrType.STRING or key in tried or key in FREE:
+                    continue
+                wrong = onnx.ModelProto()
+                wrong.CopyFrom(model)
+                given = wrong.graph.node[i].attribute
+                for k in [k for k, a in enumerate(given) if a.name == name]:
+                    del given[k]
+                given.append(onnx.helper.make_attribute(name, "misspelled"))
+                path = tmp_path / f"{len(tried)}.onnx"
+                onnx.save(wrong, path)
+                tried.append(key)
+                pairs.append((path, tmp_path / "out.onnx"))
+    assert len(tried) > 30
+    taken = [key for key, (code, _) in zip(tried, convert(tool, pairs)) if code not in (3, 4)]
+    assert not taken

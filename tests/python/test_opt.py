@@ -164,3 +164,19 @@ def test_equal_nodes_that_find_their_sizes_are_one(optc, tmp_path, different):
     for k, expected in enumerate(y):
         got = numpy_helper.to_array(onnx.TensorProto.FromString((tmp_path / f"answers/output_{k}.pb").read_bytes()))
         np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_a_loop_without_a_condition_is_written(optc, tmp_path):
+    """Its schema counts two operands, absent ones too."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["again"]), helper.make_node("Identity", ["i"], ["number"])], "body",
+        [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, [])],
+        [helper.make_tensor_value_info("again", TensorProto.BOOL, []), helper.make_tensor_value_info("number", TensorProto.INT64, [])])
+    graph = helper.make_graph([helper.make_node("Loop", ["n", ""], ["y"], body=body)], "g", [helper.make_tensor_value_info("n", TensorProto.INT64, [])],
+                              [helper.make_tensor_value_info("y", TensorProto.INT64, ["k"])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "loop.onnx")
+    run(optc, "opt", tmp_path / "loop.onnx", "-o", tmp_path / "out.onnx")
+    out = onnx.load(tmp_path / "out.onnx")
+    onnx.checker.check_model(out, full_check=True)
+    assert list(out.graph.node[0].input) == ["n", ""]

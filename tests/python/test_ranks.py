@@ -178,7 +178,7 @@ def test_a_declared_shape_that_a_branch_does_not_have_is_refused(optc, tmp_path,
 
 
 # Exporters declare a loop's number as a list of one element and slice by it; a condition may be one, too. Slice takes lists alone.
-@pytest.mark.parametrize("number", ["int64", "int64[1]"])
+@pytest.mark.parametrize("number", ["int64", "int64[1]", "int64[k]"])
 @pytest.mark.parametrize("condition", ["bool", "bool[1]"])
 def test_numbers_and_conditions_of_loops_are_scalars_or_lists(optc, tmp_path, number, condition):
     body = """{ bounds = Constant <value = int64[4] {0, 3, 5, 8}> () axis = Constant <value = int64[1] {1}> () first = Sub (x, x)
@@ -191,7 +191,7 @@ def test_numbers_and_conditions_of_loops_are_scalars_or_lists(optc, tmp_path, nu
     as_list = "%s (%s, whole)" if number == "int64" else "%s (%s)"
     operator = "Reshape" if number == "int64" else "Identity"
     body = body.replace("FROM", as_list % (operator, "from")).replace("TO", as_list % (operator, "to")) % (number, condition, condition)
-    rank = "[3,1]" if number == "int64[1]" else "[3]"
+    rank = "[3]" if number == "int64" else "[3,1]"
     model = write(tmp_path / "m.onnx", body, f"float[2,8] x, int64 trips, {condition} go_on",
                   f"float[2,8] sums, int64{rank} numbers, bool{'[3,1]' if condition == 'bool[1]' else '[3]'} goes")
     feeds = {"x": np.arange(16, dtype=np.float32).reshape(2, 8), "trips": np.array(3), "go_on": np.ones([1] if condition == "bool[1]" else [], bool)}
