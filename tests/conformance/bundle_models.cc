@@ -158,6 +158,17 @@ size_t kernel_files(const Model &model, const std::string &prefix) {
   return count;
 }
 
+// The sources of the schedule: one, or where it is long what its parts share, the parts, and the whole.
+std::vector<std::string> schedule_files(const Model &model) {
+  const std::string folder = model.folder + "/src/";
+  std::vector<std::string> files;
+  if (exists(folder + "model.h")) files.push_back(folder + "model.h");
+  for (size_t i = 0; exists(folder + "model_" + std::to_string(i) + ".cpp"); ++i)
+    files.push_back(folder + "model_" + std::to_string(i) + ".cpp");
+  files.push_back(folder + "model.cpp");
+  return files;
+}
+
 // Includes unit.inc for one instruction set, as runtime/cpu/foreach_isa.h does for each.
 std::string one_isa() {
   static constexpr const char *kNames[] = {"optc_base", "optc_avx2", "optc_avx512"};
@@ -203,15 +214,17 @@ Status write_unit(const std::vector<const Model *> &models, bool all_isas, const
                    "const Kernels &kernels() {\n  static const Kernels table = [] { Kernels filled{}; " + fill +
                    "return filled; }();\n  return table;\n}\n}\n";
     }
-    const std::string source = m->folder + "/src/model.cpp", cuda = m->folder + "/src/cuda.cpp";
+    const std::string cuda = m->folder + "/src/cuda.cpp";
     schedules += "#undef OPTC_WEIGHTS_FOLDER\n#define OPTC_WEIGHTS_FOLDER \"" + m->folder + "\"\n";
     schedules += "namespace " + m->name + "_unit {\n";
     // model.cpp and cuda.cpp share a namespace, which here hides the one of the kernels.
     if (exists(cuda))
       schedules += "namespace " + m->name + "_code { using namespace ::" + m->name + "_code; }\n#line 1 \"" + cuda +
                    "\"\n" + without_headers(cuda, model_headers);
-    schedules += "#include \"" + m->folder + "/include/" + m->name + ".h\"\n#line 1 \"" + source + "\"\n" +
-                 without_headers(source, model_headers) + "}\n";
+    schedules += "#include \"" + m->folder + "/include/" + m->name + ".h\"\n";
+    for (const std::string &source : schedule_files(*m))
+      schedules += "#line 1 \"" + source + "\"\n" + without_headers(source, model_headers);
+    schedules += "}\n";
   }
   // The plans of the kernel headers and what a schedule needs come first, at the top.
   std::string unit =
