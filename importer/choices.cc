@@ -60,7 +60,7 @@ bool has_own_reductions(std::string_view op) {
 
 std::string unknown_choice(const onnx::NodeProto &node) {
   for (const onnx::AttributeProto &attribute : node.attribute()) {
-    if (attribute.type() != onnx::AttributeProto::STRING) continue;
+    if (attribute.type() != onnx::AttributeProto::STRING || attribute.s().empty()) continue;  // empty: as if absent
     for (const Choice &choice : kChoices) {
       if (choice.attribute != attribute.name() || (!choice.op.empty() && choice.op != node.op_type())) continue;
       if (choice.attribute == "reduction" && has_own_reductions(node.op_type())) continue;
