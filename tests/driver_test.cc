@@ -210,6 +210,17 @@ std::vector<int64_t> integers(const Constant &tensor) {
   return list;
 }
 
+// check(sizes) of everything that is chosen for a model of which nothing is given.
+template <typename Check>
+void each_choice(const SizeChooser &chooser, Diagnostics &diagnostics, const Check &check) {
+  for (int set = 0; set < 2; ++set)
+    for (int attempt = 0; attempt < SizeChooser::kAttempts; ++attempt) {
+      const auto sizes = chooser.choose({}, set, attempt, diagnostics);
+      ASSERT_TRUE(sizes.ok());
+      check(*sizes);
+    }
+}
+
 TEST(Sizes, FitWhatTheOperatorsState) {
   // K and L meet in a product; T is cut into pieces of 48.
   const Graph graph = parsed(R"(graph "g" (a: f32[M,K], b: f32[L,4], t: f32[1,T]) -> (y, z) {
@@ -219,14 +230,11 @@ TEST(Sizes, FitWhatTheOperatorsState) {
   })");
   const SizeChooser chooser(graph);
   Diagnostics diagnostics;
-  for (int set = 0; set < 2; ++set)
-    for (int attempt = 0; attempt < SizeChooser::kAttempts; ++attempt) {
-      const auto sizes = chooser.choose({}, set, attempt, diagnostics);
-      ASSERT_TRUE(sizes.ok());
-      EXPECT_EQ(sizes->at("K"), sizes->at("L"));
-      EXPECT_EQ(sizes->at("T") % 48, 0);
-      EXPECT_GT(sizes->at("T"), 0);
-    }
+  each_choice(chooser, diagnostics, [](const auto &sizes) {
+    EXPECT_EQ(sizes.at("K"), sizes.at("L"));
+    EXPECT_EQ(sizes.at("T") % 48, 0);
+    EXPECT_GT(sizes.at("T"), 0);
+  });
   const auto given = chooser.choose({{"K", 21}}, 0, 0, diagnostics);
   ASSERT_TRUE(given.ok());
   EXPECT_EQ(given->at("L"), 21);
@@ -248,14 +256,11 @@ TEST(Sizes, HoldTheRowsThatTheModelNames) {
   })");
   const SizeChooser chooser(graph);
   Diagnostics diagnostics;
-  for (int set = 0; set < 2; ++set)
-    for (int attempt = 0; attempt < SizeChooser::kAttempts; ++attempt) {
-      const auto sizes = chooser.choose({}, set, attempt, diagnostics);
-      ASSERT_TRUE(sizes.ok());
-      EXPECT_GE(sizes->at("S"), 12);
-      EXPECT_GE(sizes->at("M"), 6);
-      EXPECT_EQ(sizes->at("Q"), 2);
-    }
+  each_choice(chooser, diagnostics, [](const auto &sizes) {
+    EXPECT_GE(sizes.at("S"), 12);
+    EXPECT_GE(sizes.at("M"), 6);
+    EXPECT_EQ(sizes.at("Q"), 2);
+  });
 }
 
 TEST(Inputs, SuitWhatReadsThemBehindABranch) {
