@@ -1,10 +1,12 @@
 // optc_conformance_bundles: runs models on data sets of the ONNX test layout as bundles. All models of a call become
 // one translation unit and one library, each in namespaces of its own, so that the runtime's headers are compiled once;
-// with g++ for the instruction set that this machine (or the environment variable OPTC_ISA) takes, with another
-// compiler for all of them.
+// with g++ for the instruction set that this machine (or the environment variable OPTC_ISA) takes, with clang++
+// for all of them.
 //
-//   optc_conformance_bundles [--timeout S] [--compiler g++] [--target SM] [--sanitize] [--keep]
+//   optc_conformance_bundles [--timeout S] [--compiler g++] [--optimize 1] [--target SM] [--sanitize] [--keep]
 //                                         jobs and answers as optc_conformance has them
+//
+// --optimize is the compiler's level: 1 is soonest done, 2 is how users build.
 //
 // With --sanitize the unit is compiled with AddressSanitizer and UndefinedBehaviorSanitizer, whose libraries must be
 // preloaded (LD_PRELOAD); what they say is the text of a "crash".
@@ -244,12 +246,13 @@ Status write_unit(const std::vector<const Model *> &models, bool all_isas, const
 }
 
 // Compiles the unit; empty when all went well, else the compiler's words.
-std::string compile_unit(const std::string &compiler, bool sanitize, const std::string &work) {
+std::string compile_unit(const std::string &compiler, const std::string &level, bool sanitize,
+                         const std::string &work) {
   Diagnostics diagnostics;
   const std::string share = resource_path("");
   std::vector<std::string> command = {compiler,
                                       "-std=c++17",
-                                      "-O1",
+                                      "-O" + level,
                                       "-ffp-contract=off",
                                       "-fno-math-errno",
                                       "-fvisibility=hidden",
@@ -284,15 +287,16 @@ std::string compile_unit(const std::string &compiler, bool sanitize, const std::
 
 // Builds one library of all that compiles. A model whose sources the compiler names in an error leaves, and the rest is
 // built again.
-void build(std::vector<Model> &models, const std::string &compiler, bool sanitize, const std::string &work) {
+void build(std::vector<Model> &models, const std::string &compiler, const std::string &level, bool sanitize,
+           const std::string &work) {
   for (;;) {
     std::vector<const Model *> good;
     for (const Model &m : models)
       if (m.compiled.word == "ok") good.push_back(&m);
     if (good.empty()) return;
     Diagnostics diagnostics;
-    std::string errors = write_unit(good, compiler != "g++", work, diagnostics).ok()
-                             ? compile_unit(compiler, sanitize, work)
+    std::string errors = write_unit(good, compiler.find("clang") != std::string::npos, work, diagnostics).ok()
+                             ? compile_unit(compiler, level, sanitize, work)
                              : one_line(diagnostics);
     if (errors.empty()) return;
     bool found = false;
@@ -368,7 +372,7 @@ std::vector<Job> read_jobs() {
 
 int main_with(int argc, char **argv) {
   unsigned timeout = 60;
-  std::string compiler = "g++", target;
+  std::string compiler = "g++", level = "1", target;
   bool keep = false, sanitize = false;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -376,6 +380,8 @@ int main_with(int argc, char **argv) {
       timeout = static_cast<unsigned>(std::atoi(argv[++i]));
     } else if (argument == "--compiler" && i + 1 < argc) {
       compiler = argv[++i];
+    } else if (argument == "--optimize" && i + 1 < argc) {
+      level = argv[++i];
     } else if (argument == "--target" && i + 1 < argc) {
       target = argv[++i];
     } else if (argument == "--sanitize") {
@@ -384,8 +390,9 @@ int main_with(int argc, char **argv) {
       keep = true;
     } else {
       std::fprintf(stderr,
-                   "usage: optc_conformance_bundles [--timeout S] [--compiler CXX] [--target SM] [--sanitize] [--keep] "
-                   "< jobs\n");
+                   "usage: optc_conformance_bundles [--timeout S] [--compiler CXX] [--optimize LEVEL] [--target SM] "
+                   "[--sanitize] "
+                   "[--keep] < jobs\n");
       return 2;
     }
   }
@@ -407,7 +414,7 @@ int main_with(int argc, char **argv) {
     std::error_code ignored;
     fs::remove_all(m.folder + "/src/runtime", ignored);  // the unit takes them from the source
   }
-  build(models, compiler, sanitize, work);
+  build(models, compiler, level, sanitize, work);
   for (const Job &job : jobs) {
     const Model &m = models[by_path[job.model]];
     Answer answer = m.compiled;

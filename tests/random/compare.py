@@ -23,6 +23,7 @@ LEAST = {F16: 2.0**-24}  # the distance of the numbers about zero, where results
 SNAPPED = (18, 20)  # bits of a mantissa: values that are equal but for roundings (Unique, TopK, ArgMax)
 STORED = 12  # samples on the grid of 16 bits
 NOISE = 4  # roundings an operator, in each sample
+DEEP = 10  # times as far away as one operator's, a result of a network of a dozen layers may be
 SLACK = 4  # a result may lie this many times as far away as the furthest sample
 # Sums of terms of magnitude 1, and the logarithm of one.
 UNITS = {"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix", "LogSoftmax"}
@@ -244,6 +245,29 @@ class Judge:
                 other_kind &= ~(np.isfinite(a) & ~np.isfinite(b) & finite_in_all)
             near = np.abs(b - a) <= SLACK * furthest + relative * np.abs(a) + of_range * (np.abs(finite).max() if finite.size else 0)
         return "condition" if not (bad & ~(near | other_kind)).any() else None
+
+
+class Spread:
+    """Says of a model without a graph, by how far the right values moved with inputs that were some roundings off, what a difference is."""
+
+    def __init__(self, spread):
+        self.spread = spread
+
+    def excuse(self, name, want, got, known_to=None):
+        if want.dtype != got.dtype or want.shape != got.shape or name not in self.spread:
+            return None
+        bad, spread = bad_elements(want, got, known_to), self.spread[name]
+        if want.dtype not in CLOSE:
+            return "step" if not (bad & (spread == 0)).any() else None
+        a, b = as_f64(want), as_f64(got)
+        finite = a[np.isfinite(a)]
+        relative, of_range = (DEEP * t for t in CLOSE[coarser(want.dtype, known_to)])
+        with np.errstate(all="ignore"):
+            near = np.abs(b - a) <= 2 * SLACK * spread + relative * np.abs(a) + of_range * np.abs(finite).max(initial=0)
+        return "condition" if not (bad & ~(near | (kind(a) == kind(b)) & ~np.isfinite(a))).any() else None
+
+    def follow(self, name, value):
+        return {}
 
 
 def other_oracle(case, name, got):

@@ -9,7 +9,7 @@ import subprocess
 import numpy as np
 import onnx
 
-from compare import Judge, coarser, difference
+from compare import Judge, Spread, coarser, difference
 from oracle import Oracle, Reject
 from values import BF16, F16, F32, F64, load_tensor, save_case
 
@@ -36,16 +36,25 @@ class Case:
     wanted: dict
     folder: pathlib.Path = None
     cells: frozenset = frozenset()  # what it reaches (coverage.cc), where that was asked
+    spread: dict = None  # how far outputs move with inputs that are a little off, where no graph can say it
+
+    def judge(self, way):
+        """Who says whether a result that is not close is no fault; None where nobody does."""
+        if self.graph:
+            return Judge(self.graph, STORAGE.get(way), way.startswith("bundle"))
+        return Spread(self.spread) if self.spread else None
 
 
-def load_case(folder):
-    """A case that was written, without its graph: differences are judged by the tolerance of the type alone."""
+def load_case(folder, number=0):
+    """A data set of a case that was written, without its graph: differences are judged by spread_NUMBER.npz, where that is, else by the
+    tolerance of the type alone."""
     model = onnx.load(folder / "model.onnx")
     values = []
     for kind, named in (("input", model.graph.input), ("output", model.graph.output)):
-        paths = {v.name: folder / "test_data_set_0" / f"{kind}_{i}.pb" for i, v in enumerate(named)}
+        paths = {v.name: folder / f"test_data_set_{number}" / f"{kind}_{i}.pb" for i, v in enumerate(named)}
         values.append({name: load_tensor(path) for name, path in paths.items() if path.exists()})
-    return Case(None, model, *values)
+    spread = folder / f"spread_{number}.npz"
+    return Case(None, model, *values, spread=dict(np.load(spread)) if spread.exists() else None)
 
 
 @dataclasses.dataclass
@@ -72,8 +81,10 @@ class Answer:
 class Runner:
     """Keeps the evaluating program at hand. Not thread-safe; one a process."""
 
-    def __init__(self, binaries, work):
+    def __init__(self, binaries, work, compiler="g++", optimize=1):
+        """`compiler` and its level `optimize` build the bundles."""
         self.binaries, self.work, self.process = pathlib.Path(binaries), pathlib.Path(work), None
+        self.built_by = ["--compiler", compiler, "--optimize", str(optimize)]
         self.work.mkdir(parents=True, exist_ok=True)
         self.cells = set()  # what the last call covered
         self.number = 0
@@ -144,7 +155,7 @@ class Runner:
     def bundles(self, cases, way):
         """`way` is bundle, or bundle-base, bundle-avx2, bundle-avx512, bundle-vnni, bundle-amx, bundle-asan; ptx,
         ptx-sm_90a or card."""
-        environment, command = dict(os.environ), [str(self.binaries / "optc_conformance_bundles"), "--timeout", str(JOB_SECONDS)]
+        environment, command = dict(os.environ), [str(self.binaries / "optc_conformance_bundles"), "--timeout", str(JOB_SECONDS), *self.built_by]
         if way == "bundle-asan":
             command.append("--sanitize")
             environment["LD_PRELOAD"] = " ".join(sanitizer_libraries())
@@ -209,7 +220,7 @@ class Runner:
             if way == "f16" and case.graph and beyond_f16(case.graph):
                 result.excused.append(("beyond the range of f16", f"{name}: {text}"))
                 continue
-            judge = judge or case.graph and Judge(case.graph, STORAGE.get(way), way.startswith("bundle"))
+            judge = judge or case.judge(way)
             excuse = judge and judge.excuse(name, want, got[name], known_to)
             if excuse is None and name in followed and not difference(followed[name], got[name], known_to):
                 excuse = "step"  # what follows from another side of the steps before it
