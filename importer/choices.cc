@@ -1,5 +1,5 @@
-// Attributes of ai.onnx that name one of a few ways. ONNX's schemas know them as strings: a misspelled one would be
-// taken for the default in silence. The names are those of all versions of an operator together.
+// Attributes of ai.onnx that name one of a few ways. ONNX's schemas know them as strings or numbers: a misspelled one
+// would be taken for the default in silence. The names are those of all versions of an operator together.
 #include <algorithm>
 #include <span>
 #include <string_view>
@@ -52,6 +52,16 @@ constexpr Choice kChoices[] = {
     {"TfIdfVectorizer", "mode", kWeighting},
 };
 
+struct NumberedChoice {
+  std::string_view op, attribute;  // op empty: every operator that has the attribute
+  int64_t last;                    // the ways are numbered from 0
+};
+constexpr NumberedChoice kNumberedChoices[] = {
+    {"Attention", "qk_matmul_output_mode", 3},
+    {"", "layout", 1},
+    {"", "storage_order", 1},
+};
+
 bool has_own_reductions(std::string_view op) {
   return op == "NegativeLogLikelihoodLoss" || op == "SoftmaxCrossEntropyLoss";
 }
@@ -60,6 +70,13 @@ bool has_own_reductions(std::string_view op) {
 
 std::string unknown_choice(const onnx::NodeProto &node) {
   for (const onnx::AttributeProto &attribute : node.attribute()) {
+    for (const NumberedChoice &choice : kNumberedChoices) {
+      if (attribute.type() != onnx::AttributeProto::INT || choice.attribute != attribute.name()) continue;
+      if ((!choice.op.empty() && choice.op != node.op_type()) || (attribute.i() >= 0 && attribute.i() <= choice.last))
+        continue;
+      return "attribute '" + attribute.name() + "' is " + std::to_string(attribute.i()) + ", which is none of 0 to " +
+             std::to_string(choice.last);
+    }
     if (attribute.type() != onnx::AttributeProto::STRING || attribute.s().empty()) continue;  // empty: as if absent
     for (const Choice &choice : kChoices) {
       if (choice.attribute != attribute.name() || (!choice.op.empty() && choice.op != node.op_type())) continue;

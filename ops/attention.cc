@@ -54,6 +54,34 @@ Dim repeats_of(const Operands &o) {
   return exact ? *exact : floor_div(o.q.heads, o.k.heads);
 }
 
+Status check_past(InferContext &c, size_t input, const Heads &heads, Dim past, const char *what) {
+  OPTC_TRY(c.require_shape(input));
+  const Shape shape = c.shape(input), expected = {heads.batch, heads.heads, past, heads.width};
+  if (shape.size() != 4) return c.invalid(std::string(what) + " must have rank 4");
+  for (size_t k = 0; k < 4; ++k) {
+    OPTC_ASSIGN([[maybe_unused]] Dim size,
+                c.same(shape[k], expected[k], "dimension " + std::to_string(k) + " of " + what));
+  }
+  return {};
+}
+
+// A mask broadcasts to the scores, but for its last dimension, which may end before the keys do.
+Status check_mask(InferContext &c, const Operands &o) {
+  if (c.has_input(kMask)) {
+    OPTC_TRY(c.require_shape(kMask));
+    const Shape mask = c.shape(kMask), scores = {o.q.batch, o.q.heads, o.q.length, o.total};
+    if (mask.size() > 4) return c.invalid("attn_mask has more dimensions than the scores");
+    for (size_t m = 0; m + 1 < mask.size(); ++m)
+      OPTC_TRY(broadcasts_to(c, mask[m], scores[4 - mask.size() + m], "a dimension of attn_mask"));
+  }
+  if (!c.has_input(kValidKeys)) return {};
+  OPTC_TRY(c.require_shape(kValidKeys));
+  if (c.rank(kValidKeys) != 1) return c.invalid("nonpad_kv_seqlen must have one dimension");
+  OPTC_ASSIGN([[maybe_unused]] Dim batch,
+              c.same(c.shape(kValidKeys)[0], o.q.batch, "the length of nonpad_kv_seqlen and the batch"));
+  return {};
+}
+
 Status infer_attention(InferContext &c) {
   for (size_t i = 0; i < 3; ++i) OPTC_TRY(c.require_shape(i));
   if (c.has_input(kPastKey) != c.has_input(kPastValue)) return c.invalid("past_key and past_value go together");
@@ -64,9 +92,16 @@ Status infer_attention(InferContext &c) {
     return c.invalid(
         "Q, K and V must have rank 4, or rank 3 with q_num_heads and kv_num_heads that divide the hidden sizes");
   OPTC_ASSIGN([[maybe_unused]] Dim batch, c.same(o->q.batch, o->k.batch, "the batch of Q and K"));
+  OPTC_ASSIGN([[maybe_unused]] Dim values, c.same(o->k.batch, o->v.batch, "the batch of K and V"));
+  OPTC_ASSIGN([[maybe_unused]] Dim heads, c.same(o->k.heads, o->v.heads, "the number of heads of K and V"));
   OPTC_ASSIGN([[maybe_unused]] Dim width, c.same(o->q.width, o->k.width, "the head sizes of Q and K"));
   OPTC_ASSIGN([[maybe_unused]] Dim length, c.same(o->k.length, o->v.length, "the lengths of K and V"));
   for (size_t i = 0; i < 3; ++i) constrain_width(c, i, i == 0 ? o->q : i == 1 ? o->k : o->v);
+  if (c.has_input(kPastKey)) {
+    OPTC_TRY(check_past(c, kPastKey, o->k, o->past, "past_key"));
+    OPTC_TRY(check_past(c, kPastValue, o->v, o->past, "past_value"));
+  }
+  OPTC_TRY(check_mask(c, *o));
   const Dim repeats = repeats_of(*o);
   if (repeats * o->k.heads != o->q.heads) {
     if (o->q.heads.is_constant() && o->k.heads.is_constant())

@@ -67,6 +67,7 @@ Status infer_reduce(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   const int64_t rank = c.rank(0);
   const bool keep = c.node().int_or("keepdims", 1) != 0;
+  if (c.has_input(1) && c.has_shape(1) && c.rank(1) > 1) return c.invalid("axes must have one dimension");
   std::string error;
   const auto reduced = reduced_axes(c.node(), c.elements(1), c.has_input(1),
                                     c.has_input(1) && c.has_shape(1) && element_count(c.shape(1)).is(0), rank, error);

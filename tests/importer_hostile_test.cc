@@ -197,6 +197,13 @@ TEST(Hostile, Graphs) {
                     kInvalid, "takes tensors");
   expect_text_error(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (int64[4] y) { y = Neg(x) })",
                     kInvalid, "declared");
+  expect_text_error(
+      R"(<ir_version: 8, opset_import: ["" : 18]> g (float[4] x, int64[1,1] a) => (float[1] y) { y = ReduceSum(x, a) })",
+      kInvalid, "axes must have one dimension");
+  expect_text_error(
+      R"(<ir_version: 11, opset_import: ["" : 24]> g (float[1,1,2,4] q) => (float[1,1,2,4] y, float[1,1,2,2] s)
+         { y, , , s = Attention <qk_matmul_output_mode = 4> (q, q, q) })",
+      kInvalid, "none of 0 to 3");
 }
 
 TEST(Hostile, Functions) {

@@ -5,12 +5,14 @@ OPTC_TORCH_PYTHON names a Python with torch, onnx and onnxscript; without one th
 import os
 import pathlib
 import subprocess
+import sys
 
 import numpy as np
 import onnxruntime
 import pytest
 
 WRITER = pathlib.Path(__file__).parent / "exported_networks.py"
+RANDOM = pathlib.Path(__file__).resolve().parents[1] / "random" / "networks"
 
 pytestmark = pytest.mark.tier2
 
@@ -56,3 +58,25 @@ def test_what_opt_writes_computes_the_same(optc, networks, tmp_path):
         for got, want in zip(after.run(None, feeds), before.run(None, feeds), strict=True):
             assert got.shape == want.shape and got.dtype == want.dtype, model.name
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * max(1.0, float(np.abs(want).max(initial=0))), err_msg=model.name)
+
+
+@pytest.mark.parametrize("ways", ["eval,opt", "bundle-base", "bundle-avx2", "bundle-avx512"])
+def test_random_networks(optc, random_networks, tmp_path, ways):
+    """tests/random/networks with a fresh seed (OPTC_SEED, OPTC_COUNT: another one, more of them)."""
+    command = [sys.executable, RANDOM / "run.py", random_networks, "--ways", ways, "--out", tmp_path / "found", "--binaries", optc.parent]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def random_networks(tmp_path_factory):
+    python = os.environ.get("OPTC_TORCH_PYTHON")
+    if not python:
+        pytest.skip("OPTC_TORCH_PYTHON names no Python with torch")
+    folder = tmp_path_factory.mktemp("random_networks")
+    seed = ["--seed", os.environ["OPTC_SEED"]] if "OPTC_SEED" in os.environ else []
+    command = [python, RANDOM / "write.py", folder, "--count", os.environ.get("OPTC_COUNT", "40"), *seed]
+    done = subprocess.run(command, capture_output=True, text=True)
+    print(done.stdout)
+    assert len(list(folder.glob("*/model.onnx"))) > 5, done.stdout[-2000:] + done.stderr[-2000:]
+    return folder

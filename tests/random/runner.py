@@ -168,11 +168,12 @@ class Runner:
         if way.startswith("ptx"):
             places = [self.binaries / "libemulated_cuda.so", self.binaries.parent / "tests/libemulated_cuda.so"]
             environment["OPTC_LIBCUDA"] = str(next(p for p in places if p.exists()))
-        lines = []
+        lines, paths = [], {}
         for i, case in enumerate(cases):
             out = case.folder / way
             out.mkdir()
-            lines.append("\t".join([str(i), str(case.folder / "model.onnx"), str(case.folder / "test_data_set_0"), str(out)]))
+            model = paths.setdefault(case.model.SerializeToString(deterministic=True), case.folder / "model.onnx")  # compiled once for all its sizes
+            lines.append("\t".join([str(i), str(model), str(case.folder / "test_data_set_0"), str(out)]))
         try:
             done = subprocess.run(
                 command,
