@@ -100,7 +100,7 @@ typedef struct optc_options {
                       size_t bytes); /* decryption, other stores; returns 0 when good */
   void *user;
   int32_t check_weights; /* 1: verify every checksum at load */
-  void *workspace;       /* null: the context allocates its own, once */
+  void *workspace;       /* of any alignment, one context's; null: the context allocates its own, once */
   size_t workspace_bytes;
 } optc_options;
 
