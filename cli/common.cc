@@ -228,7 +228,9 @@ void add_shape_options(Verb &verb, CommonOptions &o) {
   verb.add_option("--dim", o.dims, "a named dimension: batch=1, or a range batch=1..8 (repeatable)")
       ->type_name("NAME=N")
       ->group(kShapes);
-  verb.add_option("--shape", o.shapes, "the shape of an input: x=1x3x224x224; names are symbols (repeatable)")
+  verb.add_option(
+          "--shape", o.shapes,
+          "the shape of an input: x=1x3x224x224; a dim may be a name or a range: x=Nx3x32..512x32..512 (repeatable)")
       ->type_name("NAME=DIMS")
       ->group(kShapes);
   verb.add_option("--custom-op", o.custom_ops,

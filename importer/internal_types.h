@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +41,8 @@ class DimNamer {
   Dim label(const std::string &text, const std::string &value, int axis);
   Dim plain(const std::string &name);
   Dim fresh(const std::string &value, int axis);
+  std::optional<Dim> given_dim(const std::string &text, std::optional<Dim> declared, const std::string &input,
+                               int axis);
 
   DimTable &table_;
   const ImportOptions &options_;

@@ -74,6 +74,25 @@ bool translate(const std::string &text, std::string &out, std::vector<std::strin
   return true;
 }
 
+// "32..512": least and most.
+std::optional<std::pair<int64_t, int64_t>> parse_range(const std::string &text) {
+  const size_t dots = text.find("..");
+  const auto number = [](std::string_view digits) -> int64_t {
+    if (digits.empty() || digits.size() > 15) return -1;
+    int64_t value = 0;
+    for (const char c : digits) {
+      if (c < '0' || c > '9') return -1;
+      value = value * 10 + (c - '0');
+    }
+    return value;
+  };
+  if (dots == std::string::npos) return std::nullopt;
+  const int64_t min = number(std::string_view(text).substr(0, dots)),
+                max = number(std::string_view(text).substr(dots + 2));
+  if (min < 0 || max < min || max >= kDimOverflow) return std::nullopt;
+  return std::pair(min, max);
+}
+
 }  // namespace
 
 void DimNamer::note_plain_names(const onnx::TypeProto &type) {
@@ -190,6 +209,25 @@ Result<Type> DimNamer::convert(const onnx::TypeProto &type, const std::string &v
   }
 }
 
+// A dim as --shape says it: a number, a range, or an expression of names, which are dims as the model's own are. No
+// value where it is none of them.
+std::optional<Dim> DimNamer::given_dim(const std::string &text, std::optional<Dim> declared, const std::string &input,
+                                       int axis) {
+  if (const auto range = parse_range(text)) {
+    const auto [min, max] = *range;
+    if (declared && declared->is_constant())  // outside of the range the two contradict each other, as other sizes do
+      return declared->value() >= min && declared->value() <= max ? *declared : Dim(min);
+    if (min == max) return Dim(min);
+    const DimSymbol *symbol = declared ? single_symbol(*declared) : nullptr;
+    const Dim dim = symbol ? *declared : fresh(input, axis);
+    table_.set_bounds(single_symbol(dim), min, max);
+    return dim;
+  }
+  const std::optional<Dim> dim = parse_dim(text, table_);
+  if (!dim || (dim->is_constant() && dim->value() < 0)) return std::nullopt;
+  return substitute(*dim, [&](const DimSymbol &s) -> std::optional<Dim> { return plain(s.name); });
+}
+
 Result<Type> DimNamer::input_type(const onnx::TypeProto &proto, const std::string &input, Diagnostics &diagnostics) {
   OPTC_ASSIGN(Type type, convert(proto, input, true, 0, diagnostics));
   for (const auto &[name, dims] : options_.shapes) {
@@ -202,11 +240,13 @@ Result<Type> DimNamer::input_type(const onnx::TypeProto &proto, const std::strin
                                                       " dims, the model declares " + to_string(type));
     Shape shape;
     for (size_t i = 0; i < dims.size(); ++i) {
-      const std::optional<Dim> dim = parse_dim(dims[i], table_);
-      if (!dim || (dim->is_constant() && dim->value() < 0))
+      const std::optional<Dim> declared = type.shape ? std::optional((*type.shape)[i]) : std::nullopt;
+      const std::optional<Dim> dim = given_dim(dims[i], declared, input, static_cast<int>(i));
+      if (!dim)
         return diagnostics.error(ErrorKind::kUsage,
-                                 "--shape of input '" + input + "': '" + dims[i] + "' is not a dimension");
-      if (type.shape && (*type.shape)[i].is_constant() && dim->is_constant() && !((*type.shape)[i] == *dim))
+                                 "--shape of input '" + input + "': '" + dims[i] + "' is not a dimension", {},
+                                 "a number, a name, or a range of sizes such as 32..512");
+      if (declared && declared->is_constant() && dim->is_constant() && !(*declared == *dim))
         return diagnostics.error(ErrorKind::kUsage, "--shape gives dim " + std::to_string(i) + " of input '" + input +
                                                         "' the size " + dims[i] + ", the model declares " +
                                                         to_string(type));

@@ -662,3 +662,23 @@ def test_a_dry_run_writes_nothing_and_knows_the_size(optc, model, tmp_path, opti
 
 def test_a_folder_to_write_is_needed(optc, model):
     assert "-o DIR is required" in run(optc, model, code=2).stderr
+
+
+@pytest.mark.parametrize("options,dims", [
+    (["--shape", "x=1..8x4"], "N: 1 to 8"), (["--shape", "x=Bx4", "--dim", "B=2..3"], "B: 2 to 3"), (["--shape", "x=3..3x4"], None), (["--shape", "x=Bx4", "--dim", "B=5"], None),
+    (["--shape", "x=1..8x4", "--dim", "N=2..9"], "N: 2 to 8"), (["--shape", "x=1..8x2..9"], "N: 1 to 8"),
+])
+def test_shapes_take_ranges_and_names_that_dim_bounds(optc, model, tmp_path, options, dims):
+    run(optc, model, "-o", tmp_path / "b", *options, "-q")
+    text = (tmp_path / "b/README.md").read_text()
+    assert f"- dim {dims}" in text if dims else "- dim" not in text
+    run(optc, "verify", model, "--engine=evaluate", *options, env={**os.environ, "OPTC_PYTHON": os.sys.executable})
+
+
+@pytest.mark.parametrize("options,words", [
+    (["--shape", "x=8..1x4"], "'8..1' is not a dimension"), (["--shape", "x=1..x4"], "'1..' is not a dimension"), (["--shape", "x=-1..2x4"], "'-1..2' is not"),
+    (["--shape", "x=1x5..8"], "the size 5..8, the model declares"), (["--shape", "x=1..9999999999999999x4"], "is not a dimension"), (["--shape", "x=Bx4", "--dim", "C=1..2"], "no dimension named 'C'"),
+])
+def test_shapes_that_are_none(optc, model, tmp_path, options, words):
+    assert words in run(optc, model, "-o", tmp_path / "b", *options, code=2).stderr
+    assert not (tmp_path / "b").exists()
