@@ -94,6 +94,7 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
                 {"ir_version", program.info.ir_version}};
   for (const auto &[domain, version] : program.info.opset_imports)
     j["model"]["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
+  for (const auto &[key, value] : program.info.metadata) j["model"]["metadata"][key] = value;
   j["targets"] = {"cpu"};
   if (options.cuda)
     for (const std::string &target : options.cuda->targets) j["targets"].push_back(target);
