@@ -310,6 +310,9 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
         bad_expected = set.expected;
       }
     }
+  // Each kernel is right, and the outputs are not: an If or a loop may have copied something wrong.
+  if (watched && o.per_kernel && !kernels.difference && !bad_inputs.empty())
+    OPTC_TRY(watch_bundle(watched->made_of, *watched->bundle, bad_inputs, {true, false, true}, kernels, diagnostics));
   bool ok = true;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Checked &c : checked) {

@@ -67,6 +67,11 @@ class Watch {
     std::map<uint32_t, const uint8_t *> at;
     for (size_t i = 0; i < roots.size(); ++i) at[roots[i].index] = static_cast<const uint8_t *>(event.buffers[i]);
     isa_ = event.isa;
+    if (kernel.control()) {
+      if (!event.after) begin_step(static_cast<uint32_t>(number));
+      if (compare && options_.constructs) construct(KernelId(number), event, symbols, at);
+      return;
+    }
     if (!event.after) {
       begin_step(static_cast<uint32_t>(number));
       if (options_.numerics) note_specials(kernel, symbols, at);
@@ -92,6 +97,8 @@ class Watch {
         f.nodes.push_back(
             fmt::format("{} '{}' (#{})", program_.origins[o].op, program_.origins[o].name, program_.origins[o].index));
     f.strategy = gpu_form(kernel);
+    const ControlFlow *control = kernel.control();
+    if (control) f.strategy = control->kind == ControlFlow::Kind::kIf ? "if" : "loop";
     if (f.strategy.empty()) f.strategy = kernel.library() ? kernel.library()->function : name(kernel.schedule);
     if (output.valid()) {
       const Buffer &b = program_.buffer(output);
@@ -171,27 +178,59 @@ class Watch {
     report_.kernels.insert(id.index);
     Exactness exactness = exactness_of(program_, kernel, values_of(symbols));
     exactness.tf32 = made_of_.tf32 && exactness.kind == Exactness::Kind::kSums && !gpu_form(kernel).empty();
-    for (const BufferValue &wanted : expected_) {
-      const auto bytes = at.find(root(wanted.buffer).index);
-      const auto got = bytes == at.end() ? std::nullopt : stored_value(program_, wanted.buffer, symbols, bytes->second);
-      KernelFinding f = finding(kernel, wanted.buffer, &wanted.value);
-      if (!got) {
-        f.problem = "it has no place, or its size is not known";
-        report_.difference = std::move(f);
-        return;
-      }
-      const KernelDifference d = compare_elements(*got, wanted.value, exactness);
-      if (d.differing == 0) continue;
-      f.problem = d.problem.empty() ? fmt::format("{} of {} elements differ", d.differing, d.count) : d.problem;
-      f.index = d.index;
-      f.got = d.got;
-      f.expected = d.expected;
-      f.allowed = d.allowed;
-      report_.difference = std::move(f);
-      return;
-    }
+    for (const BufferValue &wanted : expected_)
+      if (!same(kernel, wanted, symbols, at, exactness)) return;
     check_others(id, kernel);
     keep(id, kernel, symbols, at);
+  }
+
+  // Whether a buffer holds what it should; where not, that is the difference.
+  bool same(const Kernel &kernel, const BufferValue &wanted, const SymbolValueList &symbols,
+            const std::map<uint32_t, const uint8_t *> &at, const Exactness &exactness) {
+    const auto bytes = at.find(root(wanted.buffer).index);
+    const auto got = bytes == at.end() ? std::nullopt : stored_value(program_, wanted.buffer, symbols, bytes->second);
+    KernelFinding f = finding(kernel, wanted.buffer, &wanted.value);
+    if (!got) {
+      f.problem = "it has no place, or its size is not known";
+      report_.difference = std::move(f);
+      return false;
+    }
+    const KernelDifference d = compare_elements(*got, wanted.value, exactness);
+    if (d.differing == 0) return true;
+    f.problem = d.problem.empty() ? fmt::format("{} of {} elements differ", d.differing, d.count) : d.problem;
+    f.index = d.index;
+    f.got = d.got;
+    f.expected = d.expected;
+    f.allowed = d.allowed;
+    report_.difference = std::move(f);
+    return false;
+  }
+
+  // An If or a loop as a whole, beside the evaluator on what it reads. What the evaluator cannot run alone is passed
+  // over.
+  void construct(KernelId id, const ProbeEvent &event, const SymbolValueList &symbols,
+                 const std::map<uint32_t, const uint8_t *> &at) {
+    const Kernel &kernel = program_.kernel(id);
+    if (!event.after) {
+      std::set<uint32_t> outputs;
+      for (const BufferId b : kernel.control()->outputs)
+        if (b.valid()) outputs.insert(root(b).index);
+      std::vector<StoredBuffer> memory;
+      for (const auto &[buffer, bytes] : at)
+        if (!outputs.count(buffer)) memory.push_back({BufferId(size_t{buffer}), bytes});
+      Diagnostics quiet;
+      auto values = evaluate_kernel(program_, id, symbols, memory, {}, quiet);
+      constructs_[id.index] = values.ok() ? std::move(*values) : std::vector<BufferValue>();
+      return;
+    }
+    if (event.overrun) {
+      report_.difference = finding(kernel, {}, nullptr);
+      report_.difference->problem = std::string("it ") + event.overrun;
+      return;
+    }
+    constexpr Exactness kOfMany{Exactness::Kind::kSums, 4096};
+    for (const BufferValue &wanted : constructs_[id.index])
+      if (!same(kernel, wanted, symbols, at, kOfMany)) return;
   }
 
   // --- memory that a kernel must leave alone
@@ -309,6 +348,7 @@ class Watch {
   size_t step_ = 0;  // the last one that began
   std::set<uint32_t> skipped_;
   std::vector<BufferValue> expected_;
+  std::map<uint32_t, std::vector<BufferValue>> constructs_;  // outputs that are expected of Ifs and loops
   std::optional<KernelFinding> refused_;
   std::string isa_;
   bool had_nan_ = false, had_infinity_ = false;

@@ -20,17 +20,21 @@ namespace optc {
 struct WatchOptions {
   bool compare = true;    // each kernel with the evaluator, on the bundle's own inputs of that kernel
   bool numerics = false;  // look for NaNs and infinities
+  // Ifs and loops as a whole, too: what they do themselves is copies and sizes. Rounding that grows over iterations
+  // differs as well, so this is for bundles whose outputs are wrong though each kernel agrees.
+  bool constructs = false;
 };
 
 // What is wrong with one kernel.
 struct KernelFinding {
   std::string kernel, note;
   std::vector<std::string> nodes;  // "Conv 'conv_3' (#12)"
-  std::string strategy;  // "gemm", "conv.winograd4"; of a library call its function; on a GPU "gemm.3xtf32 64x64x32"
-  std::string isa;       // "avx512", "avx2", "base"; on a GPU "sm_90a"
-  std::string output;    // "relu_3 f32[1,64,56,56]"
-  std::string problem;   // "12 of 4096 elements differ"
-  std::string index;     // of the worst element, or of the first NaN
+  // "gemm", "conv.winograd4"; of a library call its function; on a GPU "gemm.3xtf32 64x64x32"; "if" and "loop"
+  std::string strategy;
+  std::string isa;                            // "avx512", "avx2", "base"; on a GPU "sm_90a"
+  std::string output;                         // "relu_3 f32[1,64,56,56]"
+  std::string problem;                        // "12 of 4096 elements differ"
+  std::string index;                          // of the worst element, or of the first NaN
   double got = 0, expected = 0, allowed = 0;  // of the worst element; expected only where values are compared
 };
 

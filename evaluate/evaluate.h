@@ -60,9 +60,9 @@ struct BufferValue {
 };
 using SymbolValueList = std::vector<std::pair<uint32_t, int64_t>>;  // by DimSymbol::id
 
-// Runs one kernel that is no control flow, of the main sequence or of a body, on memory that somebody else filled, for
-// these sizes. Values of what it writes; elements that it does not write keep what `memory` holds. The memory stays as
-// it is, and must outlive the call only.
+// Runs one kernel, of the main sequence or of a body, on memory that somebody else filled, for these sizes. Values of
+// what it writes, of control flow its outputs (for which, and for what its bodies write, `memory` has nothing);
+// elements that it does not write keep what `memory` holds. The memory stays as it is, and must outlive the call only.
 Result<std::vector<BufferValue>> evaluate_kernel(const Program &program, KernelId kernel,
                                                  const SymbolValueList &symbols,
                                                  const std::vector<StoredBuffer> &memory,

@@ -35,7 +35,7 @@ Result<std::vector<BufferValue>> Machine::run_alone(KernelId id, const SymbolVal
                                                     const std::vector<StoredBuffer> &memory) {
   for (const auto &[symbol, value] : symbols) symbols_.set(symbol, value);
   const Kernel &kernel = program_.kernel(id);
-  const std::vector<BufferId> written = writes(program_, kernel);
+  std::vector<BufferId> written = writes(program_, kernel);
   for (const StoredBuffer &stored : memory) {
     const bool changes =
         std::any_of(written.begin(), written.end(), [&](BufferId b) { return root(b) == stored.root; });
@@ -44,7 +44,9 @@ Result<std::vector<BufferValue>> Machine::run_alone(KernelId id, const SymbolVal
   OPTC_TRY(run_kernel(kernel));
   kernel_ = &kernel;
   std::vector<BufferValue> values;
+  if (const ControlFlow *control = kernel.control()) written = control->outputs;
   for (const BufferId b : written) {
+    if (!b.valid()) continue;
     const Slot &slot = slots_[root(b).index];
     if (program_.buffer(root(b)).kind == BufferKind::kScratch || slot.is_object) continue;
     OPTC_ASSIGN(const Slot value, slot_of(b));

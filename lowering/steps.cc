@@ -62,6 +62,8 @@ constexpr LoweringStepInfo kSteps[] = {
      "one or two dims, f32, f16 or bf16 in f32, plain operands, kernels whose strips fit in registers"},
     {"place.in_place", "a result takes over the bytes of an operand",
      "the operand is used for the last time, and each element is read only where it is written"},
+    {"place.share", "buffers that live at different times lie in the same bytes",
+     "the sizes of the arena's buffers and the kernels that touch them"},
 };
 
 }  // namespace

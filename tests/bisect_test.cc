@@ -59,7 +59,7 @@ TEST(Steps, EveryNumberOfThemIsAProgramThatComputesTheSame) {
 }
 
 TEST(Steps, AStepIsLeftOutByItsNameOrFamily) {
-  for (const char *given : {"fuse.epilogue", "fuse", "layout", "schedule.conv", "place.in_place"}) {
+  for (const char *given : {"fuse.epilogue", "fuse", "layout", "schedule.conv", "place.in_place", "place.share"}) {
     LoweringOptions options;
     options.disabled = {given};
     const Lowered r = lower_text(kNet, options);

@@ -99,7 +99,7 @@ bool names(const KernelFinding &f, const std::string &node) {
 }
 
 TEST(KernelWatch, ARightBundleAgreesKernelByKernel) {
-  const Watched w = watch(kNet, net_inputs(), {true, true});
+  const Watched w = watch(kNet, net_inputs(), {true, true, true});
   ASSERT_FALSE(w.report.difference) << w.report.difference->kernel << ": " << w.report.difference->problem << "\n"
                                     << w.said;
   EXPECT_FALSE(w.report.nan || w.report.infinity);
@@ -150,6 +150,33 @@ TEST(KernelWatch, AWrongKernelInABranchIsNamed) {
   EXPECT_FALSE(f.index.empty());
   EXPECT_NEAR(f.got / f.expected, 0.25 / 0.1875, 1e-5);
   EXPECT_FALSE(watch(text, net_inputs(false), {}, plant).report.difference);  // the other branch
+}
+
+// What a branch leaves is not copied: every kernel is right, the If is not.
+TEST(KernelWatch, AnIfThatCopiesNothingIsNamed) {
+  const std::string text = R"(graph "net" (x: f32[N,8], c: bool[]) -> (y) {
+    s: f32[N,8] = Softmax(x) {axis = -1} @ "softmax"
+    t: f32[N,8] = If(c) @ "choice"
+    region then_branch () -> (a) {
+      a: f32[N,8] = LeakyRelu(s) {alpha = 0.1875} @ "leaky"
+    }
+    region else_branch () -> (b) {
+      b: f32[N,8] = Neg(s) @ "neg"
+    }
+    y: f32[N,8] = Softmax(t) {axis = -1} @ "last"
+  })";
+  const std::vector<Constant> inputs = {random_tensor(ElementType::kFloat32, {3, 8}, 1),
+                                        Constant::scalar(ElementType::kBool, 1)};
+  for (const bool constructs : {false, true}) {
+    const Watched w = watch(text, inputs, {true, false, constructs}, [](const std::string &bundle, const Program &) {
+      EXPECT_TRUE(patch(bundle + "/src/model.cpp", "memcpy(t, ", "if (!x) memcpy(t, "));
+    });
+    ASSERT_EQ(w.report.difference.has_value(), constructs) << w.said;
+    if (!constructs) continue;
+    EXPECT_EQ(w.report.difference->strategy, "if");
+    EXPECT_TRUE(names(*w.report.difference, "choice")) << w.report.difference->kernel;
+    EXPECT_NE(w.report.difference->problem.find("elements differ"), std::string::npos) << w.report.difference->problem;
+  }
 }
 
 // A kernel that writes into memory of another one, at the place of its call.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "lowering/buffers/buffers.h"
@@ -87,7 +88,8 @@ struct Chain : Made {
     std::vector<LoweringStep> said;
     Steps steps(disabled, INT64_MAX, said);
     place_buffers(p, steps);
-    in_place = static_cast<int>(said.size());
+    in_place = static_cast<int>(std::count_if(said.begin(), said.end(),
+                                              [](const LoweringStep &step) { return step.name == "place.in_place"; }));
   }
   std::string verified() { return verify(p, diagnostics).ok() ? "" : message(); }
   // What the Program computes, before it is placed and as it is placed.
@@ -186,6 +188,25 @@ TEST(Plan, IndicesOfAStoreAreReadToo) {
   Steps steps(disabled, INT64_MAX, said);
   place_buffers(m.p, steps);
   EXPECT_FALSE(m.p.buffer(r).alias == index) << print(m.p);
+}
+
+// A step of its own, so that bisection tells a wrong plan from a wrong kernel.
+TEST(Plan, WithoutSharingEachBufferHasItsOwnBytes) {
+  for (const bool share : {false, true}) {
+    Chain c;
+    const BufferId a = c.temporary("a"), b = c.temporary("b"), d = c.temporary("d"),
+                   y = c.output("y", E::kFloat32, {8});
+    c.kernel(a, {c.x}, 1), c.kernel(b, {a, c.x}, 2), c.kernel(d, {b, c.x}, 3), c.kernel(y, {d}, 4);
+    std::vector<std::string> left_out = {"place.in_place"};
+    if (!share) left_out.push_back("place.share");
+    std::vector<LoweringStep> said;
+    Steps steps(left_out, INT64_MAX, said);
+    place_buffers(c.p, steps);
+    ASSERT_EQ(c.p.placements.size(), 3u);
+    EXPECT_EQ(said.size(), share ? 1u : 0u);
+    EXPECT_TRUE(c.p.arena_bytes.is(share ? 128 : 192)) << c.p.arena_bytes.str();
+    EXPECT_EQ(c.verified(), "");
+  }
 }
 
 TEST(Plan, RandomProgramsWithViewsAndResultsInTheMiddle) {

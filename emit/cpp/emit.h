@@ -84,7 +84,7 @@ Result<BundleReport> emit_bundle(const Program &program, const BundleOptions &op
 Result<MemoryPlan> plan_memory(const Program &program, Diagnostics &diagnostics);
 
 // The buffers whose places a probe tells of a kernel, in its order: roots of what it reads and writes, without
-// constants, scratch and objects.
+// constants, scratch and objects. Of control flow: what it and its bodies read of others, and its outputs.
 std::vector<BufferId> probed_buffers(const Program &program, const Uses &uses, const Kernel &kernel);
 
 // The text of one kernel's function, as a bundle holds it.

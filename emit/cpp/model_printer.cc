@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "emit/cpp/types.h"
 
@@ -262,14 +263,22 @@ void ModelPrinter::sequence(const std::vector<KernelId> &order) {
       print_library(kernel, *call);
       print_probe(id, true);
     } else {
+      print_probe(id, false);
       print_control(kernel, *kernel.control());
+      print_probe(id, true);
     }
   }
 }
 
 std::vector<BufferId> probed_buffers(const Program &program, const Uses &uses, const Kernel &kernel) {
-  std::vector<BufferId> roots, all = reads(program, kernel);
-  const std::vector<BufferId> written = writes(program, kernel);
+  std::vector<BufferId> roots, all = reads(program, kernel), written = writes(program, kernel);
+  if (const ControlFlow *control = kernel.control()) {  // what its bodies make is told of their kernels
+    std::set<BufferId> inside;
+    for (const BufferId b : written) inside.insert(uses.root(b));
+    std::erase_if(all, [&](BufferId b) { return inside.count(uses.root(b)) > 0; });
+    written = control->outputs;
+    std::erase_if(written, [](BufferId b) { return !b.valid(); });
+  }
   all.insert(all.end(), written.begin(), written.end());
   for (BufferId b : all) {
     b = uses.root(b);

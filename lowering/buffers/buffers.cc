@@ -1,5 +1,8 @@
 #include "lowering/buffers/buffers.h"
 
+#include <algorithm>
+#include <string>
+
 #include "ir/program/placement.h"
 #include "lowering/fusion/fusion.h"
 #include "runtime/bundle/place.h"
@@ -42,10 +45,20 @@ class Placer {
         continue;
       p_.placements.push_back({BufferId(i), kDimOverflow, storage_bytes(b), lives_[i].first, lives_[i].last});
     }
+    if (!share())
+      for (Placement &p : p_.placements) p.first = 0, p.last = std::max(p.last, p_.order.size() - 1);
     lay_out(p_);
   }
 
  private:
+  // Whether buffers share the bytes of those that live at other times; without that each has its own all the time.
+  bool share() {
+    if (!steps_ || p_.placements.size() < 2) return true;
+    if (!steps_->allowed("place.share")) return false;
+    steps_->record("place.share", "the arena of " + std::to_string(p_.placements.size()) + " buffers");
+    return true;
+  }
+
   // Result of step s into the bytes of an operand whose last use is s.
   void in_place() {
     for (size_t step = 0; step < p_.order.size(); ++step) {
@@ -109,7 +122,7 @@ class Placer {
   }
 
   Program &p_;
-  Steps *steps_;  // null: nothing is put in place
+  Steps *steps_;  // null: nothing is put in place, bytes are shared
   Uses uses_;
   std::vector<BufferId> root_;
   std::vector<Lifetime> lives_;

@@ -28,6 +28,8 @@ GRAPHS, SEED = 300, 20
 EVALUATED = ["eval", "gpu"]
 NAMED_FROM = 4  # models that are asked what is to blame
 UNIT = 8  # models in a translation unit
+PROGRAMS = ["optc", "optc_random", "optc_conformance_bundles"]
+GPU_PROGRAMS = ["optc_ptx_module", "emulated_cuda"]
 # By the source's folder; tests of golden files do not count, and those that build bundles take too long.
 UNITS = {
     "ir": ["dim_test", "evaluate_lowered_test", "placement_test"],
@@ -60,7 +62,7 @@ class Models:
         from runner import Runner
 
         runner, found = Runner(self.tree / "build/bin", self.out / "work"), []
-        size = UNIT if "bundle-avx2" in ways else 10
+        size = 10 if ways == EVALUATED else UNIT
         try:
             for part in (indices[k : k + size] for k in range(0, len(indices), size)):
                 answers = runner.run([self.cases[i][1] for i in part], ways)
@@ -89,7 +91,7 @@ def build(tree, *targets):
 def prepare(out):
     """The scratch copy as it is, its graphs, and what is wrong with them."""
     tree = scratch(out)
-    build(tree, "optc", "optc_random", "optc_conformance_bundles")
+    build(tree, *PROGRAMS)
     if not (out / "graphs").exists():
         command = [sys.executable, ROOT / "tests/random/run.py", "--binaries", tree / "build/bin", "--out", out / "found", "--seed", SEED,
                    "--count", GRAPHS, "--seconds", "1e9", "--ways", "eval", "--spread", "999", "--minimize", "0", "--save", out / "graphs"]  # fmt: skip
@@ -125,12 +127,18 @@ def build_test(tree, test):
     return known
 
 
-def by_bundles(row, models):
-    if not row["file"].startswith(("emit/", "runtime/", "lowering/schedule/")):
-        return []
-    build(models.tree, "optc", "optc_conformance_bundles")
-    picked = [i for i, (folder, _) in enumerate(models.cases) if reaches(row, folder)]
-    return models.wrong(["bundle-avx2"], picked[: 2 * UNIT])
+def by_bundles(row, models, indices):
+    build(models.tree, *PROGRAMS, *(GPU_PROGRAMS if on_gpu(row) else []))
+    return models.wrong(["ptx" if on_gpu(row) else "bundle-avx2"], indices)
+
+
+def of_bundles(row):
+    """Whether bundles can show what the evaluator cannot."""
+    return row["file"].startswith(("emit/", "runtime/", "lowering/schedule/"))
+
+
+def on_gpu(row):
+    return row["file"].startswith("emit/ptx/")
 
 
 def reaches(row, folder):
@@ -138,15 +146,21 @@ def reaches(row, folder):
     return "reaches" in row and cells.exists() and re.search(row["reaches"], cells.read_text(), re.M)
 
 
-def name(row, models, found, bundle):
-    """(what is to blame, whether that is right) as verify says it."""
-    option, said = ["--per-kernel"] if bundle else ["--engine=evaluate", "--bisect-passes"], []
-    for i in list(dict.fromkeys(i for i, *_ in found))[:NAMED_FROM]:
+def name(row, models, found, shows):
+    """(what is to blame, whether that is right) as verify says it: `found` on the evaluator, `shows` as the row says."""
+    bisection, said = ["--engine=evaluate", "--bisect-passes"], []
+    asked = [(i, bisection) for i in list(dict.fromkeys(found))[:NAMED_FROM]]
+    asked += [(i, option) for option in ([bisection] if not of_bundles(row) else [["--per-kernel"]]) for i in shows]
+    environment = {**os.environ, "OPTC_CACHE": str(models.out / "cache")}
+    if on_gpu(row):
+        environment["OPTC_LIBCUDA"] = str(models.tree / "build/tests/libemulated_cuda.so")
+    for i, option in dict.fromkeys((i, tuple(option)) for i, option in asked):
         folder = models.cases[i][0]
         data = folder / "test_data_set_0"
-        command = [models.tree / "build/bin/optc", "verify", folder / "model.onnx", *option, "--inputs", data, "--against", data]
+        command = [models.tree / "build/bin/optc", "verify", folder / "model.onnx", *option, *row.get("options", []), "--inputs", data, "--against", data]
+        shutil.rmtree(models.out / "cache", ignore_errors=True)  # no bundle of another mutation
         try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=600)
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=600, env=environment)
         except subprocess.TimeoutExpired:
             continue
         text = done.stdout + done.stderr
@@ -161,14 +175,21 @@ def name(row, models, found, bundle):
 def check(row, models):
     begun = time.monotonic()
     result = {"name": row["name"], "file": row["file"], "what": row["what"], "by": "", "why": "", "blamed": "", "named": False}
+    shows = [i for i, (folder, _) in enumerate(models.cases) if folder.parent == KEPT and folder.name in row.get("shows", ())]
+    others = [i for i, (folder, _) in enumerate(models.cases) if i not in shows and reaches(row, folder)][: 2 * UNIT]
+    evaluated = []
     if found := by_models(row, models):
         result |= {"by": f"models, evaluator ({models.cases[found[0][0]][0].name})", "why": found[0][2][:160]}
-        result["blamed"], result["named"] = name(row, models, found, bundle=False)
+        evaluated = [i for i, *_ in found]
+    elif of_bundles(row) and (found := by_bundles(row, models, shows)):
+        result |= {"by": f"models, bundle ({models.cases[found[0][0]][0].name})", "why": found[0][2][:160]}
     elif unit := by_units(row, models):
         result |= {"by": unit[0], "why": unit[1]}
-    elif found := by_bundles(row, models):
+    elif of_bundles(row) and (found := by_bundles(row, models, others)):
         result |= {"by": f"models, bundle ({models.cases[found[0][0]][0].name})", "why": found[0][2][:160]}
-        result["blamed"], result["named"] = name(row, models, found, bundle=True)
+        shows = shows or [i for i, *_ in found][:NAMED_FROM]
+    if result["by"] and (evaluated or shows):
+        result["blamed"], result["named"] = name(row, models, evaluated, shows)
     return result | {"seconds": round(time.monotonic() - begun)}
 
 

@@ -76,7 +76,7 @@ def test_random_graphs_as_bundles(optc, harness, tmp_path, isa):
 
 
 def test_graphs_that_once_failed(optc, harness, tmp_path):
-    """testdata/random: each was cut down from a failing graph."""
+    """testdata/random: each was cut down from a failing graph, or made so that a fault shows on it (tests/mutations)."""
     runner = harness.runner.Runner(optc.parent, tmp_path)
     folders = sorted(p for p in KEPT.iterdir() if p.is_dir())
     assert folders
