@@ -26,9 +26,9 @@ struct DiffOptions : CommonOptions {
 };
 
 Status write_page(const DiffOptions &o, const Graph &before, const Graph &after, const GraphDiff &diff,
-                  const std::string &title, Diagnostics &diagnostics) {
+                  const std::string &title, const PageFacts &facts, Diagnostics &diagnostics) {
   if (o.html.empty()) return {};
-  const std::string page = diff_html(before, after, diff, title);
+  const std::string page = diff_html(before, after, diff, title, facts);
   OPTC_TRY(write_file(o.html, page, diagnostics));
   if (!o.quiet && o.format == "text")
     print(fmt::format("wrote {} ({}, opens offline)\n", o.html, format_bytes(static_cast<int64_t>(page.size()))));
@@ -53,7 +53,7 @@ Result<Provenance> noted_in(const std::string &path, Diagnostics &diagnostics) {
 }
 
 Status tell(const DiffOptions &o, const Graph &before, const Graph &after, GraphDiff result, const std::string &title,
-            Diagnostics &diagnostics) {
+            const PageFacts &facts, Diagnostics &diagnostics) {
   uint32_t ignored = 0;
   for (const ChangeKind kind : kChangeKinds)
     if (std::find(o.ignored.begin(), o.ignored.end(), to_string(kind)) != o.ignored.end()) ignored |= bit_of(kind);
@@ -62,7 +62,7 @@ Status tell(const DiffOptions &o, const Graph &before, const Graph &after, Graph
   print(o.format == "json"       ? diff_json(before, after, result)
         : o.format == "markdown" ? diff_markdown(before, after, result, title, lines)
                                  : diff_text(before, after, result, lines));
-  OPTC_TRY(write_page(o, before, after, result, title, diagnostics));
+  OPTC_TRY(write_page(o, before, after, result, title, facts, diagnostics));
   if (o.exit_code && !result.equal()) return diagnostics.error(ErrorKind::kMismatch, "the models differ");
   return {};
 }
@@ -77,8 +77,14 @@ Status diff_files(const DiffOptions &o, Diagnostics &diagnostics) {
   diagnostics.set_file(o.other);
   OPTC_ASSIGN(const Graph after, read_graph(o.other, diagnostics));
   OPTC_ASSIGN(const Provenance noted, noted_in(o.other, diagnostics));
+  PageFacts facts;
+  if (!o.html.empty()) {
+    OPTC_ASSIGN(facts.scopes, noted_scopes(o.other, diagnostics));
+    OPTC_ASSIGN(NodeScopes scopes, noted_scopes(o.model, diagnostics));
+    facts.scopes.merge(scopes);
+  }
   return tell(o, before, after, diff_graphs(before, after, noted), file_name(o.model) + " → " + file_name(o.other),
-              diagnostics);
+              facts, diagnostics);
 }
 
 // Two bundles are built and run.
@@ -149,8 +155,13 @@ Status diff(const DiffOptions &o, Diagnostics &diagnostics) {
   const std::unique_ptr<Listener> listener = make_listener(silent);
   OPTC_ASSIGN(const Graph before, load_model(o.model, options, *listener, diagnostics));
   OPTC_ASSIGN(const Optimized optimized, optimize_model(before.clone(), options, *listener, diagnostics));
+  PageFacts facts;
+  facts.rewrites = &optimized.records;
+  if (!o.html.empty()) {
+    OPTC_ASSIGN(facts.scopes, noted_scopes(o.model, diagnostics));
+  }
   return tell(o, before, optimized.graph, diff_optimized(before, optimized, optimized.graph, options, *listener),
-              file_name(o.model) + " → optimized", diagnostics);
+              file_name(o.model) + " → optimized", facts, diagnostics);
 }
 
 }  // namespace

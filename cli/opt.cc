@@ -13,6 +13,7 @@
 #include "emit/report/diff.h"
 #include "emit/report/report.h"
 #include "importer/importer.h"
+#include "importer/provenance.h"
 #include "support/staging.h"
 
 namespace optc::cli {
@@ -106,7 +107,10 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
   }
   size_t page_bytes = 0;
   if (!o.html.empty()) {
-    const std::string page = diff_html(original, optimized.graph, changes, file_name(o.model) + " → optimized");
+    PageFacts facts;
+    facts.rewrites = &optimized.records;
+    OPTC_ASSIGN(facts.scopes, noted_scopes(o.model, diagnostics));
+    const std::string page = diff_html(original, optimized.graph, changes, file_name(o.model) + " → optimized", facts);
     page_bytes = page.size();
     OPTC_TRY(write_file(o.html, page, diagnostics));
   }

@@ -13,6 +13,7 @@
 #include "emit/cpp/emit.h"
 #include "emit/report/diff.h"
 #include "emit/report/report.h"
+#include "importer/provenance.h"
 #include "ir/program/gpu_machine.h"
 #include "support/staging.h"
 
@@ -181,8 +182,11 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   OPTC_TRY(directory->write("report.html", report_html(page), diagnostics));
   GraphDiff changes = diff_by_origin(original, optimized.graph, optimized.records);
   name_kernels(changes, optimized.graph, program);
-  OPTC_TRY(directory->write("graph.html", diff_html(original, optimized.graph, changes, page.model + " → optimized"),
-                            diagnostics));
+  PageFacts drawn;
+  drawn.rewrites = &optimized.records;
+  OPTC_ASSIGN(drawn.scopes, noted_scopes(path, diagnostics));
+  OPTC_TRY(directory->write(
+      "graph.html", diff_html(original, optimized.graph, changes, page.model + " → optimized", drawn), diagnostics));
   OPTC_TRY(directory->commit(diagnostics, options.force));
 
   weigh_files(directory->sizes(), facts);

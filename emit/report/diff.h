@@ -87,7 +87,18 @@ void name_kernels(GraphDiff &diff, const Graph &after, const Program &program);
 std::string diff_text(const Graph &before, const Graph &after, const GraphDiff &diff, size_t lines = 0);
 std::string diff_markdown(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title,
                           size_t lines = 0);
-std::string diff_html(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title);
 std::string diff_json(const Graph &before, const Graph &after, const GraphDiff &diff);
+
+// Which module of the exporting program each node is of, by node name: {"m.encoder", "m.encoder.layer.0"}, outermost
+// first. What stands there goes before the scopes that a name has ("/encoder/layer.0/Add").
+using NodeScopes = std::unordered_map<std::string, std::vector<std::string>>;
+
+// What the page may show besides the difference.
+struct PageFacts {
+  const std::vector<RewriteRecord> *rewrites = nullptr;  // of a diff_by_origin: the page steps through them
+  NodeScopes scopes;                                     // of the nodes of both graphs
+};
+std::string diff_html(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title,
+                      const PageFacts &facts);
 
 }  // namespace optc

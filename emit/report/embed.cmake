@@ -1,5 +1,14 @@
-# Writes the page as a C++ string. String literals are limited in length, so it becomes several that the compiler joins.
-file(READ ${INPUT} text)
+# Writes the page as a C++ string: page.html, with page.css in the place of /*STYLE*/ and the scripts in that of /*SCRIPTS*/. String literals
+# are limited in length, so it becomes several that the compiler joins.
+file(READ ${FOLDER}/page.html text)
+file(READ ${FOLDER}/page.css style)
+set(scripts "")
+foreach(part data layout scene draw panel control)
+  file(READ ${FOLDER}/${part}.js script)
+  string(APPEND scripts "${script}")
+endforeach()
+string(REPLACE "/*STYLE*/" "${style}" text "${text}")
+string(REPLACE "/*SCRIPTS*/" "${scripts}" text "${text}")
 string(LENGTH "${text}" length)
 set(parts "")
 set(at 0)

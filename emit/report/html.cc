@@ -1,11 +1,12 @@
 // The data of the page, and the page. Texts are kept once in a table; columns are arrays.
 
-#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <unordered_map>
 
+#include "emit/report/drawing.h"
 #include "emit/report/internal_diff.h"
-#include "emit/report/layout.h"
 #include "emit/report/page_template.h"
 
 namespace optc {
@@ -32,89 +33,139 @@ class Texts {
   std::vector<std::string> list_;
 };
 
-double rounded(double x) { return std::round(x * 100) / 100; }
-
-// One side: nodes in rows and columns of the layout, then the model's inputs and outputs as nodes of group -1.
-Json pane(const Graph &graph, const std::vector<size_t> &group_of, Texts &texts) {
-  const std::vector<NodeId> ids = graph.all_nodes();
-  const Region &main = graph.region(Graph::main());
-  std::vector<size_t> position(graph.node_capacity(), SIZE_MAX);
-  std::unordered_map<uint32_t, size_t> source;  // value -> what gives it
-  LayoutGraph layout;
-  for (NodeId n : ids) {
-    position[n.index] = layout.nodes++;
-    for (ValueId v : graph.node(n).outputs)
-      if (v.valid()) source[v.index] = position[n.index];
+// One graph of the drawing, as the page wants to know it.
+class Side {
+ public:
+  Side(const Graph &graph, const Drawing &drawing, NodeId DrawnItem::*node, ValueId DrawnItem::*value, Texts &texts)
+      : graph_(graph), node_(node), value_(value), texts_(texts) {
+    for (size_t i = 0; i < drawing.items.size(); ++i) {
+      const DrawnItem &item = drawing.items[i];
+      if (item.kind == DrawnItem::Kind::kInput && (item.*value).valid()) source_[(item.*value).index] = i;
+      if (item.kind != DrawnItem::Kind::kNode || !(item.*node).valid()) continue;
+      for (ValueId v : graph.node(item.*node).outputs)
+        if (v.valid()) source_[v.index] = i;
+    }
   }
-  for (ValueId v : main.inputs) source[v.index] = layout.nodes++;
-  std::vector<size_t> types;  // of the edges
-  const auto edge = [&](ValueId v, size_t to) {
-    const auto it = v.valid() ? source.find(v.index) : source.end();
-    if (it == source.end()) return;
-    const std::pair<size_t, size_t> ends{it->second, to};
-    if (!layout.edges.empty() && layout.edges.back() == ends) return;
-    layout.edges.push_back(ends);
-    types.push_back(texts.id(to_string(graph.value(v).type)));
-  };
-  for (NodeId n : ids) {
-    for (ValueId v : graph.node(n).inputs) edge(v, position[n.index]);
-    for (const auto &[name, region] : graph.node(n).regions)  // what a body returns enters the node that owns it
-      for (ValueId v : graph.region(region).outputs) edge(v, position[n.index]);
+  bool has(const DrawnItem &item) const {
+    return item.kind == DrawnItem::Kind::kNode ? (item.*node_).valid() : (item.*value_).valid();
   }
-  const size_t first_output = layout.nodes;
-  for (ValueId v : main.outputs) edge(v, layout.nodes++);
-  const Layout placed = layered_layout(layout);
-
-  Json op = Json::array(), name = Json::array(), group = Json::array(), type = Json::array(), in = Json::array(),
-       attributes = Json::array(), rank = Json::array(), x = Json::array(), edges = Json::array();
-  for (NodeId n : ids) {
-    const Node &node = graph.node(n);
+  // Operator, name, type and attributes as texts; operands: an item's number, or -1 - the text of a constant's name.
+  Json facts(const DrawnItem &item) {
+    if (item.kind != DrawnItem::Kind::kNode) {
+      const Value &value = graph_.value(item.*value_);
+      Json operands = Json::array();
+      if (item.kind == DrawnItem::Kind::kOutput) operands.push_back(operand(item.*value_));
+      return {texts_.id(item.kind == DrawnItem::Kind::kInput ? "input" : "output"), texts_.id(value.name),
+              texts_.id(to_string(value.type)), texts_.id(""), operands};
+    }
+    const Node &node = graph_.node(item.*node_);
     std::string made;
     for (ValueId v : node.outputs)
-      if (v.valid()) made += (made.empty() ? "" : ", ") + to_string(graph.value(v).type);
+      if (v.valid() && graph_.value(v).type.kind != Type::Kind::kNone)
+        made += (made.empty() ? "" : ", ") + to_string(graph_.value(v).type);
     Json operands = Json::array();
-    for (ValueId v : node.inputs) operands.push_back(texts.id(v.valid() ? graph.value(v).name : "_"));
-    op.push_back(texts.id(node.op));
-    name.push_back(texts.id(node.name));
-    group.push_back(group_of[n.index]);
-    type.push_back(texts.id(made));
-    in.push_back(operands);
-    attributes.push_back(texts.id(attributes_text(node)));
+    for (ValueId v : node.inputs) operands.push_back(operand(v));
+    return {texts_.id(node.op), texts_.id(node.name), texts_.id(made), texts_.id(attributes_text(node)), operands};
   }
-  const auto terminal = [&](ValueId v, const char *kind) {
-    op.push_back(texts.id(kind));
-    name.push_back(texts.id(graph.value(v).name));
-    group.push_back(-1);
-    type.push_back(texts.id(to_string(graph.value(v).type)));
-    in.push_back(Json::array());
-    attributes.push_back(texts.id(""));
-  };
-  for (ValueId v : main.inputs) terminal(v, "input");
-  for (ValueId v : main.outputs) terminal(v, "output");
-  for (const LayoutPoint &point : placed.points) {
-    rank.push_back(point.rank);
-    x.push_back(rounded(point.x));
+  // What the bodies of a node give it: they are no operands.
+  std::set<size_t> results_of_bodies(const DrawnItem &item) const {
+    std::set<size_t> items;
+    if (item.kind != DrawnItem::Kind::kNode || !has(item)) return items;
+    for (const auto &[name, region] : graph_.node(item.*node_).regions)
+      for (ValueId v : graph_.region(region).outputs)
+        if (const auto it = source_.find(v.index); it != source_.end()) items.insert(it->second);
+    return items;
   }
-  for (size_t e = 0; e < layout.edges.size(); ++e) {
-    Json lane = Json::array();
-    for (double at : placed.routes[e].lane) lane.push_back(rounded(at));
-    edges.push_back({layout.edges[e].first, layout.edges[e].second, types[e], placed.routes[e].portal ? 1 : 0, lane});
+
+ private:
+  int64_t operand(ValueId v) {
+    if (!v.valid()) return -1 - static_cast<int64_t>(texts_.id("_"));
+    const auto it = source_.find(v.index);
+    return it != source_.end() ? static_cast<int64_t>(it->second)
+                               : -1 - static_cast<int64_t>(texts_.id(graph_.value(v).name));
   }
-  return Json{
-      {"op", op},     {"name", name}, {"group", group},          {"type", type},  {"in", in}, {"attr", attributes},
-      {"rank", rank}, {"x", x},       {"outputs", first_output}, {"edges", edges}};
+
+  const Graph &graph_;
+  NodeId DrawnItem::*node_;
+  ValueId DrawnItem::*value_;
+  Texts &texts_;
+  std::unordered_map<uint32_t, size_t> source_;  // value -> the item that gives it
+};
+
+// The items by columns, those that are different after the rewrites once more, and edges that no operand says.
+void write_items(const Graph &before, const Graph &after, const Drawing &drawing, Texts &texts, Json &data) {
+  Side a(before, drawing, &DrawnItem::before, &DrawnItem::value_before, texts);
+  Side b(after, drawing, &DrawnItem::after, &DrawnItem::value_after, texts);
+  std::string kinds, sides;
+  Json columns[5] = {Json::array(), Json::array(), Json::array(), Json::array(), Json::array()};
+  Json group = Json::array(), folder = Json::array(), sizes = Json::array(), other = Json::object(),
+       extra = Json::array();
+  for (size_t i = 0; i < drawing.items.size(); ++i) {
+    const DrawnItem &item = drawing.items[i];
+    const bool in_a = a.has(item), in_b = b.has(item);
+    kinds += static_cast<char>('0' + static_cast<int>(item.kind));
+    sides += static_cast<char>('0' + (in_a ? kSideBefore : 0) + (in_b ? kSideAfter : 0));
+    const Json facts = in_a ? a.facts(item) : b.facts(item);
+    for (size_t c = 0; c < 5; ++c) columns[c].push_back(facts[c]);
+    if (in_a && in_b) {
+      Json then = b.facts(item);
+      if (then != facts) other[std::to_string(i)] = std::move(then);
+    }
+    group.push_back(item.kind == DrawnItem::Kind::kNode ? static_cast<int64_t>(item.group) : -1);
+    folder.push_back(item.folder);
+    if (item.shape_arithmetic) sizes.push_back(i);
+    std::map<size_t, int> given;
+    for (size_t from : a.results_of_bodies(item)) given[from] |= kSideBefore;
+    for (size_t from : b.results_of_bodies(item)) given[from] |= kSideAfter;
+    for (const auto &[from, which] : given) extra.push_back({from, i, which});
+  }
+  data["items"] =
+      Json{{"kind", kinds},      {"sides", sides},   {"op", columns[0]}, {"name", columns[1]}, {"type", columns[2]},
+           {"attr", columns[3]}, {"in", columns[4]}, {"group", group},   {"folder", folder}};
+  data["after"] = std::move(other);
+  data["bodies"] = std::move(extra);
+  data["sizes"] = std::move(sizes);
 }
 
-Json page_data(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title) {
-  Texts texts;
-  std::vector<size_t> group_a(before.node_capacity(), 0), group_b(after.node_capacity(), 0);
-  Json groups = Json::array();
-  for (size_t g = 0; g < diff.groups.size(); ++g) {
-    const DiffGroup &one = diff.groups[g];
-    for (NodeId n : one.before) group_a[n.index] = g;
-    for (NodeId n : one.after) group_b[n.index] = g;
-    groups.push_back({to_string(one.status), texts.ids(one.rules), texts.ids(one.kernels), texts.id(one.evidence)});
+void write_folders(const Drawing &drawing, Texts &texts, Json &data) {
+  Json parent = Json::array(), kind = Json::array(), label = Json::array();
+  for (const DrawnFolder &folder : drawing.folders) {
+    parent.push_back(folder.parent);
+    kind.push_back(texts.id(to_string(folder.kind)));
+    label.push_back(texts.id(folder.label));
   }
+  data["folders"] = Json{{"parent", parent}, {"kind", kind}, {"label", label}};
+}
+
+// The rewrites in their order, those of one rule that follow each other as one step: pass, rule, how many, and the
+// groups that they changed.
+Json steps(const std::vector<RewriteRecord> &rewrites, const Graph &before, const GraphDiff &diff, Texts &texts) {
+  std::unordered_map<uint32_t, size_t> group_of;  // by origin
+  for (size_t g = 0; g < diff.groups.size(); ++g)
+    for (NodeId n : diff.groups[g].before)
+      for (uint32_t origin : before.node(n).origin) group_of.emplace(origin, g);
+  Json list = Json::array();
+  for (size_t at = 0; at < rewrites.size();) {
+    const RewriteRecord &first = rewrites[at];
+    std::set<size_t> groups;
+    size_t end = at;
+    for (; end < rewrites.size() && rewrites[end].rule == first.rule && rewrites[end].pass == first.pass; ++end)
+      for (const auto *stamps : {&rewrites[end].removed, &rewrites[end].created})
+        for (const NodeStamp &stamp : *stamps)
+          for (uint32_t origin : stamp.origin)
+            if (const auto it = group_of.find(origin); it != group_of.end()) groups.insert(it->second);
+    list.push_back({texts.id(first.pass), texts.id(first.rule), end - at, groups});
+    at = end;
+  }
+  return list;
+}
+
+Json page_data(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title,
+               const PageFacts &facts) {
+  Texts texts;
+  Json groups = Json::array();
+  for (const DiffGroup &one : diff.groups)
+    groups.push_back({to_string(one.status), texts.ids(one.rules), texts.ids(one.kernels), texts.id(one.evidence)});
   Json changes = Json::array();  // group (-1: of the model), what, before, after, more
   for (const DiffChange &c : diff.changes)
     changes.push_back({c.group == DiffChange::kModel ? -1 : static_cast<int64_t>(c.group), c.what, c.from, c.to, c.note,
@@ -122,23 +173,23 @@ Json page_data(const Graph &before, const Graph &after, const GraphDiff &diff, c
   Json patterns = Json::array();
   for (const GraphDiff::Pattern &p : diff.patterns)
     patterns.push_back({p.before, p.after, p.rules, to_string(p.status), p.groups});
-  Json a = pane(before, group_a, texts), b = pane(after, group_b, texts);
-  return Json{{"schema_version", 2},
-              {"title", title},
-              {"nodes", {before.live_node_count(), after.live_node_count()}},
-              {"texts", texts.list()},
-              {"groups", groups},
-              {"patterns", patterns},
-              {"changes", std::move(changes)},
-              {"before", std::move(a)},
-              {"after", std::move(b)}};
+  Json data{
+      {"schema_version", 3}, {"title", title},       {"nodes", {before.live_node_count(), after.live_node_count()}},
+      {"groups", groups},    {"patterns", patterns}, {"changes", std::move(changes)}};
+  const Drawing drawing = draw_union(before, after, diff, facts.scopes);
+  write_items(before, after, drawing, texts, data);
+  write_folders(drawing, texts, data);
+  data["steps"] = facts.rewrites ? steps(*facts.rewrites, before, diff, texts) : Json::array();
+  data["texts"] = texts.list();
+  return data;
 }
 
 }  // namespace
 
-std::string diff_html(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title) {
+std::string diff_html(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title,
+                      const PageFacts &facts) {
   std::string json =
-      page_data(before, after, diff, title).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+      page_data(before, after, diff, title, facts).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   // Inside <script>: no text of a model may end it, nor open a comment of HTML.
   for (size_t at = 0; (at = json.find('<', at)) != std::string::npos; at += 6) json.replace(at, 1, "\\u003c");
   std::string page(kDiffPage);

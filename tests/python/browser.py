@@ -109,7 +109,8 @@ class Page:
     def open(self, path):
         """Loads a file and waits until it is drawn."""
         self._events.clear()
-        self.call("Page.navigate", url="file://" + os.path.abspath(path))
+        path, _, fragment = str(path).partition("#")
+        self.call("Page.navigate", url="file://" + os.path.abspath(path) + (fragment and "#" + fragment))
         deadline = time.monotonic() + 60
         while "Page.loadEventFired" not in self._events:
             self._note(self._receive(deadline))
@@ -153,7 +154,7 @@ class Page:
         self.settle()
 
     def key(self, key):
-        code = {"Enter": 13, "Escape": 27}.get(key)
+        code = {"Enter": 13, "Escape": 27, "ArrowUp": 38, "ArrowDown": 40}.get(key)
         text = {"text": "\r"} if key == "Enter" else {} if code else {"text": key}
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, **({"windowsVirtualKeyCode": code} if code else {}),

@@ -7,6 +7,7 @@ zeros of the right size stand in for them (only the structure matters)."""
 import json
 import pathlib
 import subprocess
+import xml.etree.ElementTree
 
 import browser
 import numpy as np
@@ -129,50 +130,58 @@ def problems_of_elements(page):
 
 
 def problems_of_graph(page, side):
-    """Boxes that overlap, texts that leave their box, lanes of edges that run through a box."""
-    return page.js("""(() => { const bad = [], rows = new Map(), c = document.createElement('canvas').getContext('2d');
-        for (const n of SIDE.nodes) rows.has(n.rank) ? rows.get(n.rank).push(n) : rows.set(n.rank, [n]);
-        for (const row of rows.values()) { row.sort((a, b) => a.x - b.x);
-            for (let i = 1; i < row.length; ++i) if (row[i].x - row[i - 1].x < W) bad.push('overlap ' + row[i].name + ', ' + row[i - 1].name) }
-        if (DY <= H) bad.push('rows overlap');
-        const drawn = SIDE.canvas.getContext('2d');
-        for (const n of SIDE.nodes) for (const [k, text] of SIDE.labels(n).entries()) {
-            drawn.font = c.font = k ? '10.5px system-ui, sans-serif' : '600 12px system-ui, sans-serif';
-            if (text && c.measureText(SIDE.fitted(text)).width > W - 8) bad.push('text ' + text) }
-        for (const e of SIDE.edges) e.at.slice(1, -1).forEach(([x, y]) => {
-            const hit = (rows.get(Math.round(y / DY)) || []).find(n => Math.abs(n.x - x) < W / 2);
-            if (hit) bad.push('edge ' + e.from.name + ' -> ' + e.to.name + ' runs through ' + hit.name) });
-        return bad })()""".replace("SIDE", side))
+    """Boxes that overlap or leave the group that holds them, texts that leave their box, lanes of lines that run through a box."""
+    return page.js("""(() => { const bad = [], name = b => b.item ? nameOf(b) : folderTitle(b);
+        const check = f => { const list = f.boxes;
+            list.forEach((p, i) => { for (const q of list.slice(i + 1)) if (p.x < q.x + q.w - .01 && q.x < p.x + p.w - .01 && p.y < q.y + q.h - .01 && q.y < p.y + p.h - .01)
+                bad.push('overlap ' + name(p) + ', ' + name(q));
+                if (f.parent && (p.x < 0 || p.y < HEAD || p.x + p.w > f.w + .01 || p.y + p.h > f.h + .01)) bad.push(name(p) + ' leaves ' + name(f)); });
+            for (const l of f.lines) for (const [x, y] of l.at) { const hit = list.find(b => x > b.x && x < b.x + b.w && y > b.y + .5 && y < b.y + b.h - .5);
+                if (hit) bad.push('a line runs through ' + name(hit)) }
+            for (const b of list) if (!b.item && b.open) check(b) };
+        check(scene.root);
+        for (const b of scene.boxes) { if (!present(b, SIDE) || (!b.item && b.open)) continue;
+            labels(b, SIDE).slice(0, 2).forEach((text, k) => { const font = b.item ? [TITLE, BELOW][k] : [HEADING, UNDER][k];
+                measure.font = font; if (text && measure.measureText(fitted(text, font, b.w - 22)).width > b.w - 8) bad.push('text ' + text) }) }
+        return bad })()""".replace("SIDE", json.dumps(side)))
 
 
-def screen(page, side, node):
-    """Where a node is on the screen."""
-    return page.js(f"(() => {{ const b = {side}.canvas.getBoundingClientRect(), n = {node}, v = {side}.view;"
-                   f"return [b.left + {side}.width() / 2 + v.x + n.x * v.s, b.top + TOP + v.y + n.y * v.s] }})()")
+def screen(page, box, pane="A", y=None):
+    """Where a box is on the screen: its middle, or so far below its top (in the drawing's units)."""
+    at = "k.h / 2" if y is None else str(y)
+    return page.js(f"(() => {{ const b = {pane}.canvas.getBoundingClientRect(), k = {box};"
+                   f"return [b.left + view.x + (k.ax + k.w / 2) * view.s, b.top + view.y + (k.ay + {at}) * view.s] }})()")
 
 
 def test_diff_page_is_laid_out(page, diff_page):
     page.open(diff_page)
     assert page.js("D.nodes[0] > 0")
     assert problems_of_elements(page) == []
-    for side in "AB":
-        assert problems_of_graph(page, side) == []
-        assert page.js(f"{side}.nodes.length") == page.js(f"D.nodes[{int(side == 'B')}]") + page.js(
-            f"{side}.nodes.filter(n => n.group < 0).length")
-        # Something is drawn, and not in the color of the background only.
-        assert page.js(f"new Set(new Uint32Array({side}.canvas.getContext('2d').getImageData(0, 0, {side}.canvas.width, {side}.canvas.height)"
-                       ".data.buffer)).size") > 10
-    assert page.errors == [] and all(url.startswith("file:") and url.endswith(".html") for url in page.requests)
+    for number, side in enumerate("ab"):
+        assert page.js(f"items.filter(i => i.kind === 0 && i.{side}).length") == page.js(f"D.nodes[{number}]")
+        # Every node of a side is in exactly one box that is seen, and groups count what is in them.
+        assert page.js(f"scene.boxes.filter(b => present(b, '{side}')).reduce((n, b) => n + (b.item ? (b.kind ? 0 : 1) : b.open ? 0 : b.{side}), 0)"
+                       ) == page.js(f"D.nodes[{number}]")
+    for unfolded in (False, True):
+        if unfolded and page.js("items.length") < 3000:
+            page.key("u")
+            assert page.js("items.every(i => scene.boxes.includes(i))")
+        for pane, side in ("Aa", "Bb"):
+            assert problems_of_graph(page, side) == []
+            # Something is drawn, and not in the color of the background only.
+            assert page.js(f"new Set(new Uint32Array({pane}.canvas.getContext('2d').getImageData(0, 0, {pane}.canvas.width,"
+                           f"{pane}.canvas.height).data.buffer)).size") > 10
+    assert page.errors == [] and all(url.startswith("file:") and url.split("#")[0].endswith(".html") for url in page.requests)
 
 
 def test_diff_page_reacts(page, diff_page):
     page.open(diff_page)
-    # A click on a node of the first side shows it and what it became.
-    page.js("(n => { A.centre([n]); window.aim = n })(A.nodes.find(n => n.group >= 0 && D.groups[n.group][0] !== 'same') || A.nodes[0])")
+    # A click on a node shows it and what it became.
+    page.js("(i => { reveal(i); centre([i]); window.aim = i; return 1 })(items.find(i => i.a && i.group >= 0 && statusOf(i) !== 'same') || items.find(i => i.kind === 0))")
     page.settle()
-    page.click(*screen(page, "A", "aim"))
+    page.click(*screen(page, "aim"))
     told = page.js("document.getElementById('info').textContent")
-    assert page.js("aim.name") in told and page.js("aim.op") in told and page.js("chosenNode === aim")
+    assert page.js("nameOf(aim)") in told and page.js("aim.a.op") in told and page.js("chosenItem === aim")
     assert page.js("(g => g[1].every(t => document.getElementById('info').textContent.includes(T[t])))(D.groups[aim.group])")
     # n and p walk over the changes; a click on a pattern goes to its first.
     changes = page.js("changes.length")
@@ -180,46 +189,266 @@ def test_diff_page_reacts(page, diff_page):
     page.key("Escape")
     assert page.js("chosen") is None
     page.key("n")
-    assert page.js("chosen === changes[0]")
+    assert page.js("chosen === changes[0] && membersOf[chosen].every(i => scene.boxes.includes(i))")
     page.key("p")
     assert page.js("chosen === changes[changes.length - 1]")
     page.click_on("#list button")
     assert page.js("chosen === D.patterns[0][4][0] && document.querySelector('#list button').classList.contains('on')")
     assert problems_of_elements(page) == []
-    # The wheel zooms about the mouse, dragging moves, f shows all.
+    # Arrows go along the edges.
+    page.js("(i => choose(i.group, i, true))(items.find(i => i.kind === 0 && i.outs.length))")
+    page.js("window.from = chosenItem; 1")
+    page.key("ArrowDown")
+    assert page.js("from.outs.some(e => e.to === chosenItem)")
+    page.key("ArrowUp")
+    assert page.js("chosenItem.outs.some(e => e.to === from.outs[0].to)")
+    # The wheel zooms about the mouse, dragging moves (both panes: they share one view), f shows all.
     canvas = page.js("(b => [b.left + b.width / 2, b.top + b.height / 2])(B.canvas.getBoundingClientRect())")
-    before = page.js("({...B.view})")
+    before = page.js("({...view})")
     page.wheel(*canvas, -400)
-    assert page.js("B.view.s") > before["s"] * 1.3
-    view = page.js("({...B.view})")
+    assert page.js("view.s") > before["s"] * 1.3
+    at = page.js("({...view})")
     page.drag(*canvas, 80, 50)
-    assert page.js("B.view.x") == pytest.approx(view["x"] + 80, abs=2) and page.js("B.view.y") == pytest.approx(view["y"] + 50, abs=2)
+    assert page.js("view.x") == pytest.approx(at["x"] + 80, abs=2) and page.js("view.y") == pytest.approx(at["y"] + 50, abs=2)
     page.key("f")
-    assert page.js("B.nodes.every(n => { const y = TOP + B.view.y + n.y * B.view.s; return y > 0 && y < B.height() })")
+    assert page.js("scene.boxes.every(b => { const y = view.y + b.ay * view.s; return y > 0 && y + b.h * view.s < A.height() })")
     # Searching counts, steps through and clears.
-    op = page.js("A.nodes[0].op")
+    op = page.js("items.find(i => i.kind === 0).a.op")
     page.key("/")
     page.type(f"op:{op}")
-    expected = page.js(f"[...A.nodes, ...B.nodes].filter(n => n.op.toLowerCase().startsWith({json.dumps(op.lower())})).length")
+    expected = page.js(f"items.filter(i => [i.a, i.b].some(f => f && f.op.toLowerCase().startsWith({json.dumps(op.lower())}))).length")
     assert page.js("document.getElementById('found').textContent") == f"1 of {expected}"
     page.key("Enter")
     assert page.js("document.getElementById('found').textContent") == f"{min(2, expected)} of {expected}"
+    assert page.js("scene.boxes.includes(hitList[hitAt])")
     assert problems_of_elements(page) == []
     page.key("Escape")
     assert page.js("hits") is None and page.js("document.getElementById('found').textContent") == ""
     assert page.errors == []
 
 
-def test_diff_page_is_quick(chromium, diff_page):
+@pytest.fixture(scope="module")
+def encoder_page(optc, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("encoder")
+    transformer(folder / "encoder.onnx", 12)
+    subprocess.run([optc, "diff", folder / "encoder.onnx", "--html", folder / "encoder.html", "-q"], check=True, capture_output=True)
+    return folder / "encoder.html"
+
+
+def pixels(page, pane):
+    return page.js(f"(() => {{ const c = {pane}.canvas, d = c.getContext('2d').getImageData(0, 0, c.width - 20, c.height).data; let h = 0;"
+                   "for (let i = 0; i < d.length; i += 4) h = (h * 31 + d[i] * 7 + d[i + 1] * 3 + d[i + 2]) | 0; return h })()")
+
+
+def test_layers_fold_into_groups(page, encoder_page):
+    """Twelve layers are one pile with their count; it opens by a click and closes by one on its heading, and stays where it is."""
+    page.open(encoder_page)
+    series = "folders.find(f => f.kind === 'series')"
+    assert page.js(f"{series}.children.map(f => f.label).join()") == ",".join(f"layer.{k}" for k in range(12))
+    assert page.js(f"labels({series}, 'a')") == ["\u00d712  layer.0 \u2026 layer.11", page.js(f"{series}.a + ' nodes'")]
+    assert page.js("items.filter(i => i.a && /^layer\\.\\d/.test(i.a.name)).every(i => boxOf(i) === " + series + ")")
+    where = screen(page, series, y=0)
+    page.click(*screen(page, series))
+    assert page.js(f"{series}.open && {series}.children.every(f => scene.boxes.includes(f) && !f.open)")
+    assert screen(page, series, y=0)[1] == pytest.approx(where[1], abs=1)
+    assert problems_of_graph(page, "a") == [] and problems_of_graph(page, "b") == []
+    # The number of lines between two closed layers does not grow with the edges between them.
+    assert page.js(f"{series}.lines.filter(l => l.p && l.q).length <= 11 + 12")
+    page.click(*screen(page, series, y=10))
+    assert page.js(f"!{series}.open")
+    page.key("u")
+    assert page.js("folders.every(f => f.open)")
+    page.key("0")
+    assert page.js(f"!{series}.open")
+    assert page.errors == []
+
+
+def test_modes_share_one_place(page, encoder_page):
+    """What both graphs have stands at the same place of both panes; one alone, the other alone and both upon each other are a key away."""
+    page.open(encoder_page)
+    page.key("u")
+    page.js("(i => centre([i]))(items.find(i => statusOf(i) === 'fused' && i.b))")
+    page.settle()
+    assert page.js("A.width() === B.width()")
+    view, both = page.js("({...view})"), (pixels(page, "A"), pixels(page, "B"))
+    assert both[0] != both[1]
+    for key, seen in (("1", "a"), ("2", "b"), ("3", "a"), ("4", "ab")):
+        page.key(key)
+        assert page.js("active().map(p => p.id).join('')") == seen and page.js("({...view})") == view
+    assert (pixels(page, "A"), pixels(page, "B")) == both
+    page.key("3")
+    assert page.js("A.side") == "o" and page.js("scene.boxes.every(b => present(b, 'o'))")
+    assert page.js("items.filter(i => i.a && i.b && i.a.op !== i.b.op).every(i => labels(i, 'o')[0].includes(i.a.op + ' \u2192 ' + i.b.op))")
+    # A click is one node, whichever pane it is in.
+    page.key("4")
+    for pane in "AB":
+        page.js("choose(null, null, false)")
+        page.click(*screen(page, "items.find(i => statusOf(i) === 'fused' && i.b)", pane))
+        assert page.js("statusOf(chosenItem)") == "fused"
+
+
+def test_steps_of_the_optimizer(page, encoder_page):
+    """Before the first step the second pane shows the model, after the last what became of it; between them each change when it was made."""
+    page.open(encoder_page)
+    count = page.js("D.steps.length")
+    assert count > 1 and page.js("scene.applied") is None
+    after = pixels(page, "B")
+    page.js("apply(0, false)")
+    page.settle()
+    assert pixels(page, "B") == pixels(page, "A")
+    nodes = [page.js("items.filter(i => i.kind === 0 && face(i, 'b')).length")]
+    assert nodes[0] == page.js("D.nodes[0]")
+    for k in range(1, count + 1):
+        page.key(".")
+        assert page.js("+document.getElementById('step').value") == k
+        told = page.js("document.getElementById('told').textContent")
+        assert told.startswith(f"{k} of {count} steps") and page.js(f"T[D.steps[{k - 1}][1]]") in told
+        # Every node that is shown stands on nodes that are shown, or on the model's constants.
+        nodes.append(page.js("items.filter(i => i.kind === 0 && face(i, 'b')).length"))
+    assert nodes[-1] == page.js("D.nodes[1]") and nodes == sorted(nodes, reverse=True) and page.js("scene.applied") is None
+    gelu = page.js("D.steps.findIndex(s => T[s[1]] === 'activation.gelu_erf')")
+    for applied, erf, fused in ((gelu, 12, 0), (gelu + 1, 0, 12)):
+        page.js(f"apply({applied}, true)")
+        assert page.js("items.filter(i => (f => f && f.op === 'Erf')(face(i, 'b'))).length") == erf
+        assert page.js("items.filter(i => (f => f && f.op === 'Gelu')(face(i, 'b'))).length") == fused
+    page.key("0")
+    page.js(f"apply({count}, false); choose(null, null, false); fit()")
+    page.settle()
+    assert page.errors == [] and after != 0
+
+
+def test_address_holds_what_is_seen(chromium, encoder_page):
     page = browser.Page(chromium)
     try:
-        page.open(diff_page)
-        frames = page.js("(async () => { const times = []; for (let i = 0; i < 10; ++i) { A.view.y -= 20; const t = performance.now(); A.paint();"
-                         "times.push(performance.now() - t) } return times.sort((a, b) => a - b)[5] })()")
-        assert frames < 100  # ms of drawing; a fast machine needs a tenth
+        page.open(encoder_page)
+        page.key("u")
+        page.js("(i => choose(i.group, i, true))(items.find(i => i.a && i.a.op === 'Softmax'))")
+        page.js("apply(1, false); setTint('bytes'); zoom(1.5, 100, 100); search('op:MatMul', true)")
+        page.key("2")
+        page.js("writeAddress()")
+        state = ("[location.hash, mode, tint, scene.applied, nameOf(chosenItem), $('q').value, folders.map(f => +f.open).join(''),"
+                 "[(wide() / 2 - view.x) / view.s, (tall() / 2 - view.y) / view.s, view.s].map(v => Math.round(v * 20) / 20)]")
+        before = page.js(state)
+        assert before[1:5] == ["b", "bytes", 1, page.js("items.find(i => i.a && i.a.op === 'Softmax').a.name")]
     finally:
         page.close()
-    assert diff_page.stat().st_size < 2 << 20
+    page = browser.Page(chromium)
+    try:
+        page.open(str(encoder_page) + before[0])
+        after = page.js(state)
+        assert after[1:7] == before[1:7] and after[7] == pytest.approx(before[7], rel=.01, abs=2)
+        # A link by hand needs a node's name only; one that is nonsense does no harm.
+        page.js("location.hash = '#node=a:' + encodeURIComponent(items.find(i => i.a && i.a.op === 'Erf').a.name)")
+        page.settle()
+        assert page.js("chosenItem.a.op") == "Erf" and page.js("scene.boxes.includes(chosenItem)")
+        page.js("location.hash = '#open=zz.9&at=x,1,-3&step=-7&show=q&color=__proto__&near=1&node=a:nothing'")
+        page.settle()
+        assert page.js("mode") == "both" and page.js("view.s > 0") and page.errors == []
+    finally:
+        page.close()
+
+
+def test_near_sizes_colors_and_help(page, encoder_page):
+    page.open(encoder_page)
+    page.js("(i => choose(i.group, i, true))(items.find(i => i.a && i.a.op === 'Softmax'))")
+    page.key("k")
+    for hops in (2, 3):
+        expected = page.js(f"(() => {{ let all = new Set([chosenItem]); for (let k = 0; k < {hops}; ++k) for (const i of [...all]) for (const e of edges)"
+                           "{ if (e.from === i) all.add(e.to); if (e.to === i) all.add(e.from) } return [...all].map(i => i.id).sort((x, y) => x - y) })()")
+        assert page.js("scene.boxes.map(b => b.id).sort((x, y) => x - y)") == expected
+        assert problems_of_graph(page, "a") == []
+        page.key("]")
+    page.key("k")
+    assert page.js("!scene.near && scene.boxes.includes(chosenItem)")
+    page.key("c")
+    assert page.js("tint") == "bytes" and page.js("heat.a.get(folders[0]) > 0")
+    page.key("?")
+    assert page.js("document.getElementById('keys').open && document.querySelectorAll('#keys kbd').length === KEYS.length")
+    page.key("?")
+    assert page.js("!document.getElementById('keys').open") and page.errors == []
+
+
+def test_pictures(chromium, encoder_page):
+    """What is open as SVG, which any reader of XML takes, and as PNG; on paper it is dark on light."""
+    page = browser.Page(chromium, dark=True)
+    try:
+        page.open(encoder_page)
+        page.js("folders.forEach(f => { f.open = true }); renew()")
+        root = xml.etree.ElementTree.fromstring(page.js("svgText()"))
+        texts = [e.text for e in root.iter("{http://www.w3.org/2000/svg}text")]
+        assert sum("Softmax" in t for t in texts) == page.js("items.filter(i => i.a && i.a.op === 'Softmax').length + items.filter(i => i.b && i.b.op === 'Softmax').length") and any("Gelu" in t for t in texts)
+        assert float(root.get("width")) > page.js("2 * scene.width") and float(root.get("height")) > page.js("scene.height")
+        assert page.js("(c => [c.width, c.height])(pngCanvas())")[1] > 1000
+        assert page.js("new Promise(done => pngCanvas().toBlob(b => done(b.size > 10000)))")
+        page.js("dispatchEvent(new Event('beforeprint'))")
+        assert page.js("color.paper") == "#fff"
+        page.js("dispatchEvent(new Event('afterprint'))")
+        assert page.js("color.paper") != "#fff" and page.errors == []
+    finally:
+        page.close()
+
+
+PAN = """(async () => { const times = []; let last = performance.now(); for (let i = 0; i < 24; ++i) { view.x -= 5; view.y -= 11; draw();
+    await new Promise(requestAnimationFrame); await new Promise(requestAnimationFrame); const t = performance.now(); times.push((t - last) / 2); last = t }
+    return times.sort((a, b) => a - b)[12] })()"""
+FIRST_PAINT = """(async () => { for (;;) { const e = performance.getEntriesByType('paint')[0]; if (e) return e.startTime;
+    await new Promise(done => setTimeout(done, 10)) } })()"""
+
+
+def large(optc, folder, layers, named):
+    """A page of two equal models of 27 nodes a layer."""
+    path = folder / "large.onnx"
+    transformer(path, layers)
+    if not named:
+        proto = onnx.load(path)
+        for node in proto.graph.node:
+            node.ClearField("name")
+        onnx.save(proto, path)
+    subprocess.run([optc, "diff", path, path, "--html", folder / "large.html", "-q"], check=True, capture_output=True)
+    return folder / "large.html"
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "nameless"])
+def test_large_graph_is_quick_and_can_be_read(optc, chromium, tmp_path, named):
+    """10,000 nodes: at most 1 MB, drawn within 300 ms, and at most 33 ms a frame, folded or open; at first as few boxes as can be read."""
+    path = large(optc, tmp_path, 371, named)
+    assert path.stat().st_size <= 1_000_000
+    best = 1e9
+    for attempt in range(4):  # the machine is shared
+        page = browser.Page(chromium)
+        try:
+            page.open(path)
+            best = min(best, page.js(FIRST_PAINT))
+            if best > 300 and attempt < 3:
+                continue
+            assert page.js("D.nodes[0]") > 10000 and page.js("scene.boxes.length") < 60 and page.js("fitScale() >= .45")
+            assert page.js("folders.every(f => f.children.length <= 48)")
+            frames = [page.js(PAN)]
+            page.key("u")
+            assert page.js("scene.boxes.length") > 10000
+            for scale in (.004, .05, .3, 1):
+                page.js(f"view.s = {scale}; view.x = wide() / 2 - scene.width * {scale} / 2; view.y = -scene.height * {scale} * .4")
+                frames.append(min(page.js(PAN) for _ in range(3)))
+            break
+        finally:
+            page.close()
+    assert best < 300 and max(frames) <= 33, (best, frames)
+
+
+@pytest.mark.tier2
+def test_very_large_graph_opens(optc, chromium, tmp_path):
+    """50,000 nodes are open within 3 s."""
+    path = large(optc, tmp_path, 1852, True)
+    times = []
+    for _ in range(3):
+        page = browser.Page(chromium)
+        try:
+            page.open(path)
+            times.append(page.js("performance.timing.loadEventEnd - performance.timing.navigationStart"))
+            assert page.js("D.nodes[0]") > 50000 and page.js("scene.boxes.length") < 60
+        finally:
+            page.close()
+    assert min(times) < 3000, times
 
 
 def test_rules_and_kernels_are_told(optc, tmp_path):
