@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/names.h"
+#include "ir/program/address.h"
 #include "ops/conditions.h"
 #include "ops/registry.h"
 
@@ -132,6 +133,7 @@ class ProgramBuilder {
   std::unordered_set<const DimSymbol *> sizes_;  // sizes that kernels so far find, and those of bodies' inputs
   std::unordered_set<const DimSymbol *> sourced_;
   UniqueNames kernel_names_, buffer_names_;
+  size_t checked_ = 0;  // kernels whose places are known to be values
 };
 
 class NodeContext final : public BuildContext {
@@ -369,6 +371,7 @@ BufferId ProgramBuilder::copy(NodeId node, BufferId from, BufferId to) {
     StageOutput out;
     out.buffer = to;
     out.index = index;
+    from_index = with_named_entries(program_, from, std::move(from_index));
     out.value = program_.scalars.load(from, source.element(), std::move(from_index));
     nest.stages.emplace_back();
     nest.stages[0].outputs.push_back(std::move(out));
@@ -393,6 +396,10 @@ Status ProgramBuilder::build_node(NodeId id) {
   NodeContext context(*this, id);
   OPTC_TRY(op->build(context));
   if (context.failure()) return *context.failure();
+  for (; checked_ < program_.kernels.size(); ++checked_)
+    if (const LoopNest *nest = program_.kernels[checked_].nest(); nest && !addressable(program_, *nest))
+      return diagnostics_.error(ErrorKind::kUnsupported, "an index is an expression of too many parts",
+                                graph_.describe(id), "fix symbolic dimensions with --dim");
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include <cassert>
 
+#include "ir/program/address.h"
 #include "ops/build.h"
 
 namespace optc {
@@ -47,6 +48,7 @@ size_t NestBuilder::stage_index() const { return nest_.stages.size() - (open_ ? 
 Expr NestBuilder::load_raw(BufferId buffer, std::vector<Dim> index) {
   Program &program = context_.program();
   assert(index.size() == program.buffer(buffer).shape().size());
+  index = with_named_entries(program, buffer, std::move(index));
   return {&program.scalars, program.scalars.load(buffer, program.buffer(buffer).element(), std::move(index))};
 }
 
@@ -82,7 +84,7 @@ void NestBuilder::combine(BufferId buffer, std::vector<Dim> index, Expr value, C
   assert(index.size() == target.shape().size());
   StageOutput out;
   out.buffer = buffer;
-  out.index = std::move(index);
+  out.index = with_named_entries(context_.program(), buffer, std::move(index));
   out.value = cast(value, target.element()).id();
   out.combine = how;
   if (condition.valid()) out.condition = condition.id();

@@ -193,5 +193,45 @@ TEST(DimMeaning, AnIndexIsCheckedWhereTheArmThatItServesIsTaken) {
     }
 }
 
+// y[i] = the sum of a[N - 1] over k < N: the same in each iteration, but there is none of it where N is 0.
+TEST(DimMeaning, AnElementThatNoIterationNeedsIsNotRead) {
+  Made made;
+  Program &p = made.p;
+  const Dim n = p.dims->model_symbol("N");
+  const BufferId a = made.input("a", ElementType::kInt64, {n}), y = made.output("y", ElementType::kInt64, {4});
+  p.sources.push_back({single_symbol(n), 0, 0});
+  p.input_defaults.resize(1);
+  LoopNest nest;
+  const Dim i = made.loop(nest.loops, 4);
+  nest.locals.push_back({"sum", ElementType::kInt64, {}});
+  Stage sum;
+  made.loop(sum.loops, n);
+  StageOutput out;
+  out.local = LocalId(0);
+  out.value = made.load(a, {n - 1});
+  out.combine = Combine::kSum;
+  sum.outputs.push_back(out);
+  nest.stages.push_back(std::move(sum));
+  nest.stages.push_back(Made::store(y, {i}, p.scalars.local(LocalId(0), ElementType::kInt64, {})));
+  made.add(std::move(nest));
+  BuiltBundle bundle;
+  std::string kernels;
+  ASSERT_EQ(bundle.make(p, {}, "g++", "-O1",
+                        [&](const std::string &made_bundle) {
+                          kernels = BuiltBundle::text_of(made_bundle + "/src/kernels_0.inc");
+                        }),
+            "");
+  const size_t read = kernels.find("[N - 1]"), loop = kernels.find("< N; ++");
+  ASSERT_NE(read, std::string::npos) << kernels;
+  EXPECT_LT(loop, read) << "read before the loop that may not run:\n" << kernels;
+  for (const std::vector<int64_t> &values : {std::vector<int64_t>{5, 6, 7}, {}}) {
+    std::vector<Constant> got;
+    ASSERT_EQ(
+        bundle.run({testing::tensor<int64_t>(ElementType::kInt64, {static_cast<int64_t>(values.size())}, values)}, got),
+        "");
+    EXPECT_EQ(got[0].as_int64(0), values.empty() ? 0 : 21);
+  }
+}
+
 }  // namespace
 }  // namespace optc

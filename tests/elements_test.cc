@@ -356,6 +356,11 @@ TEST(Bounds, ExpressionsThatGrowEndAsSaturated) {
   Dim nested = sum;  // shared parts: as text it doubles with each step
   for (int i = 0; i < 64; ++i) nested = floor_div(nested + sum * nested, sum + 1) + min(nested, sum * 3);
   EXPECT_TRUE(is_saturated(nested));
+  // What is computed from such a one is one, too: next to other terms, divided or taken away, it is no number.
+  const Dim n = table.model_symbol("n");
+  for (const Dim d : {power + n, power - power, power * n - 7, Dim(3) * power + n, floor_div(power, 9), mod(power, 9),
+                      floor_div(power + n, Dim(4)), mod(n + power, n + 1)})
+    EXPECT_TRUE(is_saturated(d)) << d.str();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "ir/program/address.h"
 #include "ir/program/contraction_view.h"
 #include "tests/lowered.h"
 
@@ -324,6 +325,25 @@ TEST(Lowering, TheVerifierMissesASizeOfItsOwn) {
   Diagnostics diagnostics;
   EXPECT_FALSE(verify(shared, diagnostics).ok());
   EXPECT_NE(said(diagnostics).find("P13"), std::string::npos) << said(diagnostics);
+}
+
+// P16: an offset of too many parts saturates, and would be taken for a number.
+TEST(Lowering, TheVerifierMissesAnOffsetThatIsNoValue) {
+  const Lowered r = check(R"(graph "rows" (x: f32[N,M]) -> (y) {
+    y = Tanh(x)
+  })");
+  Program large = r.plain;
+  Dim parts = 0;
+  for (int k = 0; k < 40; ++k) parts = parts + large.dims->model_symbol("p" + std::to_string(k));
+  LoopNest &nest = *large.kernel(large.order[0]).nest();
+  Dim &row = nest.stages[0].outputs[0].index[0];
+  row = row + parts * parts;
+  EXPECT_TRUE(addressable(large, nest));
+  row = row * parts * parts;
+  EXPECT_FALSE(addressable(large, nest));
+  Diagnostics diagnostics;
+  EXPECT_FALSE(verify(large, diagnostics).ok());
+  EXPECT_NE(said(diagnostics).find("P16"), std::string::npos) << said(diagnostics);
 }
 
 }  // namespace

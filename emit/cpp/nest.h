@@ -93,7 +93,8 @@ class NestPrinter : private DimText, private NestPlan {
   Text lazy_select(const Scalar &s);
   Text bind(ScalarId id, const Text &text);
   void bind_index(const DimSymbol &symbol, const std::string &condition);
-  std::string needed(const DimSymbol &index, int depth);
+  std::string needed(const Item &item, int depth);
+  bool surely_inside(ScalarId id);
   void hoist(StagePlan &plan, int depth);
   void bind_rows(StagePlan &plan, const Stage &stage, int depth);
   std::string row_pointer(const std::string &base, Dim rest, const char *type, bool force);
@@ -161,6 +162,7 @@ class NestPrinter : private DimText, private NestPlan {
   std::unordered_map<uint32_t, Text> bound_;
   std::unordered_map<const DimSymbol *, std::string> bound_index_;
   std::unordered_map<std::string, std::string> bound_rows_;  // pointer expression -> its name
+  std::unordered_map<uint32_t, bool> inside_;                // by scalar: surely_inside
   std::vector<Scope> scopes_;
   std::unordered_map<size_t, std::string> accumulators_;  // by output number of the stage
   std::string lane_count_;                                // its number of lanes: empty outside

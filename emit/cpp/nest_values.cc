@@ -202,14 +202,14 @@ Text NestPrinter::lazy_select(const Scalar &s) {
   return {name};
 }
 
-// Whether loops deeper than `depth` run at all for a stage that needs the index, as C++; "" where that is certain. An
-// index that no iteration needs is no fault of the model.
-std::string NestPrinter::needed(const DimSymbol &index, int depth) {
+// Whether loops deeper than `depth` run at all for a stage that needs the item, as C++; "" where that is certain. An
+// index that no iteration needs is no fault of the model, and an element that none needs may not be there.
+std::string NestPrinter::needed(const Item &item, int depth) {
   std::string any;
   int stages = 0;
   for (StagePlan &plan : plans_) {
-    const auto names_it = [&](const Item &item) { return item.index == &index; };
-    if (std::none_of(plan.order.begin(), plan.order.end(), names_it)) continue;
+    const auto is_it = [&](const Item &i) { return i.index == item.index && (i.index || i.id == item.id); };
+    if (std::none_of(plan.order.begin(), plan.order.end(), is_it)) continue;
     std::string all;
     const auto ask = [&](const Loop &loop) {
       const Dim extent = fix(loop.extent);
@@ -226,6 +226,20 @@ std::string NestPrinter::needed(const DimSymbol &index, int depth) {
   return stages == 1 ? any.substr(1, any.size() - 2) : any;
 }
 
+// Whether all elements that a value is made of are there even where no iteration needs it: an index that is held inside
+// of a dimension is outside of it where the dimension is empty.
+bool NestPrinter::surely_inside(ScalarId id) {
+  if (const auto it = inside_.find(id.index); it != inside_.end()) return it->second;
+  const Scalar &s = program_.scalars.at(id);
+  bool inside = true;
+  for (int k = 0; k < arity(s.op); ++k) inside = inside && surely_inside(s.args[k]);
+  if (s.op == ScalarOp::kLoad) {
+    const Shape &shape = program_.buffer(s.buffer).shape();
+    for (size_t k = 0; k < shape.size(); ++k) inside = inside && proved_in_range(s.index[k], shape[k]);
+  }
+  return inside_[id.index] = inside;
+}
+
 // Binds what is used deeper but changes only here.
 void NestPrinter::hoist(StagePlan &plan, int depth) {
   for (const Item &item : plan.order) {
@@ -234,7 +248,7 @@ void NestPrinter::hoist(StagePlan &plan, int depth) {
       if (!plan.always_indices.count(item.index) || bound_index_.count(item.index)) continue;
       if (std::max(node_depth(plan, id), dim_depth(plan, item.index->extent)) == depth &&
           plan.index_deepest[item.index] > depth)
-        bind_index(*item.index, needed(*item.index, depth));
+        bind_index(*item.index, needed(item, depth));
       continue;
     }
     const Scalar &s = program_.scalars.at(item.id);
@@ -242,6 +256,7 @@ void NestPrinter::hoist(StagePlan &plan, int depth) {
     if (s.op == ScalarOp::kLocal && depth == static_cast<int>(outer_.size()) && !local_declared_[s.local.index])
       continue;
     if (plan.depth[item.id.index] != depth || plan.deepest[item.id.index] <= depth) continue;
+    if (!surely_inside(item.id) && !needed(item, depth).empty()) continue;
     const Text text = node_text(item.id);
     if (!bound_.count(item.id.index)) bind(item.id, text);
   }

@@ -172,6 +172,10 @@ Dim DimTable::polynomial(int64_t constant, std::vector<DimTerm> terms) {
   merge(terms);
   while (recombine(terms, constant)) {
   }
+  // What is no value stays none: next to other terms it would be taken for a number.
+  if (!terms.empty() && (is_beyond(constant) || std::any_of(terms.begin(), terms.end(),
+                                                            [](const DimTerm &t) { return is_beyond(t.coefficient); })))
+    return Dim(kDimOverflow);
   if (terms.empty()) return Dim(constant);
   std::string key = std::to_string(constant);
   for (const DimTerm &t : terms) {
@@ -323,6 +327,7 @@ Dim scaled_down(Dim d, int64_t g) {  // g divides every coefficient; the constan
 
 Dim floor_div(Dim a, Dim b) {
   if (b.is_constant() && b.value() <= 0) return Dim(kDimOverflow);
+  if (a.is_constant() && is_beyond(a.value())) return a;
   if (a.is_constant() && b.is_constant()) return Dim(floor_div_i(a.value(), b.value()));
   if (b.is(1)) return a;
   if (a.is(0)) return Dim(0);
@@ -345,6 +350,7 @@ Dim ceil_div(Dim a, Dim b) { return floor_div(a + b - Dim(1), b); }
 
 Dim mod(Dim a, Dim b) {
   if (b.is_constant() && b.value() <= 0) return Dim(kDimOverflow);
+  if (a.is_constant() && is_beyond(a.value())) return Dim(kDimOverflow);
   if (a.is_constant() && b.is_constant()) return Dim(a.value() - floor_div_i(a.value(), b.value()) * b.value());
   if (b.is(1)) return Dim(0);
   Dim q, r;

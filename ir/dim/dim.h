@@ -8,8 +8,8 @@
 // min(a, b) or max(a, b). Two Dims of one table are equal iff the same canonical form; `==` is a pointer comparison.
 //   x floor_div and mod follow Python; a divisor that is not positive in some run gives 0, and the dividend as the
 //   rest, in the evaluator and in emitted code. They recombine: c*b*(a floor_div b) + c*(a mod b) = c*a.
-// Arithmetic that leaves int64 saturates to kDimOverflow; importers check products of static dims before they trust
-// them.
+// Arithmetic that leaves int64 saturates to kDimOverflow, and so does what is computed from that; importers check
+// products of static dims before they trust them.
 //
 // A DimTable owns the interned nodes; Graph and the Programs made of it share one. Dims that are constants belong to no
 // table. Not thread-safe.

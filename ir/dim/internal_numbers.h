@@ -12,7 +12,10 @@ inline int64_t clamp_size(__int128 v) {
   if (v <= -kDimOverflow) return -kDimOverflow;
   return static_cast<int64_t>(v);
 }
-inline int64_t sat_add(int64_t a, int64_t b) { return clamp_size(static_cast<__int128>(a) + b); }
+inline bool is_beyond(int64_t v) { return v >= kDimOverflow || v <= -kDimOverflow; }  // a saturated number
+inline int64_t sat_add(int64_t a, int64_t b) {
+  return is_beyond(a) ? a : is_beyond(b) ? b : clamp_size(static_cast<__int128>(a) + b);
+}
 inline int64_t sat_mul(int64_t a, int64_t b) { return clamp_size(static_cast<__int128>(a) * b); }
 inline int64_t floor_div_i(int64_t a, int64_t b) {
   const int64_t q = a / b;

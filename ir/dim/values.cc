@@ -18,14 +18,10 @@ uint64_t dim_size(Dim d) {
 }
 
 bool is_saturated(Dim d) {
-  const auto beyond = [](int64_t v) { return v >= kDimOverflow || v <= -kDimOverflow; };
-  if (!d.node()) return beyond(d.value());
-  if (beyond(d.node()->constant)) return true;
-  for (const DimTerm &t : d.node()->terms) {
-    if (beyond(t.coefficient)) return true;
+  if (!d.node()) return is_beyond(d.value());
+  for (const DimTerm &t : d.node()->terms)  // a sum that holds one is one (DimTable::polynomial)
     for (const DimAtom *a : t.atoms)
       if (a->kind != AtomKind::kSymbol && (is_saturated(a->a) || is_saturated(a->b))) return true;
-  }
   return false;
 }
 

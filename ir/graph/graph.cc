@@ -338,7 +338,8 @@ void Graph::replace_uses(ValueId from, ValueId to) {
 void Graph::erase_node(NodeId id) {
   // Regions go first, their users before their producers.
   const std::vector<std::pair<std::string, RegionId>> regions = nodes_[id.index].regions;
-  for (const auto &[name, region] : regions) {
+  for (const auto &named : regions) {
+    const RegionId region = named.second;
     set_outputs(region, {});
     std::vector<NodeId> inner = nodes(region);
     for (auto it = inner.rbegin(); it != inner.rend(); ++it) erase_node(*it);

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/dim/saturation.h"
 #include "ir/program/uses.h"
 
 namespace optc {
@@ -208,7 +209,8 @@ class Substituter {
         // An index that became a plain expression needs no symbol.
         const Scalar &s = program_.scalars.at(now);
         if (s.op == ScalarOp::kConstant && !is_float(s.type)) return Dim(static_cast<int64_t>(s.bits));
-        if (s.op == ScalarOp::kIndex) return s.index_value;
+        const bool named = program_.scalars.at(old).op == ScalarOp::kIndex;  // with_named_entries
+        if (s.op == ScalarOp::kIndex && !(named && dim_size(s.index_value) > kLargeEntry)) return s.index_value;
         return program_.dims->scalar_symbol(now.index, extent);
       }
       return how_.symbols ? how_.symbols(symbol) : std::nullopt;

@@ -16,12 +16,14 @@
 //  P13  a run-time size is found once on a path: no kernel defines what one before it or around it defines.
 //  P14  the input and the output of a state are one memory of one layout (state.h).
 //  P15  no kernel reads of a state's input what its output has replaced (state.h).
+//  P16  no offset of a load or a store and no number of iterations is saturated (address.h, ir/dim/saturation.h).
 //  S..  a schedule says what the kernel's body says (schedule_verifier.cc).
 #include <algorithm>
 #include <set>
 #include <string>
 #include <unordered_set>
 
+#include "ir/program/address.h"
 #include "ir/program/assignment.h"
 #include "ir/program/placement.h"
 #include "ir/program/program.h"
@@ -109,6 +111,8 @@ class Verifier {
       if (!is_written(b) && std::find(out.begin(), out.end(), b) == out.end())
         fail("P5", where + "reads '" + p_.buffer(b).name + "' before it is written");
     if (const LoopNest *nest = kernel.nest()) check_nest(*nest, where);
+    if (const LoopNest *nest = kernel.nest(); nest && !failed_ && !addressable(p_, *nest))
+      fail("P16", where + "an offset or a number of iterations is an expression of too many parts");
     if (!failed_)
       check_schedule(p_, kernel, [&](const char *number, const std::string &what) { fail(number, where + what); });
     for (BufferId b : out) mark_written(b);

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ir/dim/saturation.h"
+#include "ir/program/address.h"
 #include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
 #include "lowering/fusion/legality.h"
@@ -100,7 +102,8 @@ class EpilogueFuser {
         const auto counter = symbol_dim(l.index);
         counters.push_back(counter);
       }
-      if (!(flatten_index(load.index, view_shape) == flatten_index(counters, extents)) ||
+      const Dim place = flatten_index(load.index, view_shape);
+      if (is_saturated(place) || !(place == flatten_index(counters, extents)) ||
           !(element_count(view_shape) == element_count(extents)))
         return false;
       inverse = invert_store(map_loops, counters, unflatten_index(flatten_index(stored, view_shape), extents), extents);
@@ -118,6 +121,7 @@ class EpilogueFuser {
       for (Dim &d : moved.index) d = substitute_index(program_, d, substitution);
       last.outputs.push_back(std::move(moved));
     }
+    if (!addressable(program_, merged)) return false;
     Kernel trial = producer;
     trial.body = merged;
     if (merged.contraction) {

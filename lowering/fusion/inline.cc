@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "ir/program/address.h"
 #include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
 #include "lowering/fusion/legality.h"
@@ -213,7 +214,7 @@ class Inliner {
     };
     const std::optional<Contraction> before = nest.contraction;
     substitute_nest(program_, nest, substitution);
-    if (!invertible || quotient_loads(nest, {}) > quotients_before) return false;
+    if (!invertible || !addressable(program_, nest) || quotient_loads(nest, {}) > quotients_before) return false;
     if (before && !contraction_allows(reader, nest, *before, view)) return false;
     return true;
   }

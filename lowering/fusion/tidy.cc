@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ir/dim/saturation.h"
 #include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
 #include "lowering/fusion/legality.h"
@@ -68,7 +69,7 @@ void tidy(Program &program, Steps &steps) {
       const Buffer &root = program.buffer(view.alias);
       if (!view.alias_offset.is(0) || !root.type.is_tensor() || (operand && root.shape() != view.shape())) break;
       std::vector<Dim> at = unflatten_index(flatten_index(index, view.shape()), root.shape());
-      if (std::any_of(at.begin(), at.end(), has_quotient)) break;
+      if (std::any_of(at.begin(), at.end(), [](Dim d) { return has_quotient(d) || is_saturated(d); })) break;
       buffer = view.alias;
       index = std::move(at);
       moved = true;
