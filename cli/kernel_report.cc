@@ -69,6 +69,10 @@ std::string kernel_text(const WatchReport &report, bool compared, bool numerics,
   return text;
 }
 
+std::string crash_text(const KernelFinding &known) {
+  return "error[internal]: the bundle crashed; what was seen of its kernels last:\n" + finding_text(known, true);
+}
+
 std::string kernel_json(const WatchReport &report, bool compared, bool numerics) {
   nlohmann::ordered_json json;
   if (compared) {

@@ -9,6 +9,8 @@ namespace optc::cli {
 
 std::string kernel_text(const WatchReport &report, bool compared, bool numerics, bool quiet);
 std::string kernel_json(const WatchReport &report, bool compared, bool numerics);  // an object
+// What to say when the bundle crashes after `known`.
+std::string crash_text(const KernelFinding &known);
 std::string kernel_summary(const WatchReport &report);                             // one sentence
 
 }  // namespace optc::cli

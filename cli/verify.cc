@@ -13,6 +13,7 @@
 #include "driver/aliases.h"
 #include "driver/bisect.h"
 #include "driver/compare.h"
+#include "driver/crash_report.h"
 #include "driver/oracle.h"
 #include "driver/places.h"
 #include "driver/quantized.h"
@@ -203,14 +204,23 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   const CompileOptions &options = prepared.options;
   const auto &ids = model.region(Graph::main()).outputs;
   const Engine engine = o.engine == "evaluate" ? Engine::kEvaluate : Engine::kBundle;
+  std::optional<CrashReport> crash;
   std::optional<WatchedBundle> watched;
   if (o.per_kernel || o.numerics) {
     if (engine == Engine::kEvaluate)
       return diagnostics.error(ErrorKind::kUsage,
                                "--per-kernel and --check-numerics watch a bundle, not --engine=evaluate");
     OPTC_ASSIGN(watched, build_watched(o.model, options, o.threads, *listener, diagnostics));
+    crash.emplace();
   }
   WatchReport kernels;
+  const auto watch = [&](const std::vector<RuntimeValue> &inputs, bool constructs) -> Status {
+    WatchOptions watch_options{o.per_kernel, o.numerics && !constructs, constructs, {}};
+    watch_options.before_crash = [&](const KernelFinding &known) { crash->set(crash_text(known)); };
+    OPTC_TRY(watch_bundle(watched->made_of, *watched->bundle, inputs, watch_options, kernels, diagnostics));
+    if (!kernels.difference) crash->set("");
+    return {};
+  };
   // Given inputs or answers are one set.
   const bool given_inputs = !prepared.inputs.made() || has_answers(o.against);
   const int general_sets = given_inputs ? 1 : o.sets;
@@ -264,9 +274,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
       sizes += (run == 0 ? ": " : "; ") + describe(drawn.sizes);
       size_list.push_back(drawn.sizes);
     }
-    if (watched)
-      OPTC_TRY(
-          watch_bundle(watched->made_of, *watched->bundle, inputs, {o.per_kernel, o.numerics}, kernels, diagnostics));
+    if (watched) OPTC_TRY(watch(inputs, false));
     const auto ran = run_model(o.model, model, inputs, engine, o.threads, o.seed, options, *listener, diagnostics);
     if (!ran.ok()) {
       const ErrorKind kind = ran.failure().kind;
@@ -311,8 +319,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
       }
     }
   // Each kernel is right, and the outputs are not: an If or a loop may have copied something wrong.
-  if (watched && o.per_kernel && !kernels.difference && !bad_inputs.empty())
-    OPTC_TRY(watch_bundle(watched->made_of, *watched->bundle, bad_inputs, {true, false, true}, kernels, diagnostics));
+  if (watched && o.per_kernel && !kernels.difference && !bad_inputs.empty()) OPTC_TRY(watch(bad_inputs, true));
   bool ok = true;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Checked &c : checked) {

@@ -67,6 +67,7 @@ class Watch {
     std::map<uint32_t, const uint8_t *> at;
     for (size_t i = 0; i < roots.size(); ++i) at[roots[i].index] = static_cast<const uint8_t *>(event.buffers[i]);
     isa_ = event.isa;
+    watch_over(kernel, event);
     if (kernel.control()) {
       if (!event.after) begin_step(static_cast<uint32_t>(number));
       if (compare && options_.constructs) construct(KernelId(number), event, symbols, at);
@@ -79,12 +80,26 @@ class Watch {
       return;
     }
     if (compare && event.overrun) {
-      report_.difference = finding(kernel, {}, nullptr);
-      report_.difference->problem = std::string("it ") + event.overrun;
+      KernelFinding f = finding(kernel, {}, nullptr);
+      f.problem = std::string("it ") + event.overrun;
+      differs(std::move(f));
     } else if (compare) {
       after(KernelId(number), kernel, symbols, at);
     }
     if (options_.numerics) check_specials(kernel, symbols, at);
+  }
+
+  void differs(KernelFinding f) {
+    report_.difference = std::move(f);
+    if (options_.before_crash) options_.before_crash(*report_.difference);
+  }
+
+  // Before a kernel runs, and behind a construct, which ends with what it does itself.
+  void watch_over(const Kernel &kernel, const ProbeEvent &event) const {
+    if (!options_.before_crash || report_.difference || (event.after && !kernel.control())) return;
+    KernelFinding f = finding(kernel, {}, nullptr);
+    f.problem = event.after ? "the bundle crashes when it has run" : "the bundle crashes in it, or before the next one";
+    options_.before_crash(f);
   }
 
   KernelFinding finding(const Kernel &kernel, BufferId output, const Constant *value) const {
@@ -154,7 +169,7 @@ class Watch {
       KernelFinding f = finding(kernel, b, nullptr);
       f.problem = fmt::format("'{}' has changed since kernel '{}' wrote it", program_.buffer(root(b)).name,
                               kept->second.writer);
-      report_.difference = std::move(f);
+      differs(std::move(f));
       return;
     }
     std::vector<StoredBuffer> memory;
@@ -192,7 +207,7 @@ class Watch {
     KernelFinding f = finding(kernel, wanted.buffer, &wanted.value);
     if (!got) {
       f.problem = "it has no place, or its size is not known";
-      report_.difference = std::move(f);
+      differs(std::move(f));
       return false;
     }
     const KernelDifference d = compare_elements(*got, wanted.value, exactness);
@@ -202,7 +217,7 @@ class Watch {
     f.got = d.got;
     f.expected = d.expected;
     f.allowed = d.allowed;
-    report_.difference = std::move(f);
+    differs(std::move(f));
     return false;
   }
 
@@ -224,8 +239,9 @@ class Watch {
       return;
     }
     if (event.overrun) {
-      report_.difference = finding(kernel, {}, nullptr);
-      report_.difference->problem = std::string("it ") + event.overrun;
+      KernelFinding f = finding(kernel, {}, nullptr);
+      f.problem = std::string("it ") + event.overrun;
+      differs(std::move(f));
       return;
     }
     constexpr Exactness kOfMany{Exactness::Kind::kSums, 4096};
@@ -266,7 +282,7 @@ class Watch {
         KernelFinding f = finding(kernel, {}, nullptr);
         f.problem =
             fmt::format("it changes '{}', which it does not write", program_.buffer(BufferId(size_t{it->first})).name);
-        report_.difference = std::move(f);
+        differs(std::move(f));
         return;
       }
       ++it;

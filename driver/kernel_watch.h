@@ -4,6 +4,7 @@
 // are watched in host memory, to which the bundle then copies what they read and wrote (DeviceSchedule::shown).
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -17,12 +18,15 @@
 
 namespace optc {
 
+struct KernelFinding;
 struct WatchOptions {
   bool compare = true;    // each kernel with the evaluator, on the bundle's own inputs of that kernel
   bool numerics = false;  // look for NaNs and infinities
   // Ifs and loops as a whole, too: what they do themselves is copies and sizes. Rounding that grows over iterations
   // differs as well, so this is for bundles whose outputs are wrong though each kernel agrees.
   bool constructs = false;
+  // Hears what is known should the bundle crash from here on: the kernel that begins, or the difference that was found.
+  std::function<void(const KernelFinding &)> before_crash;
 };
 
 // What is wrong with one kernel.

@@ -52,17 +52,29 @@ def test_a_right_bundle(optc, model, env):
     assert "first_nan" not in found["kernels"]
 
 
-def test_a_wrong_kernel_is_named(optc, model, tmp_path):
-    env = {**os.environ, "OPTC_CACHE": str(tmp_path)}
+def build_with(optc, model, cache, env, value):
+    """The bundle that is watched, with another number in its LeakyRelu."""
     run(optc, "verify", model, "--per-kernel", "--against=evaluate", env=env)
     patched = []
-    for source in tmp_path.glob("bundles/net-*/bundle/src/*.inc"):
+    for source in cache.glob("bundles/net-*/bundle/src/*.inc"):
         text = source.read_text()
         if "0.1875f" in text and (source.parent / "runtime/bundle/probe.h").exists():
-            source.write_text(text.replace("0.1875f", "0.25f"))
+            source.write_text(text.replace("0.1875f", value))
             patched.append(source.parents[2] / "build")
     assert len(patched) == 1
     subprocess.run(["cmake", "--build", patched[0]], check=True, capture_output=True)
+
+
+def test_a_kernel_that_crashes_is_named(optc, model, tmp_path):
+    env = {**os.environ, "OPTC_CACHE": str(tmp_path)}
+    build_with(optc, model, tmp_path, env, "(__builtin_trap(), 0.1875f)")
+    said = run(optc, "verify", model, "--per-kernel", "--against=evaluate", code=101, env=env).stderr
+    assert "error[internal]: the bundle crashed" in said and "LeakyRelu 'leaky'" in said and "  strategy " in said, said
+
+
+def test_a_wrong_kernel_is_named(optc, model, tmp_path):
+    env = {**os.environ, "OPTC_CACHE": str(tmp_path)}
+    build_with(optc, model, tmp_path, env, "0.25f")
     done = run(optc, "verify", model, "--per-kernel", "--against=evaluate", code=1, env=env)
     assert "the first kernel that differs" in done.stdout
     assert "LeakyRelu 'leaky'" in done.stdout and "instruction set" in done.stdout
