@@ -48,17 +48,36 @@ bool plain(const Program &p) {  // tensors only, and the outputs' dims follow fr
 
 const char *c_type(ElementType type) { return type == ElementType::kBool ? "uint8_t" : cpp_type(type).storage; }
 
-// A simple C expression of a dim over parameters named like the symbols; empty when it needs more than + - *.
-std::string dim_expression(Dim d, const std::vector<std::pair<const DimSymbol *, std::string>> &names) {
+using DimNames = std::vector<std::pair<const DimSymbol *, std::string>>;
+std::string dim_expression(Dim d, const DimNames &names);
+
+// Empty, as below.
+std::string atom_expression(const DimAtom &a, const DimNames &names) {
+  if (a.kind == AtomKind::kSymbol) {
+    const auto it = std::find_if(names.begin(), names.end(), [&](const auto &n) { return n.first == a.symbol; });
+    return it == names.end() ? "" : it->second;
+  }
+  const std::string left = dim_expression(a.a, names), right = dim_expression(a.b, names);
+  if (left.empty() || right.empty()) return "";
+  const bool divides = a.kind == AtomKind::kFloorDiv || a.kind == AtomKind::kMod;
+  // C truncates: the same for a dividend that is not negative.
+  if (divides && (lower_bound(a.a) < 0 || lower_bound(a.b) < 1)) return "";
+  if (divides)
+    return fmt::format("(({}) {} {})", left, a.kind == AtomKind::kMod ? "%" : "/",
+                       a.b.is_constant() ? right : "(" + right + ")");
+  return fmt::format("(({0}) {2} ({1}) ? ({0}) : ({1}))", left, right, a.kind == AtomKind::kMin ? "<" : ">");
+}
+
+// A C expression of a dim over parameters named like the symbols; empty where there is none.
+std::string dim_expression(Dim d, const DimNames &names) {
   if (d.is_constant()) return std::to_string(d.value());
   std::string out;
   for (const DimTerm &t : d.node()->terms) {
     std::string term = t.coefficient == 1 ? "" : std::to_string(t.coefficient);
     for (const DimAtom *a : t.atoms) {
-      if (a->kind != AtomKind::kSymbol) return "";
-      const auto it = std::find_if(names.begin(), names.end(), [&](const auto &n) { return n.first == a->symbol; });
-      if (it == names.end()) return "";
-      term += (term.empty() ? "" : " * ") + it->second;
+      const std::string factor = atom_expression(*a, names);
+      if (factor.empty()) return "";
+      term += (term.empty() ? "" : " * ") + factor;
     }
     out += (out.empty() ? "" : " + ") + term;
   }
@@ -68,7 +87,7 @@ std::string dim_expression(Dim d, const std::vector<std::pair<const DimSymbol *,
 
 struct TypedSignature {
   bool possible = false;
-  std::vector<std::pair<const DimSymbol *, std::string>> dims;
+  DimNames dims;
   std::vector<std::string> inputs, outputs;  // parameter names; an output that is one memory with an input has its name
   std::vector<std::vector<std::string>> input_dims, output_dims;
   std::vector<std::vector<std::string>> input_room, output_room;  // the dims that the memory has

@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -57,6 +59,13 @@ def listed_again():
     return [helper.make_node("Exp", ["x"], ["y"]), helper.make_node("Neg", ["y"], ["z"])], [x], [y, z, y, x, y], []
 
 
+def strided():
+    """Output sizes that are quotients of the input's: as of every network of convolutions."""
+    attributes = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1}
+    nodes = [helper.make_node("AveragePool", [a], [b], **attributes) for a, b in zip(["x", "half", "quarter"], ["half", "quarter", "eighth"])]
+    return nodes, [helper.make_tensor_value_info("x", F32, ["N", 1, "H", "W"])], [helper.make_tensor_value_info("eighth", F32, None)], []
+
+
 # Names that the code around them uses, macros, and what is no identifier.
 NAMES = ["outputs", "Outputs", "T0", "M_PI", "SIZE_MAX", "CHAR_BIT", "INFINITY", "NULL", "EOF", "errno", "in", "out", "context", "run", "Model",
          "Error", "data", "std", "float", "int64_t", "size_t", "this", "linux", "signal", "a/b:c", "ü", "9", "model", "optc_run", "names_run",
@@ -76,8 +85,8 @@ def named():
 MODELS = {f"{form}_{n}": (lambda n=n, dims=dims: tensors(n, n, dims))
           for form, dims in (("fixed", [2, 3]), ("open", ["N", "M"])) for n in range(6) if form == "fixed" or n}
 MODELS.update({"one_output": lambda: tensors(5, 1, ["N", 3]), "five_outputs": lambda: tensors(1, 5, [4]), "scalars": lambda: tensors(2, 2, []),
-               "strings": strings, "sequences": sequences, "optionals": optionals, "found_sizes": found_sizes, "listed_again": listed_again, "names": named})
-SMALL = ["fixed_2", "strings", "names"]
+               "strings": strings, "sequences": sequences, "optionals": optionals, "found_sizes": found_sizes, "listed_again": listed_again, "strided": strided, "names": named})
+SMALL = ["fixed_2", "strings", "strided", "names"]
 
 
 def compiled(optc, folder, name):
@@ -123,6 +132,29 @@ def test_compiles_without_a_warning_and_runs(optc, tmp_path, name, compiler):
     done = subprocess.run([tmp_path / "example"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) >= 1
+
+
+def test_sizes_that_are_quotients_have_the_short_form(optc, tmp_path):
+    bundle = compiled(optc, tmp_path, "strided")
+    (tmp_path / "main.cpp").write_text("""
+#include <cstdio>
+#include <cstdlib>
+#include "m_strided.hpp"
+int main(int, char **argv) {
+  const int64_t n = atoi(argv[1]), h = atoi(argv[2]), w = atoi(argv[3]);
+  std::vector<float> x(n * h * w);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17);
+  m_strided::Model model;
+  for (float y : model.run(x, n, h, w).eighth) std::printf("%.6g ", y);
+}
+""")
+    subprocess.run(["g++", "-std=c++17", "-O1", "-fsanitize=address", "-static-libasan", f"-I{bundle}/include", f"-I{bundle}/src", f'-DOPTC_BUNDLE_FOLDER="{bundle}"',
+                    *sorted(map(str, (bundle / "src").glob("*.cpp"))), tmp_path / "main.cpp", "-o", tmp_path / "main", "-ldl", "-lpthread"], check=True)
+    session = onnxruntime.InferenceSession(str(tmp_path / "m_strided.onnx"), providers=["CPUExecutionProvider"])
+    for n, h, w in ((1, 1, 1), (2, 7, 13), (1, 8, 9), (3, 16, 2)):
+        x = (np.arange(n * h * w) % 17).astype(np.float32).reshape(n, 1, h, w)
+        done = subprocess.run([tmp_path / "main", str(n), str(h), str(w)], check=True, capture_output=True, text=True)
+        np.testing.assert_allclose(np.array(done.stdout.split(), float), session.run(None, {"x": x})[0].ravel(), rtol=1e-5)
 
 
 def words(bundle):
