@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "cli/common.h"
 #include "driver/bundle.h"
 #include "driver/oracle.h"
+#include "driver/processor.h"
 #include "support/file.h"
 
 namespace optc::cli {
@@ -67,15 +67,6 @@ nlohmann::ordered_json setting(const BenchOptions &o, const SizeByName &dims, bo
           {"threads", o.threads},
           {"precision", o.precision},
           {"dims", dims}};
-}
-
-// The first line of its kind in /proc/cpuinfo; empty where there is none.
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
-      return line.substr(line.find(": ") + 2);
-  return {};
 }
 
 // An earlier `bench --format=json`: its median, once it is known to be of the same setting.
@@ -172,7 +163,7 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
                                  {"device", run_options.cuda ? "gpu" : "cpu"},
                                  {"threads", o.threads},
                                  {"dims", chosen},
-                                 {"processor", processor()},
+                                 {"processor", processor_name()},
                                  {"cores", std::thread::hardware_concurrency()}};
   json.update(to_json(own));
   OPTC_ASSIGN(const auto model_file, MappedFile::open(o.model, diagnostics));

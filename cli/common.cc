@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "driver/places.h"
+#include "driver/tuning_cache.h"
 #include "ir/program/gpu_machine.h"
 
 namespace optc::cli {
@@ -280,6 +281,13 @@ void add_compile_options(Verb &verb, CommonOptions &o) {
                   "a folder of inputs (as --inputs) on which the cost of --precision is measured; else random ones")
       ->type_name("DIR")
       ->group(kCompiling);
+  verb.add_option("--tuning-cache", o.tuning,
+                  "a file of `optc tune`: kernels of the forms that it has run as it was measured (repeatable)")
+      ->type_name("FILE")
+      ->group(kCompiling);
+  verb.add_flag("--foreign-tuning", o.foreign_tuning,
+                "take a tuning cache of another processor too, for a bundle that is to run on that one")
+      ->group(kCompiling);
   verb.add_option("-O", o.level, "0: no rewrites, no fusion; 1..3: all (default 2)")
       ->between(0, 3)
       ->type_name("LEVEL")
@@ -324,6 +332,9 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
   options.precision = o.precision == "f16"    ? ElementType::kFloat16
                       : o.precision == "bf16" ? ElementType::kBFloat16
                                               : ElementType::kFloat32;
+  if (!o.tuning.empty()) {
+    OPTC_ASSIGN(options.tuning, load_tuning(o.tuning, o.targets, o.foreign_tuning, diagnostics));
+  }
   options.import.custom_ops = o.custom_ops;
   options.aliases = o.aliases;
   for (const std::string &text : o.externs) {

@@ -32,6 +32,8 @@ struct CommonOptions {
   std::string f32 = "3xtf32";
   std::string precision = "f32";
   std::string samples;
+  std::vector<std::string> tuning;  // files of `optc tune`
+  bool foreign_tuning = false;
   std::string format = "text";
   std::string color = "auto";
   uint64_t seed = 0;
@@ -99,6 +101,7 @@ void add_run(CommandLine &line, int &code);
 void add_verify(CommandLine &line, int &code);
 void add_inspect(CommandLine &line, int &code);
 void add_bench(CommandLine &line, int &code);
+void add_tune(CommandLine &line, int &code);
 void add_ops(CommandLine &line, int &code);
 void add_convert(CommandLine &line, int &code);
 void add_diff(CommandLine &line, int &code);

@@ -101,6 +101,7 @@ int run(int argc, char **argv) {
   optc::cli::add_verify(line, code);
   optc::cli::add_inspect(line, code);
   optc::cli::add_bench(line, code);
+  optc::cli::add_tune(line, code);
   optc::cli::add_convert(line, code);
   optc::cli::add_diff(line, code);
   optc::cli::add_explain(line, code);

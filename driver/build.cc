@@ -43,7 +43,7 @@ std::string stamps(const std::string &folder, bool deep) {
 // does not compile until it stands here.
 std::string text_of(const CompileOptions &options) {
   [[maybe_unused]] const auto &[import, level, disabled, targets, name, f32, precision, samples, force, dry_run,
-                                embed_weights, probe, stop_after_rewrites, variants, aliases, opset] = options;
+                                embed_weights, probe, stop_after_rewrites, variants, aliases, tuning, opset] = options;
   const auto &[dims, shapes, custom_ops, externs, max_nodes] = import;
   std::string text =
       fmt::format("level={} f32={} precision={} embed={} probe={} stop={} opset={} nodes={} name={}", level, f32,
@@ -60,6 +60,8 @@ std::string text_of(const CompileOptions &options) {
   for (const auto &[input, sizes] : shapes) text += fmt::format("\n{}={}", input, fmt::join(sizes, "x"));
   for (const std::string &alias : aliases) text += "\nalias " + alias;
   for (const std::vector<DimPin> &sizes : variants) text += "\nvariant " + describe(sizes);
+  if (tuning) text += "\ntuned";
+  for (const auto &[form, way] : tuning ? tuning->ways : decltype(tuning->ways)()) text += "\n" + form + " " + way;
   if (!samples.empty()) text += "\nsamples" + stamps(samples, false);
   return text;
 }

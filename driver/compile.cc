@@ -74,7 +74,7 @@ void weigh_files(const std::map<std::string, uint64_t> &sizes, BundleFacts &fact
 std::string describe(const std::vector<DimPin> &sizes) { return to_string(ranges(sizes)); }
 
 Result<Program> lower_variant(const std::string &path, const CompileOptions &options, const std::vector<DimPin> &sizes,
-                              Listener &listener, Diagnostics &diagnostics) {
+                              Listener &listener, Diagnostics &diagnostics, std::vector<ScheduleChoice> *choices) {
   CompileOptions narrowed = options;
   narrowed.name.clear();
   narrowed.variants.clear();
@@ -96,7 +96,10 @@ Result<Program> lower_variant(const std::string &path, const CompileOptions &opt
   Step step(listener, name);
   OPTC_ASSIGN(Graph model, load_model(path, narrowed, quiet, diagnostics));
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), narrowed, quiet, diagnostics));
-  OPTC_ASSIGN(Program program, lower_model(optimized.graph, after_rewrites(narrowed, optimized), quiet, diagnostics));
+  LoweringReport report;
+  OPTC_ASSIGN(Program program,
+              lower_reported(optimized.graph, after_rewrites(narrowed, optimized), quiet, diagnostics, false, report));
+  if (choices) *choices = std::move(report.choices);
   step.end(fmt::format("{} kernels for these sizes", program.order.size()));
   return program;
 }
@@ -121,9 +124,10 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   OPTC_ASSIGN(Graph model, load_model(path, options, listener, diagnostics));
   const Graph original = model.clone();
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, listener, diagnostics));
-  std::vector<std::pair<std::string, std::string>> kept, gpu_kept;
-  OPTC_ASSIGN(const Program program,
-              lower_model(optimized.graph, after_rewrites(options, optimized), listener, diagnostics, false, &kept));
+  std::vector<std::pair<std::string, std::string>> gpu_kept;
+  LoweringReport lowered;
+  OPTC_ASSIGN(const Program program, lower_reported(optimized.graph, after_rewrites(options, optimized), listener,
+                                                    diagnostics, false, lowered));
 
   std::optional<BundleCuda> cuda;
   if (gpu) {
@@ -132,8 +136,10 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   }
 
   std::vector<Program> variants;
+  std::vector<std::vector<ScheduleChoice>> variant_choices;
   for (const std::vector<DimPin> &sizes : options.variants) {
-    OPTC_ASSIGN(Program variant, lower_variant(path, options, sizes, listener, diagnostics));
+    OPTC_ASSIGN(Program variant,
+                lower_variant(path, options, sizes, listener, diagnostics, &variant_choices.emplace_back()));
     variants.push_back(std::move(variant));
   }
 
@@ -154,7 +160,9 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   if (cuda) bundle.cuda = &*cuda;
   bundle.precision = to_string(options.precision);
   bundle.probe = options.probe;
-  for (size_t i = 0; i < variants.size(); ++i) bundle.variants.push_back({ranges(options.variants[i]), &variants[i]});
+  bundle.choices = std::move(lowered.choices);
+  for (size_t i = 0; i < variants.size(); ++i)
+    bundle.variants.push_back({ranges(options.variants[i]), &variants[i], std::move(variant_choices[i])});
   OPTC_ASSIGN(const BundleReport report, emit_bundle(program, bundle, *directory, diagnostics));
 
   ReportInput page;
@@ -166,7 +174,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   page.weight_bytes = static_cast<int64_t>(report.weights_bytes);
   page.targets = options.targets;
   page.precision = options.precision;
-  page.kept = std::move(kept);
+  page.kept = std::move(lowered.precision.kept);
   page.gpu_kept = std::move(gpu_kept);
   page.records = &optimized.records;
   page.missed = &optimized.missed;

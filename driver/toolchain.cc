@@ -71,6 +71,22 @@ Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Lis
 
 namespace {
 
+// How many kernels of more than one way run by what was measured, and which ones do not.
+std::string describe_tuning(const std::vector<ScheduleChoice> &choices) {
+  constexpr size_t kNamed = 3;
+  size_t measured = 0;
+  std::vector<std::string> others;
+  for (const ScheduleChoice &c : choices) {
+    if (c.form.empty() || c.ranked.size() < 2) continue;
+    c.measured ? void(++measured) : others.push_back(c.kernel);
+  }
+  std::string text = fmt::format(", {} by measurement", measured);
+  if (others.empty()) return text;
+  text += fmt::format(", {} of other ways not measured (", others.size());
+  for (size_t i = 0; i < others.size() && i < kNamed; ++i) text += (i ? ", " : "") + others[i];
+  return text + (others.size() > kNamed ? ", ...)" : ")");
+}
+
 // The tensors that must stay f32 for the outputs to stay what they are, measured on sample inputs.
 Result<KeptTensors> costly_tensors(const Graph &graph, const LoweringOptions &lowering, const std::string &samples,
                                    Listener &listener, Diagnostics &diagnostics) {
@@ -117,6 +133,7 @@ Result<Program> lower_reported(const Graph &graph, const CompileOptions &options
   lowering.precision = options.precision;
   lowering.disabled = options.disabled;
   OPTC_ASSIGN(lowering.states, resolve_aliases(graph, options.aliases, diagnostics));
+  lowering.tuning = options.tuning.get();
   lowering.machine = &machine_of(options.targets);
   lowering.warpgroups = all_have_warpgroups(options.targets);
   lowering.f32 = options.f32 == "ieee"   ? F32Products::kIEEE
@@ -135,6 +152,7 @@ Result<Program> lower_reported(const Graph &graph, const CompileOptions &options
     facts += fmt::format(", {} of {} tensors in {}", report.precision.temporaries + report.precision.constants,
                          report.precision.temporaries + report.precision.constants + report.precision.kept.size(),
                          to_string(options.precision));
+  if (options.tuning && !options.tuning->ways.empty()) facts += describe_tuning(report.choices);
   const std::string states = describe_states(report.states);
   if (!states.empty()) facts += ", " + states;
   step.end(facts);

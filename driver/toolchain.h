@@ -3,6 +3,7 @@
 // progress goes to a Listener, errors to the Diagnostics sink, results are values.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,8 @@
 #include "ir/graph/graph.h"
 #include "ir/graph/rewriter.h"
 #include "ir/program/program.h"
+#include "ir/program/schedule_choice.h"
+#include "lowering/tuning.h"
 #include "support/diagnostics.h"
 #include "support/result.h"
 
@@ -46,6 +49,8 @@ struct CompileOptions {
   std::vector<std::vector<DimPin>> variants;
   // Inputs and outputs that are one memory of the caller: "past=present"; a * on both sides stands for the same text.
   std::vector<std::string> aliases;
+  // Measured choices of schedules (driver/tuning_cache.h); null: all are the cost model's.
+  std::shared_ptr<const TuningTable> tuning;
   int64_t opset = 0;  // the result is to be written in this version of ai.onnx: no rewrite needs more; 0: compiled
 };
 
@@ -95,8 +100,10 @@ Result<Program> lower_model(const Graph &graph, const CompileOptions &options, L
                             std::vector<std::pair<std::string, std::string>> *kept = nullptr);
 // The model for the sizes of a variant alone, optimized and lowered for the CPU. kUsage where a size lies outside what
 // `options` leaves open.
+// `choices`, when given, gets what was weighed.
 Result<Program> lower_variant(const std::string &path, const CompileOptions &options, const std::vector<DimPin> &sizes,
-                              Listener &listener, Diagnostics &diagnostics);
+                              Listener &listener, Diagnostics &diagnostics,
+                              std::vector<ScheduleChoice> *choices = nullptr);
 std::string describe(const std::vector<DimPin> &sizes);  // "N=1,S=1..64"
 // All of it: model file to bundle folder.
 Result<BundleFacts> compile_model(const std::string &path, const std::string &folder, const CompileOptions &options,

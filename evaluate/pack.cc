@@ -55,6 +55,8 @@ Constant pack_gemm_integer(const Constant &b, int64_t offset, int64_t k, int64_t
   return Constant::owned(ElementType::kUInt8, {count}, std::move(bytes));
 }
 
+bool winograd_can(const ConvolutionShape &shape) { return optc_winograd_can(runtime_shape(shape)); }
+
 ConvolutionAlgorithm convolution_algorithm(const ConvolutionShape &shape, bool strict) {
   switch (optc_conv_algorithm(runtime_shape(shape), strict)) {
     case OPTC_CONV_GEMM:

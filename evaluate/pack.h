@@ -26,6 +26,8 @@ struct ConvolutionShape : ConvolutionGeometry {
 enum class ConvolutionAlgorithm : uint8_t { kGemm, kDirect, kDepthwise, kWinograd2, kWinograd4, kTransposed };
 // The algorithm that runtime/cpu's rule chooses; `strict` refuses F(4,3).
 ConvolutionAlgorithm convolution_algorithm(const ConvolutionShape &shape, bool strict);
+// Whether Winograd's algorithms can compute it, whatever the rule says.
+bool winograd_can(const ConvolutionShape &shape);
 // Whether the direct algorithm leaves out the taps outside the image instead of reading a border of zeros, of a known
 // image whose channels lie innermost.
 bool direct_convolution_skips(const ConvolutionShape &shape);

@@ -46,7 +46,7 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   if (options.target == LoweringOptions::Target::kGpu && options.channels_last)
     lay_out_windows(program, options, steps);
   OPTC_TRY(bind_states(program, options, steps, report.states, diagnostics));
-  choose_schedules(program, options, steps, report.choices);
+  OPTC_TRY(choose_schedules(program, options, steps, report.choices, diagnostics));
   remove_dead_kernels(program);
   place_buffers(program, steps);
   estimate_costs(program);

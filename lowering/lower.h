@@ -20,6 +20,7 @@
 #include "ir/program/program.h"
 #include "ir/program/schedule_choice.h"
 #include "lowering/steps.h"
+#include "lowering/tuning.h"
 #include "support/diagnostics.h"
 #include "support/result.h"
 
@@ -40,6 +41,8 @@ struct LoweringOptions {
   std::vector<std::pair<std::string, std::string>> keep_f32;
   // Inputs and outputs that are one memory of the caller, by name (state/state.h).
   std::vector<std::pair<std::string, std::string>> states;
+  // Measured choices; null: none, and forms and ways that the model does not weigh are not listed.
+  const TuningTable *tuning = nullptr;
   // Of a GPU: what choices are made for; how f32 products are computed.
   const GpuMachine *machine = &machine_of({});
   bool warpgroups = false;  // every target has them (all_have_warpgroups)
@@ -71,7 +74,7 @@ struct LoweringReport {
   int64_t inlined = 0, epilogues = 0;  // fusions made
   PrecisionReport precision;
   std::vector<StateReport> states;
-  std::vector<ScheduleChoice> choices;  // of kernels with more than one way by the cost model
+  std::vector<ScheduleChoice> choices;  // of kernels with more than one way
   std::vector<LoweringStep> steps;      // in the order in which they were taken
 };
 

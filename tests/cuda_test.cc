@@ -133,7 +133,8 @@ std::string_view choose_warpgroups(Program &program) {
   lowering.warpgroups = true;
   LoweringReport report;
   Steps steps({"schedule.gemm.tensor_core"}, INT64_MAX, report.steps);
-  choose_schedules(program, lowering, steps, report.choices);
+  Diagnostics diagnostics;
+  EXPECT_TRUE(choose_schedules(program, lowering, steps, report.choices, diagnostics).ok());
   return name(program.kernels[0].schedule);
 }
 

@@ -39,7 +39,7 @@ class Machine {
     lowering.warpgroup_tile = warpgroup_tile;
     LoweringReport report;
     Steps steps(disabled, INT64_MAX, report.steps);
-    choose_schedules(program, lowering, steps, report.choices);
+    EXPECT_TRUE(choose_schedules(program, lowering, steps, report.choices, diagnostics).ok());
     EXPECT_TRUE(verify(program, diagnostics).ok());
     PtxOptions options;
     options.targets = {target};

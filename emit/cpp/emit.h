@@ -48,6 +48,7 @@ std::string to_string(const std::vector<SizeRange> &sizes);  // "N=1,S=1..64"
 struct BundleVariant {
   std::vector<SizeRange> sizes;
   const Program *program = nullptr;
+  std::vector<ScheduleChoice> choices;  // as BundleOptions'
 };
 
 struct BundleOptions {
@@ -62,6 +63,7 @@ struct BundleOptions {
   std::string compiler;  // "optc 0.1.0", for headers and manifest
   std::string precision = "f32";        // how f32 tensors are stored, for the manifest
   std::vector<std::string> passes;      // what the optimizer did, for the manifest
+  std::vector<ScheduleChoice> choices;  // what lowering weighed, for the manifest
   const BundleCuda *cuda = nullptr;     // null: CPU only
   std::vector<BundleVariant> variants;  // tried in this order before the general Program
   // Calls NAME_set_probe's function before and after each kernel (runtime/bundle/probe.h). For optc itself.

@@ -30,11 +30,28 @@ Json values(const Program &program, const std::vector<BufferId> &buffers, const 
   return list;
 }
 
-void add_kernels(const Program &program, const std::vector<KernelId> &order, Json &list) {
+using ChoicesByKernel = std::unordered_map<std::string_view, const ScheduleChoice *>;
+
+ChoicesByKernel by_kernel(const std::vector<ScheduleChoice> &choices) {
+  ChoicesByKernel map;
+  for (const ScheduleChoice &choice : choices) map.emplace(choice.kernel, &choice);
+  return map;
+}
+
+// Of a bundle that was made with a tuning cache: who chose, and among what.
+void add_choice(const ChoicesByKernel &choices, const std::string &kernel, Json &item) {
+  const auto at = choices.find(kernel);
+  if (at == choices.end() || at->second->form.empty()) return;
+  item["choice"] = {{"by", at->second->measured ? "measurement" : "model"}, {"form", at->second->form}};
+  for (const ScheduleChoice::Way &way : at->second->ranked) item["choice"]["ways"].push_back(way.what);
+}
+
+void add_kernels(const Program &program, const std::vector<KernelId> &order, const ChoicesByKernel &choices,
+                 Json &list) {
   for (KernelId id : order) {
     const Kernel &kernel = program.kernel(id);
     if (const ControlFlow *control = kernel.control()) {
-      for (const auto &body : control->bodies) add_kernels(program, body, list);
+      for (const auto &body : control->bodies) add_kernels(program, body, choices, list);
       continue;
     }
     Json item = {{"name", kernel.name}, {"note", kernel.note}, {"placement", "cpu"}};
@@ -42,6 +59,7 @@ void add_kernels(const Program &program, const std::vector<KernelId> &order, Jso
                        : name(kernel.schedule).empty() ? "loops"
                                                        : name(kernel.schedule);
     if (!is_plain(kernel.schedule)) item["schedule"] = print(program, kernel.schedule);
+    add_choice(choices, kernel.name, item);
     item["origin"] = Json::array();
     for (uint32_t o : kernel.origin)
       item["origin"].push_back(
@@ -116,14 +134,15 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
   add_memory(program, model, j);
   j["passes"] = options.passes;
   j["kernels"] = Json::array();
-  add_kernels(program, program.order, j["kernels"]);
+  add_kernels(program, program.order, by_kernel(options.choices), j["kernels"]);
   for (size_t i = 0; i < variants.size(); ++i) {
     Json variant = {{"name", variants[i].sizes}, {"sizes", Json::object()}};
     for (const SizeRange &range : options.variants[i].sizes)
       variant["sizes"][range.name] = range.min == range.max ? Json(range.min) : Json({range.min, range.max});
     add_memory(*variants[i].program, *variants[i].printer, variant);
     variant["kernels"] = Json::array();
-    add_kernels(*variants[i].program, variants[i].program->order, variant["kernels"]);
+    add_kernels(*variants[i].program, variants[i].program->order, by_kernel(options.variants[i].choices),
+                variant["kernels"]);
     j["variants"].push_back(std::move(variant));
   }
   if (options.cuda && options.cuda->program) {
@@ -131,8 +150,7 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
     const BundleCuda &cuda = *options.cuda;
     const DeviceSchedule &schedule = cuda.schedule;
     Json gpu = {{"segments", schedule.segments}};
-    std::unordered_map<std::string_view, const ScheduleChoice *> choices;
-    for (const ScheduleChoice &choice : cuda.choices) choices.emplace(choice.kernel, &choice);
+    const ChoicesByKernel choices = by_kernel(cuda.choices);
     gpu["kernels"] = Json::array();
     gpu["copies"] = Json::array();
     for (size_t i = 0; i <= cuda.program->order.size(); ++i) {
@@ -151,6 +169,7 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
         item["segment"] = schedule.segment[i];
         item["form"] = cuda.forms[i];
         // By the cost model, alone in its launch.
+        add_choice(choices, name, item);
         if (const auto weighed = choices.find(name); weighed != choices.end())
           for (const ScheduleChoice::Way &way : weighed->second->ranked)
             item["modelled"].push_back({{"way", way.what}, {"microseconds", std::round(way.microseconds * 100) / 100}});

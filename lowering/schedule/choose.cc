@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -12,7 +13,7 @@
 namespace optc {
 namespace {
 
-constexpr size_t kMostWays = 4;  // that are said of a kernel
+constexpr size_t kMostWays = 4, kMostTunedWays = 8;  // that are said of a kernel
 
 // The nest by itself.
 Schedule plain_form(const Kernel &kernel) {
@@ -26,8 +27,9 @@ Schedule plain_form(const Kernel &kernel) {
 
 class Chooser {
  public:
-  Chooser(Program &program, const LoweringOptions &options, Steps &steps, std::vector<ScheduleChoice> &choices)
-      : p_(program), options_(options), steps_(steps), choices_(choices) {
+  Chooser(Program &program, const LoweringOptions &options, Steps &steps, std::vector<ScheduleChoice> &choices,
+          Diagnostics &diagnostics)
+      : p_(program), options_(options), steps_(steps), choices_(choices), diagnostics_(diagnostics) {
     for (const Buffer &b : p_.buffers) taken_.insert(b.name);
     if (options_.target != LoweringOptions::Target::kGpu) return;
     // On the host of a GPU run the bodies of control flow, and what has no GPU form.
@@ -35,48 +37,93 @@ class Chooser {
       if (reason_against_gpu(p_, p_.kernel(k)).empty()) on_gpu_.insert(k.index);
   }
 
-  void run() {
+  Status run() {
     for (size_t i = 0; i < p_.kernels.size(); ++i)
-      if (p_.kernels[i].alive && !p_.kernels[i].control()) choose(KernelId(i));
+      if (p_.kernels[i].alive && !p_.kernels[i].control()) OPTC_TRY(choose(KernelId(i)));
+    return {};
   }
 
  private:
   // Every schedule but the plain ones is a step.
-  void choose(KernelId id) {
+  Status choose(KernelId id) {
     Kernel &kernel = p_.kernel(id);
     const bool plain = options_.target == LoweringOptions::Target::kGpu && !on_gpu_.count(id.index);
+    std::vector<Schedule> list = plain ? std::vector<Schedule>() : candidates(p_, kernel, options_);
+    ScheduleChoice said;
+    said.kernel = kernel.name;
+    const std::string *tuned = list.empty() ? nullptr : measured_way(kernel, said);
     std::optional<Schedule> chosen;
-    ScheduleChoice weighed;
-    for (Schedule &schedule : plain ? std::vector<Schedule>() : candidates(p_, kernel, options_)) {
+    Ways ways, all;   // that are allowed; also the others
+    std::string way;  // of `chosen`
+    double least = std::numeric_limits<double>::infinity();
+    for (Schedule &schedule : list) {
+      const Ways own = weigh(kernel, schedule, tuned);
+      const bool is_tuned = tuned && has(own, *tuned);
+      all.insert(all.end(), own.begin(), own.end());
       if (!steps_.allowed("schedule." + name(schedule))) continue;
-      const ScheduleChoice ways = weigh(kernel, schedule);
-      if (!chosen || (!ways.ranked.empty() && ways.ranked[0].microseconds < weighed.ranked[0].microseconds))
+      ways.insert(ways.end(), own.begin(), own.end());
+      const double time = own[0].microseconds;  // 0: not modelled, the list is in the order of preference
+      if (is_tuned || (!said.measured && (!chosen || time < least))) {
         chosen = std::move(schedule);
-      weighed.kernel = kernel.name;
-      weighed.ranked.insert(weighed.ranked.end(), ways.ranked.begin(), ways.ranked.end());
-      std::stable_sort(weighed.ranked.begin(), weighed.ranked.end(),
-                       [](const auto &x, const auto &y) { return x.microseconds < y.microseconds; });
-      if (ways.ranked.empty()) break;
+        way = is_tuned ? *tuned : own[0].what;
+        least = time;
+        said.measured = is_tuned;
+      }
+      if (time == 0 && !options_.tuning) break;
     }
+    if (tuned && !has(all, *tuned)) return refuse(kernel, *tuned, all);
     if (!chosen) {
       kernel.schedule = kernel.nest() ? plain_form(kernel) : Schedule(LibrarySchedule{});
-      return;
+      return {};
     }
     steps_.record("schedule." + name(*chosen), kernel.name);
-    if (weighed.ranked.size() > kMostWays) weighed.ranked.resize(kMostWays);
-    if (!weighed.ranked.empty()) choices_.push_back(std::move(weighed));
+    if (ways.size() > 1 || ways[0].microseconds > 0) say(std::move(said), std::move(ways), way);
     lay_out(id, *chosen);
     p_.kernel(id).schedule = std::move(*chosen);
+    return {};
   }
 
-  // The tiles of a schedule that has some, and what they cost; empty for others.
-  ScheduleChoice weigh(const Kernel &kernel, Schedule &schedule) {
+  // The way that was measured to be the quickest for the form of the kernel; null: none was.
+  const std::string *measured_way(const Kernel &kernel, ScheduleChoice &said) const {
+    if (!options_.tuning || !kernel.nest()) return nullptr;
+    said.form = schedule_form(p_, kernel, options_);
+    const auto at = options_.tuning->ways.find(said.form);
+    return at == options_.tuning->ways.end() ? nullptr : &at->second;
+  }
+
+  static bool has(const Ways &ways, const std::string &what) {
+    return std::any_of(ways.begin(), ways.end(), [&](const ScheduleChoice::Way &w) { return w.what == what; });
+  }
+
+  Failure refuse(const Kernel &kernel, const std::string &tuned, const Ways &ways) {
+    std::string list;
+    for (const ScheduleChoice::Way &w : ways) list += (list.empty() ? "" : ", ") + w.what;
+    return diagnostics_.error(
+        ErrorKind::kUsage, "the tuning cache has kernel '" + kernel.name + "' run by '" + tuned + "', which it cannot",
+        origin_text(p_, kernel), "it can run by " + list + "; `optc tune` measures anew");
+  }
+
+  // The chosen way first, the others by the model.
+  void say(ScheduleChoice said, Ways ways, const std::string &way) {
+    const auto quicker = [](const auto &x, const auto &y) { return x.microseconds < y.microseconds; };
+    std::stable_sort(ways.begin(), ways.end(), quicker);
+    const auto first = std::find_if(ways.begin(), ways.end(), [&](const auto &w) { return w.what == way; });
+    std::rotate(ways.begin(), first, first + 1);
+    const size_t most = options_.tuning ? kMostTunedWays : kMostWays;
+    if (ways.size() > most) ways.resize(most);
+    said.ranked = std::move(ways);
+    choices_.push_back(std::move(said));
+  }
+
+  // The ways of a schedule, the quickest by the model first: its tiles, where it has some, of which it gets the best or
+  // those of `tuned`; else itself, without a time.
+  Ways weigh(const Kernel &kernel, Schedule &schedule, const std::string *tuned) {
     if (auto *product = std::get_if<GemmTensorCoreSchedule>(&schedule))
-      return choose_tiles(p_, kernel, options_, *product);
-    if (auto *product = std::get_if<GemmWarpgroupSchedule>(&schedule)) return choose_tiles(kernel, options_, *product);
+      return choose_tiles(p_, kernel, options_, tuned, *product);
+    if (auto *product = std::get_if<GemmWarpgroupSchedule>(&schedule)) return choose_tiles(options_, tuned, *product);
     if (auto *product = std::get_if<ConvolutionWarpgroupSchedule>(&schedule))
-      return choose_tiles(kernel, options_, *product);
-    return {};
+      return choose_tiles(options_, tuned, *product);
+    return {{name(schedule), 0}};
   }
 
   void lay_out(KernelId id, Schedule &schedule) {
@@ -118,6 +165,7 @@ class Chooser {
   const LoweringOptions &options_;
   Steps &steps_;
   std::vector<ScheduleChoice> &choices_;
+  Diagnostics &diagnostics_;
   std::unordered_set<uint32_t> on_gpu_;
   std::unordered_set<std::string> taken_;  // names of buffers
   std::unordered_map<std::string, int> suffix_;
@@ -164,9 +212,9 @@ bool forfeits_template(const Program &program, const Kernel &before, const Kerne
   return !candidates(program, before, options).empty() && candidates(program, after, options).empty();
 }
 
-void choose_schedules(Program &program, const LoweringOptions &options, Steps &steps,
-                      std::vector<ScheduleChoice> &choices) {
-  Chooser(program, options, steps, choices).run();
+Status choose_schedules(Program &program, const LoweringOptions &options, Steps &steps,
+                        std::vector<ScheduleChoice> &choices, Diagnostics &diagnostics) {
+  return Chooser(program, options, steps, choices, diagnostics).run();
 }
 
 }  // namespace optc

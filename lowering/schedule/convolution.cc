@@ -112,6 +112,11 @@ ConvolutionAlgorithm algorithm_for(const ConvolutionShape &shape, LoweringOption
   return off && rule == ConvolutionAlgorithm::kWinograd2 ? ConvolutionAlgorithm::kDirect : rule;
 }
 
+bool winograd_allowed(ConvolutionAlgorithm algorithm, LoweringOptions::Winograd winograd) {
+  return winograd == LoweringOptions::Winograd::kAuto ||
+         (winograd == LoweringOptions::Winograd::kStrict && algorithm == ConvolutionAlgorithm::kWinograd2);
+}
+
 ConvolutionAlgorithm algorithm_of(const Schedule &schedule) {
   if (std::holds_alternative<ConvolutionTransposedSchedule>(schedule)) return ConvolutionAlgorithm::kTransposed;
   if (std::holds_alternative<ConvolutionGemmSchedule>(schedule)) return ConvolutionAlgorithm::kGemm;
@@ -210,6 +215,11 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
     list.push_back(schedule_of(best, operands));
   }
   list.push_back(schedule_of(ConvolutionAlgorithm::kDirect, convolution_operands(*view, strides, true)));
+  // What the rule does not take, a measurement may.
+  if (channels_innermost(program.buffer(view->input)) && winograd_can(shape_of(operands)))
+    for (const auto algorithm : {ConvolutionAlgorithm::kWinograd2, ConvolutionAlgorithm::kWinograd4})
+      if (algorithm != best && winograd_allowed(algorithm, options.winograd))
+        list.push_back(schedule_of(algorithm, operands));
   return list;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // How each kernel runs: a Schedule (ir/program/schedule.h). One file a template of runtime/cpu or emit/ptx says when a
-// kernel has its form and what the template is given; choose.cc takes the first that is allowed, of those that have
-// tiles the quickest by the model.
+// kernel has its form and what the template is given; choose.cc takes what was measured, else the first that is
+// allowed, of those that have tiles the quickest by the model.
 
 #include <functional>
 #include <optional>
@@ -24,8 +24,12 @@ bool forfeits_template(const Program &program, const Kernel &before, const Kerne
                        const LoweringOptions &options);
 
 // Kernel::schedule of every kernel; lays out its constants and makes its scratch buffers. Appends what was weighed.
-void choose_schedules(Program &program, const LoweringOptions &options, Steps &steps,
-                      std::vector<ScheduleChoice> &choices);
+// kUsage where options.tuning names a way that a kernel of the form has not.
+Status choose_schedules(Program &program, const LoweringOptions &options, Steps &steps,
+                        std::vector<ScheduleChoice> &choices, Diagnostics &diagnostics);
+// What decides how a kernel should run, as 32 hexadecimal digits: the hash of its loops, stages, types, layouts and
+// contraction, without the names of anything and the values of constants. Kernels of one form have the same ways.
+std::string schedule_form(const Program &program, const Kernel &kernel, const LoweringOptions &options);
 // Kernel::cost for every kernel, as expressions of the dims: the bytes of the buffers that it reads and writes, each
 // once, and its arithmetic operations (a product and its sum are two, exp and its like 20).
 void estimate_costs(Program &program);
@@ -40,7 +44,7 @@ Dim integer_gemm_scratch(Dim rows, Dim inner, bool packed);
 std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &kernel);
 void prepare(const Program &program, const Kernel &kernel, const AddConstant &add, GemmSchedule &schedule);
 
-// The algorithm that suits the shape, then the direct one.
+// The algorithm that suits the shape, then the direct one, then others that can compute it.
 std::vector<Schedule> convolution_schedules(const Program &program, const Kernel &kernel,
                                             const LoweringOptions &options);
 // Whether a convolution reads its input by any strides: its template copies bands of it anyway. (On a GPU, whose
@@ -84,12 +88,13 @@ std::optional<ConvolutionWarpgroupSchedule> convolution_warpgroup_schedule(const
 // A GPU's depthwise convolution.
 std::optional<ConvolutionStripsSchedule> strips_schedule(const Program &program, const Kernel &kernel,
                                                          const LoweringOptions &options);
-// The schedule's tiles, by a model of the time on options.machine; all that were weighed, the quickest first.
-ScheduleChoice choose_tiles(const Program &program, const Kernel &kernel, const LoweringOptions &options,
-                            GemmTensorCoreSchedule &schedule);
-ScheduleChoice choose_tiles(const Kernel &kernel, const LoweringOptions &options, GemmWarpgroupSchedule &schedule);
-ScheduleChoice choose_tiles(const Kernel &kernel, const LoweringOptions &options,
-                            ConvolutionWarpgroupSchedule &schedule);
+// The schedule's tiles: `tuned` where it is the way of one of them (null: nothing was measured), else by a model of the
+// time on options.machine. All that were weighed, the quickest by the model first.
+using Ways = std::vector<ScheduleChoice::Way>;
+Ways choose_tiles(const Program &program, const Kernel &kernel, const LoweringOptions &options,
+                  const std::string *tuned, GemmTensorCoreSchedule &schedule);
+Ways choose_tiles(const LoweringOptions &options, const std::string *tuned, GemmWarpgroupSchedule &schedule);
+Ways choose_tiles(const LoweringOptions &options, const std::string *tuned, ConvolutionWarpgroupSchedule &schedule);
 
 inline bool is_f32(const Program &program, BufferId b) { return program.buffer(b).element() == ElementType::kFloat32; }
 

@@ -149,25 +149,24 @@ std::string text(const TensorCoreChoice &c) {
 
 }  // namespace
 
-ScheduleChoice choose_tiles(const Program &program, const Kernel &kernel, const LoweringOptions &options,
-                            GemmTensorCoreSchedule &schedule) {
+Ways choose_tiles(const Program &program, const Kernel &kernel, const LoweringOptions &options,
+                  const std::string *tuned, GemmTensorCoreSchedule &schedule) {
   ProductSum sum;
   product_sum(program, *kernel.nest(), sum);
   const bool conditions = !peel(program, sum.lhs).conditions.empty() || !peel(program, sum.rhs).conditions.empty();
-  ScheduleChoice said;
-  said.kernel = kernel.name;
+  Ways ways;
   for (int copies = 1; copies <= kMostJoinedKernels; ++copies) {
     const std::vector<Costed> list = costed(schedule, copies, conditions, options);
     schedule.tiles.push_back(list[0].choice);
-    if (copies > 1) continue;
+    if (copies > 1) continue;       // launches of several were not measured
     for (const Costed &c : list) {  // those that differ in the depth of the ring alone are one way
       const std::string what = std::string(to_string(schedule.type)) + " " + text(c.choice);
-      if (std::none_of(said.ranked.begin(), said.ranked.end(),
-                       [&](const ScheduleChoice::Way &w) { return w.what == what; }))
-        said.ranked.push_back({what, c.cycles / (options.machine->clock_ghz * 1e3)});
+      if (std::any_of(ways.begin(), ways.end(), [&](const ScheduleChoice::Way &w) { return w.what == what; })) continue;
+      ways.push_back({what, c.cycles / (options.machine->clock_ghz * 1e3)});
+      if (tuned && what == *tuned) schedule.tiles[0] = c.choice;
     }
   }
-  return said;
+  return ways;
 }
 
 }  // namespace optc

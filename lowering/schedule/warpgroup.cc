@@ -63,20 +63,20 @@ std::vector<Ranked> ranked(const WarpgroupProduct &s, Dim k, int64_t taps, int c
   return list;
 }
 
-ScheduleChoice choose(const Kernel &kernel, const LoweringOptions &options, Dim k, int64_t taps,
-                      WarpgroupProduct &schedule) {
-  ScheduleChoice said;
-  said.kernel = kernel.name;
+Ways choose(const LoweringOptions &options, const std::string *tuned, Dim k, int64_t taps, WarpgroupProduct &schedule) {
+  Ways ways;
   for (int copies = 1; copies <= kMostJoinedKernels; ++copies) {
     const std::vector<Ranked> list = ranked(schedule, k, taps, copies, options);
     schedule.tiles.push_back(list[0].tile);
-    if (copies > 1) continue;
-    for (const Ranked &r : list)
-      said.ranked.push_back({std::string(to_string(schedule.type)) + " wgmma " + std::to_string(r.tile.m) + "x" +
-                                 std::to_string(r.tile.n) + (r.tile.turns ? " in turns" : ""),
-                             r.cycles / (options.machine->clock_ghz * 1e3)});
+    if (copies > 1) continue;  // launches of several were not measured
+    for (const Ranked &r : list) {
+      ways.push_back({std::string(to_string(schedule.type)) + " wgmma " + std::to_string(r.tile.m) + "x" +
+                          std::to_string(r.tile.n) + (r.tile.turns ? " in turns" : ""),
+                      r.cycles / (options.machine->clock_ghz * 1e3)});
+      if (tuned && ways.back().what == *tuned) schedule.tiles[0] = r.tile;
+    }
   }
-  return said;
+  return ways;
 }
 
 // Whether the template can have the product, its operands aside.
@@ -122,14 +122,13 @@ std::optional<ConvolutionWarpgroupSchedule> convolution_warpgroup_schedule(const
   return s;
 }
 
-ScheduleChoice choose_tiles(const Kernel &kernel, const LoweringOptions &options, GemmWarpgroupSchedule &schedule) {
-  return choose(kernel, options, total_extent(schedule.k), 1, schedule);
+Ways choose_tiles(const LoweringOptions &options, const std::string *tuned, GemmWarpgroupSchedule &schedule) {
+  return choose(options, tuned, total_extent(schedule.k), 1, schedule);
 }
 
-ScheduleChoice choose_tiles(const Kernel &kernel, const LoweringOptions &options,
-                            ConvolutionWarpgroupSchedule &schedule) {
+Ways choose_tiles(const LoweringOptions &options, const std::string *tuned, ConvolutionWarpgroupSchedule &schedule) {
   const std::vector<int64_t> &taps = schedule.image.taps;
-  return choose(kernel, options, schedule.k.back().extent, taps[0] * taps[1], schedule);
+  return choose(options, tuned, schedule.k.back().extent, taps[0] * taps[1], schedule);
 }
 
 }  // namespace optc

@@ -43,6 +43,12 @@ enum OptcConvAlgorithm {
   OPTC_CONV_WINOGRAD4
 };
 
+// Whether Winograd's algorithms can compute it: 3x3 of stride 1.
+constexpr bool optc_winograd_can(const OptcConvShape &s) {
+  return optc_conv_flat(s) && s.kh == 3 && s.kw == 3 && s.sh == 1 && s.sw == 1 && s.dh == 1 && s.dw == 1 &&
+         s.groups == 1;
+}
+
 // GEMM: 1x1 without padding (of volumes: without strides). Depthwise: one channel a group, as many out as in, of one
 // plane. Winograd for 3x3 of stride 1: F(4,3)
 // (error about 4 times that of a direct sum) where its weights, four times the plain ones, stay in reach of the caches
@@ -56,9 +62,7 @@ constexpr OptcConvAlgorithm optc_conv_algorithm(const OptcConvShape &s, bool str
   }
   if (s.groups > 1 && s.groups == s.c && s.oc == s.c) return OPTC_CONV_DEPTHWISE;
   if (s.kh == 1 && s.kw == 1 && s.groups == 1 && no_pads) return OPTC_CONV_GEMM;
-  const bool winograd = s.kh == 3 && s.kw == 3 && s.sh == 1 && s.sw == 1 && s.dh == 1 && s.dw == 1 && s.groups == 1 &&
-                        s.c >= 32 && s.oc >= 32;
-  if (!winograd) return OPTC_CONV_DIRECT;
+  if (!optc_winograd_can(s) || s.c < 32 || s.oc < 32) return OPTC_CONV_DIRECT;
   const int64_t oh = optc_conv_oh(s), ow = optc_conv_ow(s);
   if (!strict && 36 * 4 * s.c * s.oc <= 6000000 && (s.h == 0 || (oh >= 12 && ow >= 8))) return OPTC_CONV_WINOGRAD4;
   return s.h == 0 || (oh >= 4 && ow >= 4) ? OPTC_CONV_WINOGRAD2 : OPTC_CONV_DIRECT;
