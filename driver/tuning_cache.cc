@@ -172,7 +172,8 @@ Result<std::shared_ptr<const TuningTable>> load_tuning(const std::vector<std::st
           fmt::format("{} was measured on another machine: {} ({}), this is {} ({})", path, cache.processor,
                       cache.instructions, here.processor, here.instructions),
           {}, "measure here by `optc tune`; or --foreign-tuning, where the bundle is to run on that machine");
-    if (cache.target != "cpu" && machine_of(targets).target != cache.target)
+    if (cache.target != "cpu" && (std::find(targets.begin(), targets.end(), cache.target) == targets.end() ||
+                                  machine_of(targets).target != cache.target))
       return diagnostics.error(
           ErrorKind::kUsage,
           fmt::format("{} was measured for {}, which is not what --target makes choices for", path, cache.target), {},

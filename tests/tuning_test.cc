@@ -107,6 +107,7 @@ TEST(TuningCache, RefusesAnotherVersionAndAnotherMachine) {
   TuningCache card = tuning_of_here("sm_90a", 1);
   ASSERT_TRUE(write_file(path, print(card), diagnostics).ok());
   EXPECT_FALSE(load_tuning({path}, {"cpu", "sm_80"}, true, diagnostics).ok());
+  EXPECT_FALSE(load_tuning({path}, {"cpu"}, true, diagnostics).ok());
   EXPECT_TRUE(load_tuning({path}, {"cpu", "sm_90a"}, false, diagnostics).ok());
 }
 
