@@ -113,7 +113,21 @@ Finding gpu_module() {
   return f;
 }
 
-// The driver as bundles load it. Only asked who it is: no context is made.
+Finding assembler() {
+  Finding f{"ptxas", false, Need::kSome, "",
+            "bundles need it not: the driver compiles their PTX. CUDA's toolkit brings it"};
+  f.there = on_path("ptxas");
+  Diagnostics ignored;
+  const Result<ProcessResult> said =
+      f.there ? run_process({"ptxas", "--version"}, ignored) : Result<ProcessResult>(Failure{});
+  f.what = said ? last_lines(said->output, 1) : "not on PATH";
+  while (!f.what.empty() && f.what.back() == '\n') f.what.pop_back();
+  return f;
+}
+
+}  // namespace
+
+// Only asked who it is: no context is made.
 std::vector<Finding> driver_and_cards() {
   Finding driver{"GPU driver", false, Need::kSome, "",
                  "bundles run on the CPU without it; NVIDIA's driver brings libcuda.so.1"};
@@ -163,20 +177,6 @@ std::vector<Finding> driver_and_cards() {
   }
   return all;
 }
-
-Finding assembler() {
-  Finding f{"ptxas", false, Need::kSome, "",
-            "bundles need it not: the driver compiles their PTX. CUDA's toolkit brings it"};
-  f.there = on_path("ptxas");
-  Diagnostics ignored;
-  const Result<ProcessResult> said =
-      f.there ? run_process({"ptxas", "--version"}, ignored) : Result<ProcessResult>(Failure{});
-  f.what = said ? last_lines(said->output, 1) : "not on PATH";
-  while (!f.what.empty() && f.what.back() == '\n') f.what.pop_back();
-  return f;
-}
-
-}  // namespace
 
 std::vector<Finding> examine() {
   std::vector<Finding> all = {own_files(), compiler(), cmake(), cache(), oracle(), gpu_module()};

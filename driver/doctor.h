@@ -16,6 +16,10 @@ struct Finding {
   std::string help;  // what to install or set where it is not there
 };
 
+// The GPU's driver as bundles load it, then each card that it sees; of those that are there, what they are called.
+// Where one is not there the list ends with it. Starts no GPU work.
+std::vector<Finding> driver_and_cards();
+
 // In the order in which they are told. Runs the programs found; starts no GPU work.
 std::vector<Finding> examine();
 

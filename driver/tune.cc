@@ -13,6 +13,7 @@
 
 #include "driver/bisect.h"
 #include "driver/bundle.h"
+#include "driver/doctor.h"
 #include "driver/step.h"
 #include "ir/program/gpu_machine.h"
 
@@ -61,6 +62,7 @@ class Tuner {
   Result<TuneReport> run(const std::vector<TunedForm> &known, InputSets &sets) {
     report_.cache = tuning_of_here(gpu_ ? std::string(machine_of(options_.targets).target) : "cpu", tune_.threads);
     report_.cache.forms = known;
+    if (gpu_) OPTC_TRY(find_card());
     OPTC_TRY(enumerate());
     if (!report_.forms.empty()) {
       OPTC_TRY(build(sets));
@@ -78,6 +80,17 @@ class Tuner {
   }
 
  private:
+  // Before anything is built for it.
+  Status find_card() {
+    const std::vector<Finding> found = driver_and_cards();
+    const Finding &last = found.back();
+    if (!last.there || found.size() < 2)
+      return diagnostics_.error(ErrorKind::kIo, "kernels of a GPU are tuned on one, and there is none: " + last.what,
+                                {}, last.help.empty() ? "`optc doctor` says what is there" : last.help);
+    report_.cache.processor = found[1].what;  // the one that bundles take
+    return {};
+  }
+
   // The forms with more than one way that are not known yet, and which kernels have them.
   Status enumerate() {
     Quiet quiet;

@@ -24,7 +24,7 @@ struct TunedForm {
 
 struct TuningCache {
   std::string target = "cpu";           // or a GPU's: "sm_90a"
-  std::string processor, instructions;  // processor_name and instruction_set; of a GPU's the second is empty
+  std::string processor, instructions;  // processor_name and instruction_set; of a GPU's the card, and empty
   int threads = 1;
   std::vector<TunedForm> forms;
 };
