@@ -69,7 +69,15 @@ std::string kernel_text(const WatchReport &report, bool compared, bool numerics,
   return text;
 }
 
-std::string crash_text(const KernelFinding &known) {
+std::string ended_text(const WatchReport &report) {
+  return report.ended ? "the kernel in which the run ended:\n" + finding_text(*report.ended, false) : "";
+}
+
+std::string crash_text(const KernelFinding &known, bool all_ran) {
+  if (all_ran)
+    return "error[internal]: the bundle crashed after a run in which each kernel agreed, of which this was the "
+           "last:\n" +
+           finding_text(known, true);
   return "error[internal]: the bundle crashed; what was seen of its kernels last:\n" + finding_text(known, true);
 }
 

@@ -215,10 +215,21 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   }
   WatchReport kernels;
   const auto watch = [&](const std::vector<RuntimeValue> &inputs, bool constructs) -> Status {
-    WatchOptions watch_options{o.per_kernel, o.numerics && !constructs, constructs, {}};
-    watch_options.before_crash = [&](const KernelFinding &known) { crash->set(crash_text(known)); };
-    OPTC_TRY(watch_bundle(watched->made_of, *watched->bundle, inputs, watch_options, kernels, diagnostics));
-    if (!kernels.difference) crash->set("");
+    WatchOptions watch_options{o.per_kernel, o.numerics && !constructs, constructs};
+    KernelFinding last;
+    watch_options.before_crash = [&](const KernelFinding &known) {
+      last = known;
+      crash->set(crash_text(known, false));
+    };
+    const Status ran = watch_bundle(watched->made_of, *watched->bundle, inputs, watch_options, kernels, diagnostics);
+    if (!ran.ok()) {
+      if (o.format == "text") print(ended_text(kernels));
+      return ran;
+    }
+    if (!kernels.difference) {
+      last.problem = "the bundle crashes behind it";
+      crash->set(crash_text(last, true));
+    }
     return {};
   };
   // Given inputs or answers are one set.

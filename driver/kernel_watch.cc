@@ -41,6 +41,11 @@ class Watch {
   void finish() {
     if (refused_ && !report_.difference) report_.difference = std::move(refused_);
   }
+  void run_failed() {
+    if (!running_) return;
+    report_.ended = finding(*running_, {}, nullptr);
+    report_.ended->problem = "the run ends in it";
+  }
   std::string wrong_program;  // not empty: the bundle is of another Program
 
  private:
@@ -67,6 +72,7 @@ class Watch {
     std::map<uint32_t, const uint8_t *> at;
     for (size_t i = 0; i < roots.size(); ++i) at[roots[i].index] = static_cast<const uint8_t *>(event.buffers[i]);
     isa_ = event.isa;
+    running_ = event.after ? nullptr : &kernel;
     watch_over(kernel, event);
     if (kernel.control()) {
       if (!event.after) begin_step(static_cast<uint32_t>(number));
@@ -361,7 +367,8 @@ class Watch {
   std::map<uint32_t, size_t> step_of_, last_step_;
   std::set<uint32_t> shared_;  // roots that control flow writes
   std::map<uint32_t, Kept> kept_;
-  size_t step_ = 0;  // the last one that began
+  size_t step_ = 0;                  // the last one that began
+  const Kernel *running_ = nullptr;  // null: none, control flow aside
   std::set<uint32_t> skipped_;
   std::vector<BufferValue> expected_;
   std::map<uint32_t, std::vector<BufferValue>> constructs_;  // outputs that are expected of Ifs and loops
@@ -379,7 +386,10 @@ Status watch_bundle(const WatchedProgram &made_of, Bundle &bundle, const std::ve
   const auto outputs = bundle.run(inputs, diagnostics);
   OPTC_TRY(bundle.watch(nullptr, nullptr, diagnostics));
   if (!watch.wrong_program.empty()) return diagnostics.error(ErrorKind::kInternal, watch.wrong_program);
-  if (!outputs.ok() && !report.difference) return outputs.failure();
+  if (!outputs.ok() && !report.difference) {
+    watch.run_failed();
+    return outputs.failure();
+  }
   watch.finish();
   return {};
 }

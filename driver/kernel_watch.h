@@ -26,7 +26,7 @@ struct WatchOptions {
   // differs as well, so this is for bundles whose outputs are wrong though each kernel agrees.
   bool constructs = false;
   // Hears what is known should the bundle crash from here on: the kernel that begins, or the difference that was found.
-  std::function<void(const KernelFinding &)> before_crash;
+  std::function<void(const KernelFinding &)> before_crash = {};
 };
 
 // What is wrong with one kernel.
@@ -48,6 +48,7 @@ struct WatchReport {
   std::vector<std::pair<std::string, std::string>> not_compared;  // kernel and reason
   std::optional<KernelFinding> difference;                        // the first kernel that differs
   std::optional<KernelFinding> nan, infinity;                     // the first kernel that makes one of none
+  std::optional<KernelFinding> ended;                             // the kernel in which the run ended in an error
 };
 
 // What the bundle that is watched was made of.
