@@ -126,6 +126,16 @@ Status broadcasts_to(InferContext &context, Dim operand, Dim result, std::string
   return {};
 }
 
+Status one_or_each(InferContext &context, size_t i, Dim length, std::string_view what) {
+  if (!context.has_input(i)) return {};
+  OPTC_TRY(context.require_shape(i));
+  const Shape &shape = context.shape(i);
+  if (shape.empty() || (shape.size() == 1 && shape[0].is(1))) return {};
+  if (shape.size() > 1) return context.invalid(std::string(what) + " must be a scalar or a vector");
+  OPTC_ASSIGN([[maybe_unused]] Dim size, context.same(shape[0], length, "the length of " + std::string(what)));
+  return {};
+}
+
 Result<Shape> InferContext::broadcast(const std::vector<Shape> &shapes) {
   size_t rank = 0;
   for (const Shape &s : shapes) rank = std::max(rank, s.size());

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ops/build.h"
+#include "ops/conditions.h"
 #include "ops/registry.h"
 #include "ops/util.h"
 
@@ -26,7 +27,7 @@ Status infer_causal_conv(InferContext &c) {
   const Shape &x = c.shape(0), &weight = c.shape(1);
   OPTC_TRY(c.same(x[1], weight[0], "the channels of input and weight"));
   OPTC_TRY(c.same(weight[1], 1, "the second dim of weight"));
-  if (upper_bound(weight[2]) < 1) return c.invalid("the kernel has no length");
+  OPTC_TRY(at_most(c, 1, weight[2], "1, the least length of the kernel,"));
   const Dim state = weight[2] - 1;
   if (c.has_input(2)) OPTC_TRY(c.same(c.shape(2)[0], x[1], "the length of bias and the channels"));
   if (c.has_input(3)) {

@@ -17,6 +17,8 @@ inline constexpr int64_t kMaxRank = 64;
 Status at_most(InferContext &context, Dim left, Dim right, std::string_view what);
 // operand is result or 1: it broadcasts to a result that it cannot change.
 Status broadcasts_to(InferContext &context, Dim operand, Dim result, std::string_view what);
+// Input `i`, where the node has it, is a scalar, a vector of one element or of `length` (a zero point, a scale).
+Status one_or_each(InferContext &context, size_t i, Dim length, std::string_view what);
 
 // What inference cannot prove of a Graph, node by node in the order of all_nodes(), each condition once a region.
 // Branches that no run takes state nothing.

@@ -428,7 +428,8 @@ std::vector<int64_t> axes_or_zero(const Node &node, std::string_view name, size_
 ScanShape scan_shape(const Graph &graph, const Node &node) {
   ScanShape scan;
   const RegionId body = node.region_named("body");
-  scan.scans = static_cast<size_t>(node.int_or("num_scan_inputs", 0));
+  const int64_t scans = node.int_or("num_scan_inputs", 0);
+  scan.scans = scans < 0 || scans > static_cast<int64_t>(node.inputs.size()) ? 0 : static_cast<size_t>(scans);
   scan.states = node.inputs.size() >= scan.scans ? node.inputs.size() - scan.scans : 0;
   const size_t results = graph.region(body).outputs.size();
   scan.outputs = results >= scan.states ? results - scan.states : 0;

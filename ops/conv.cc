@@ -50,6 +50,7 @@ Status infer_conv_like(InferContext &c, size_t x, size_t w, std::optional<size_t
   const Dim channels = c.shape(w)[0];
   if (channels.is_constant() && channels.value() % group != 0)
     return c.invalid("the number of filters is no multiple of group");
+  OPTC_TRY(c.same(channels, floor_div(channels, group) * group, "the number of filters and a multiple of group"));
   if (bias && c.has_input(*bias)) {
     OPTC_TRY(c.require_shape(*bias));
     if (c.rank(*bias) != 1) return c.invalid("the bias must be a vector");
@@ -61,8 +62,20 @@ Status infer_conv_like(InferContext &c, size_t x, size_t w, std::optional<size_t
   return {};
 }
 Status infer_conv(InferContext &c) { return infer_conv_like(c, 0, 1, 2, c.element(0)); }
-Status infer_conv_integer(InferContext &c) { return infer_conv_like(c, 0, 1, std::nullopt, ElementType::kInt32); }
-Status infer_qlinear_conv(InferContext &c) { return infer_conv_like(c, 0, 3, 8, c.element(7)); }
+Status infer_conv_integer(InferContext &c) {
+  OPTC_TRY(infer_conv_like(c, 0, 1, std::nullopt, ElementType::kInt32));
+  OPTC_TRY(one_or_each(c, 2, 1, "x_zero_point"));
+  return one_or_each(c, 3, c.shape(1)[0], "w_zero_point");
+}
+Status infer_qlinear_conv(InferContext &c) {
+  OPTC_TRY(infer_conv_like(c, 0, 3, 8, c.element(7)));
+  OPTC_TRY(one_or_each(c, 1, 1, "x_scale"));
+  OPTC_TRY(one_or_each(c, 2, 1, "x_zero_point"));
+  OPTC_TRY(one_or_each(c, 4, c.shape(3)[0], "w_scale"));
+  OPTC_TRY(one_or_each(c, 5, c.shape(3)[0], "w_zero_point"));
+  OPTC_TRY(one_or_each(c, 6, 1, "y_scale"));
+  return one_or_each(c, 7, 1, "y_zero_point");
+}
 
 // A loop of extent 1 is none and has no role.
 void note_role(std::vector<const DimSymbol *> &list, Dim d) {

@@ -244,6 +244,11 @@ Status infer_tensor_scatter(InferContext &c) {
   for (size_t k = 0; k < c.shape(0).size(); ++k)
     if (static_cast<int64_t>(k) != axis)
       OPTC_TRY(c.same(c.shape(0)[k], c.shape(1)[k], "a dimension of past_cache and update"));
+  if (c.has_input(2)) {
+    OPTC_TRY(c.require_shape(2));
+    if (c.rank(2) != 1) return c.invalid("write_indices must be a vector");
+    OPTC_TRY(c.same(c.shape(2)[0], c.shape(0)[0], "the length of write_indices and the batch"));
+  }
   if (c.node().string_or("mode", "linear") != "circular")
     OPTC_TRY(at_most(c, c.shape(1)[static_cast<size_t>(axis)], c.shape(0)[static_cast<size_t>(axis)],
                      "the length of the update"));

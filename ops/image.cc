@@ -35,6 +35,9 @@ Status infer_affine_grid(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   OPTC_ASSIGN(int64_t length, input_length(c, 1));
   if (length != 4 && length != 5) return c.invalid("size must have 4 or 5 entries");
+  if (c.rank(0) != 3) return c.invalid("theta must have rank 3");
+  OPTC_ASSIGN([[maybe_unused]] Dim rows, c.same(c.shape(0)[1], length - 2, "the rows of theta"));
+  OPTC_ASSIGN([[maybe_unused]] Dim columns, c.same(c.shape(0)[2], length - 1, "the columns of theta"));
   const Dims *size = c.elements(1);
   Shape out = {c.shape(0)[0]};
   for (int64_t k = 2; k < length; ++k)
@@ -129,6 +132,23 @@ Status infer_deform_conv(InferContext &c) {
   OPTC_TRY(c.same(x[1], w[1] * group, "the channel count of the input and of the weight times group"));
   OPTC_TRY(c.same(offset[1], w[2] * w[3] * (2 * offset_group), "the channels of offset"));
   OPTC_TRY(c.same(offset[0], x[0], "the batch of offset"));
+  for (const auto &[name, entries] : {std::pair{"strides", 2u}, {"dilations", 2u}, {"pads", 4u}})
+    if (const auto *list = c.node().ints(name); list && list->size() != entries)
+      return c.invalid(std::string(name) + " must have " + std::to_string(entries) + " entries");
+  OPTC_TRY(c.same(w[0], floor_div(w[0], group) * group, "the number of filters and a multiple of group"));
+  OPTC_TRY(c.same(x[1], floor_div(x[1], offset_group) * offset_group,
+                  "the channel count of the input and a multiple of offset_group"));
+  if (c.has_input(3)) {
+    OPTC_TRY(c.require_shape(3));
+    if (c.rank(3) != 1) return c.invalid("the bias must be a vector");
+    OPTC_TRY(c.same(c.shape(3)[0], w[0], "the length of the bias"));
+  }
+  if (c.has_input(4)) {
+    OPTC_TRY(c.require_shape(4));
+    if (c.rank(4) != 4) return c.invalid("the mask must have rank 4");
+    const Shape mask = c.shape(4), expected = {x[0], w[2] * w[3] * offset_group, offset[2], offset[3]};
+    for (size_t k = 0; k < 4; ++k) OPTC_TRY(c.same(mask[k], expected[k], "a dimension of the mask"));
+  }
   std::string error;
   auto window = resolve_window(c.node(), {x[2], x[3]}, {w[2], w[3]}, WindowCount::kWhole, error);
   if (!window) return c.invalid(error);

@@ -2,6 +2,7 @@
 // SpaceToDepth, ReverseSequence, Trilu, CenterCropPad.
 
 #include "ops/build.h"
+#include "ops/conditions.h"
 #include "ops/registry.h"
 #include "ops/steps.h"
 #include "ops/util.h"
@@ -139,7 +140,20 @@ Status infer_split(InferContext &c) {
       }
       OPTC_TRY(c.same(in[at], sum, "the split dimension"));
     } else {
-      for (size_t i = 0; i < n; ++i) parts.push_back(c.run_time_size(i, at));
+      OPTC_ASSIGN(const int64_t entries, input_length(c, 1));
+      if (static_cast<size_t>(entries) != n)
+        return c.invalid("split has " + std::to_string(entries) + " entries for " + std::to_string(n) + " outputs");
+      Dim sum = 0;
+      bool all = true;  // of a part that is no output nothing is known
+      for (size_t i = 0; i < n; ++i) {
+        parts.push_back(c.run_time_size(i, at));
+        all = all && c.node().output(i).valid();
+        sum = sum + parts.back();
+      }
+      if (all)
+        OPTC_TRY(c.same(in[at], sum, "the split dimension"));
+      else
+        OPTC_TRY(at_most(c, sum, in[at], "the sum of split"));
     }
   } else {
     const int64_t count = c.node().int_or("num_outputs", static_cast<int64_t>(n));
@@ -427,6 +441,7 @@ Status build_reverse_sequence(BuildContext &c) {
 
 Status infer_trilu(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
+  OPTC_TRY(one_or_each(c, 1, 1, "k"));
   if (c.rank(0) < 2) return c.invalid("the input must have rank 2 or more");
   c.set_tensor(0, c.element(0), c.shape(0));
   return {};
@@ -463,7 +478,14 @@ Result<Dims> crop_target(InferContext &c) {
   } else {
     for (size_t k = 0; k < in.size(); ++k) axes.push_back(static_cast<int64_t>(k));
   }
+  for (int64_t given : axes) {
+    OPTC_ASSIGN([[maybe_unused]] int64_t axis, c.axis(given, static_cast<int64_t>(in.size())));
+  }
   if (!sizes) {
+    OPTC_ASSIGN(const int64_t entries, input_length(c, 1));
+    if (entries != static_cast<int64_t>(axes.size()))
+      return c.invalid("shape has " + std::to_string(entries) + " entries for " + std::to_string(axes.size()) +
+                       " axes");
     for (size_t k = 0; k < out.size(); ++k) out[k] = c.run_time_size(0, k);
     return out;
   }

@@ -17,6 +17,12 @@ Status infer_loss(InferContext &c) {
     OPTC_ASSIGN([[maybe_unused]] Dim d,
                 c.same(c.shape(1)[k], c.shape(0)[k == 0 ? 0 : k + 1], "the dimensions of scores and labels"));
   }
+  if (c.has_input(2)) {
+    OPTC_TRY(c.require_shape(2));
+    if (c.rank(2) != 1) return c.invalid("the weights must be a vector");
+    OPTC_ASSIGN([[maybe_unused]] Dim classes,
+                c.same(c.shape(2)[0], c.shape(0)[1], "the number of weights and of classes"));
+  }
   const std::string_view reduction = c.node().string_or("reduction", "mean");
   if (reduction != "none" && reduction != "mean" && reduction != "sum")
     return c.invalid("attribute 'reduction' must be none, mean or sum");

@@ -144,8 +144,29 @@ Expr parameter(BuildContext &c, NestBuilder &nest, size_t input, bool rows, cons
   return nest.load(c.input(input), index);
 }
 
+// What `parameter` reads is there: each dimension broadcasts to the product's that it belongs to.
+Status check_parameter(InferContext &c, size_t input, bool rows, size_t a, size_t b, const Shape &out) {
+  if (!c.has_input(input)) return {};
+  OPTC_TRY(c.require_shape(input));
+  const size_t row = c.rank(a) > 1 ? 1 : 0, column = c.rank(b) > 1 ? 1 : 0, batch = out.size() - row - column;
+  const Shape shape = c.shape(input);
+  for (size_t k = 0; k < shape.size(); ++k) {
+    const size_t behind = shape.size() - 1 - k;
+    Dim to = 1;
+    if (behind == 1 || (shape.size() == 1 && rows))
+      to = row ? out[batch] : Dim(1);
+    else if (behind == 0)
+      to = column ? out.back() : Dim(1);
+    else if (behind - 1 <= batch)
+      to = out[batch - (behind - 1)];
+    OPTC_TRY(broadcasts_to(c, shape[k], to, "a dimension of a scale or zero point"));
+  }
+  return {};
+}
+
 Status infer_matmul_integer(InferContext &c) {
   OPTC_ASSIGN(Shape shape, product_shape(c, 0, 1, false, false));
+  for (size_t factor = 0; factor < 2; ++factor) OPTC_TRY(check_parameter(c, 2 + factor, factor == 0, 0, 1, shape));
   c.set_tensor(0, ElementType::kInt32, std::move(shape));
   return {};
 }
@@ -161,6 +182,7 @@ Status build_matmul_integer(BuildContext &c) {
 
 Status infer_qlinear_matmul(InferContext &c) {
   OPTC_ASSIGN(Shape shape, product_shape(c, 0, 3, false, false));
+  for (size_t i : {1, 2, 4, 5, 6, 7}) OPTC_TRY(check_parameter(c, i, i < 3, 0, 3, shape));
   c.set_tensor(0, c.element(7), std::move(shape));
   return {};
 }

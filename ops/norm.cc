@@ -216,7 +216,12 @@ Status infer_batch_norm(InferContext &c) {
                 c.same(c.shape(i)[0], channels, "the number of channels and the length of the statistics"));
   }
   c.set(0, c.input(0));
-  for (size_t i = 1; i < c.output_count(); ++i) c.set_tensor(i, c.element(i == 2 ? 4 : 3), {channels});
+  for (size_t i = 1; i < c.output_count(); ++i) {
+    const ValueId statistic = c.node().output(i);
+    if (statistic.valid() && !c.graph().value(statistic).uses.empty() && !c.node().int_or("training_mode", 0))
+      return c.invalid("only training_mode = 1 gives running statistics");
+    c.set_tensor(i, c.element(i == 2 ? 4 : 3), {channels});
+  }
   return {};
 }
 Status build_batch_norm(BuildContext &c) {

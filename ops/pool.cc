@@ -230,16 +230,22 @@ Status infer_max_unpool(InferContext &c) {
   if (ints_or(c.node(), "kernel_shape", n, 1).size() != n || ints_or(c.node(), "strides", n, 1).size() != n ||
       ints_or(c.node(), "pads", 2 * n, 0).size() != 2 * n)
     return c.invalid("kernel_shape, strides and pads do not fit the rank");
-  Shape out = unpooled(c.node(), c.shape(0));
+  if (c.rank(1) != c.rank(0)) return c.invalid("the values and their indices must have one rank");
+  for (size_t k = 0; k < c.shape(0).size(); ++k)
+    OPTC_TRY(c.same(c.shape(1)[k], c.shape(0)[k], "a dimension of the values and of their indices"));
+  const Shape counted = unpooled(c.node(), c.shape(0));
+  Shape out = counted;
   if (c.has_input(2)) {
+    OPTC_ASSIGN(const int64_t entries, input_length(c, 2));
+    if (entries != c.rank(0)) return c.invalid("output_shape must have one entry a dimension");
     const Dims *wanted = c.elements(2);
     if (!wanted) {
       for (size_t k = 0; k < out.size(); ++k) out[k] = c.run_time_size(0, k);
-      c.set_tensor(0, c.element(0), std::move(out));
-      return {};
+    } else {
+      out = *wanted;
     }
-    if (wanted->size() != out.size()) return c.invalid("output_shape must have one entry a dimension");
-    out = *wanted;
+    for (size_t k = 0; k < out.size(); ++k)
+      OPTC_TRY(at_most(c, counted[k], out[k], "what the window spans, in output_shape,"));
   }
   c.set_tensor(0, c.element(0), std::move(out));
   return {};

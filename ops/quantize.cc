@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/conditions.h"
 #include "ops/pointwise.h"
 #include "ops/quantized.h"
 #include "ops/rows.h"
@@ -43,15 +44,32 @@ Expr of_element(BuildContext &c, NestBuilder &nest, size_t input, const std::vec
   return nest.load(c.input(input), broadcast_index({at[k]}, shape, {x[k]}));
 }
 
+// A zero point has the form of the scale, or is one for all.
+Status check_zero_point(InferContext &c) {
+  if (!c.has_input(2) || !c.has_shape(2)) return {};
+  const Shape &zero = c.shape(2), &scale = c.shape(1);
+  if (zero.empty() || (zero.size() == 1 && zero[0].is(1))) return {};
+  if (zero.size() == 1 && scale.empty()) {
+    OPTC_ASSIGN([[maybe_unused]] Dim one, c.same(zero[0], 1, "the length of the zero point"));
+    return {};
+  }
+  if (zero.size() != scale.size()) return c.invalid("the zero point must have the shape of the scale");
+  for (size_t k = 0; k < zero.size(); ++k) {
+    OPTC_ASSIGN([[maybe_unused]] Dim d, c.same(zero[k], scale[k], "the dimensions of zero point and scale"));
+  }
+  return {};
+}
+
 Status check_parameters(InferContext &c) {
   if (!c.has_shape(0) || !c.has_shape(1)) return {};
+  OPTC_TRY(check_zero_point(c));
   const Shape &x = c.shape(0), &scale = c.shape(1);
   const int64_t block = c.node().int_or("block_size", 0);
   if (scale.empty() || (scale.size() == 1 && scale[0].is(1) && block == 0)) return {};
   const bool may_be_whole = scale.size() == 1 && block == 0 && lower_bound(scale[0]) <= 1;
   const int64_t given = c.node().int_or("axis", 1);
   if (may_be_whole && (given >= c.rank(0) || given < -c.rank(0))) {
-    c.constrain(scale[0], 1);
+    OPTC_ASSIGN([[maybe_unused]] Dim one, c.same(scale[0], 1, "the length of a scale for all"));
     return {};
   }
   OPTC_ASSIGN(const int64_t axis, c.axis(given, c.rank(0)));
@@ -66,8 +84,7 @@ Status check_parameters(InferContext &c) {
   }
   if (scale.size() != 1) return c.invalid("the scale must be a scalar or a vector, or block_size be given");
   if (may_be_whole) {
-    if (scale[0] != x[a]) c.constrain(x[a], scale[0], true);
-    return {};
+    return broadcasts_to(c, scale[0], x[a], "a scale");
   }
   OPTC_ASSIGN([[maybe_unused]] Dim d, c.same(scale[0], x[a], "the length of the scale and of the axis"));
   return {};

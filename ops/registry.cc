@@ -46,12 +46,32 @@ Status check_bounds(const Graph &graph, NodeId node, Diagnostics &diagnostics) {
                                "the result has rank " + std::to_string(shape.size()) + "; at most " +
                                    std::to_string(kMaxRank) + " is supported",
                                graph.describe(node));
-    for (size_t k = 0; k < shape.size(); ++k)
+    for (size_t k = 0; k < shape.size(); ++k) {
+      if (shape[k].is_constant() && shape[k].value() < 0)
+        return diagnostics.error(
+            ErrorKind::kInvalid,
+            "dimension " + std::to_string(k) + " of '" + graph.value(v).name + "' would be " + shape[k].str(),
+            graph.describe(node));
       if (is_saturated(shape[k]))
         return diagnostics.error(ErrorKind::kUnsupported,
                                  "dimension " + std::to_string(k) + " of '" + graph.value(v).name +
                                      "' is too large, or an expression of too many parts",
                                  graph.describe(node), "fix symbolic dimensions with --dim");
+    }
+  }
+  return {};
+}
+
+// States for each dim of a result that it is not negative, where that is not proved: a size of a ConstantOfShape or of
+// an Expand may be an expression like n - 2.
+Status no_dim_is_negative(InferContext &context) {
+  for (ValueId v : context.node().outputs) {
+    if (!v.valid() || !context.graph().value(v).type.has_shape()) continue;
+    const Shape shape = *context.graph().value(v).type.shape;
+    for (size_t k = 0; k < shape.size(); ++k)
+      if (lower_bound(shape[k]) < 0)
+        OPTC_TRY(
+            at_most(context, 0, shape[k], "0, the least size of dimension " + std::to_string(k) + " of a result,"));
   }
   return {};
 }
@@ -107,6 +127,7 @@ Status infer_node(Graph &graph, NodeId node, Diagnostics &diagnostics, std::vect
   InferContext context(graph, node, diagnostics, constraints, mode);
   OPTC_TRY(op->infer(context));
   OPTC_TRY(check_bounds(graph, node, diagnostics));
+  OPTC_TRY(no_dim_is_negative(context));
   for (size_t i = 0; i < before.size(); ++i) {
     const ValueId v = graph.node(node).outputs[i];
     if (!v.valid() || !before[i].has_shape()) continue;

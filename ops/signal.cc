@@ -54,16 +54,13 @@ Status infer_stft(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   const Shape in = c.shape(0);
   if (in.size() != 3 && in.size() != 2) return c.invalid("the signal must have rank 3");
+  if (c.has_input(2)) {
+    OPTC_TRY(c.require_shape(2));
+    if (c.rank(2) != 1) return c.invalid("the window must be a vector");
+  }
   auto step = scalar_of(c, 1);
   std::optional<Dim> length = scalar_of(c, 3);
-  if (!c.has_input(3)) {
-    if (c.has_input(2)) {
-      OPTC_TRY(c.require_shape(2));
-      length = element_count(c.shape(2));
-    } else {
-      length = in[1];
-    }
-  }
+  if (!c.has_input(3)) length = c.has_input(2) ? c.shape(2)[0] : in[1];
   Shape out = {in[0], {}, {}, 2};
   if (step && step->is_constant() && step->value() < 1) return c.invalid("frame_step must be positive");
   out[1] =

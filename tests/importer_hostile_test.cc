@@ -206,6 +206,45 @@ TEST(Hostile, Graphs) {
       kInvalid, "none of 0 to 3");
 }
 
+// Operands that kernels would read beside: inference says what they must be.
+TEST(Hostile, OperandsThatDoNotReach) {
+  const auto one = [](const std::string &signature, const std::string &node, const std::string &words) {
+    const std::string text = "<ir_version: 10, opset_import: [\"\" : 24]> g (" + signature + ") { " + node + " }";
+    expect_text_error(text.c_str(), ErrorKind::kInvalid, words);
+  };
+  const std::string heads = "float[2,1,3,4] q, float[2,1,5,4] k";
+  one(heads + ", float[1,1,5,4] v) => (float[2,1,3,4] y", "y = Attention(q, k, v)", "the batch of K and V");
+  one(heads + ", float[2,2,5,4] v) => (float[2,1,3,4] y", "y = Attention(q, k, v)", "the number of heads of K and V");
+  one(heads + ", float[2,1,5,4] v, float[3,1,1] m) => (float[2,1,3,4] y", "y = Attention(q, k, v, m)",
+      "a dimension of attn_mask");
+  one(heads + ", float[2,1,5,4] v, float[2,1,2,4] pk, float[2,1,3,4] pv) => (float[2,1,3,4] y",
+      "y = Attention(q, k, v, , pk, pv)", "dimension 2 of past_value");
+  one("float[3,5] x, int64[3] l, float[4] w) => (float y", "y = NegativeLogLikelihoodLoss(x, l, w)",
+      "the number of weights and of classes");
+  one("float[2,3,2] t, int64[4] s) => (float[2,a,b,2] y", "y = AffineGrid(t, s)", "the rows of theta");
+  one("float[2,6,3] c, float[2,1,3] u, int64[1] i) => (float[2,6,3] y", "y = TensorScatter(c, u, i)",
+      "the length of write_indices");
+  one("float[1,16,1] x, int64 s, float[1,8] w) => (float[1,a,b,2] y", "y = STFT(x, s, w)",
+      "the window must be a vector");
+  one("float[1,1,2,2] x, int64[1,1,2,1] i) => (float[1,1,2,2] y", "y = MaxUnpool <kernel_shape = [1, 1]> (x, i)",
+      "of the values and of their indices");
+  one("float[1,1,2,2] x, int64[1,1,2,2] i) => (float[1,1,3,3] y",
+      "s = Constant <value_ints = [1, 1, 3, 3]> () y = MaxUnpool <kernel_shape = [2, 2], strides = [2, 2]> (x, i, s)",
+      "what the window spans");
+  one("float[2,3] x, float s, uint8[0] z) => (uint8[2,3] y", "y = QuantizeLinear(x, s, z)",
+      "the length of the zero point");
+  one("uint8[2,3] a, uint8[3,4] b, uint8 z, uint8[3] w) => (int32[2,4] y", "y = MatMulInteger(a, b, z, w)",
+      "a scale or zero point");
+  one("uint8[1,2,4,4] x, uint8[3,2,1,1] w, uint8 z, uint8[2] v) => (int32[1,3,4,4] y", "y = ConvInteger(x, w, z, v)",
+      "w_zero_point");
+  one("float[1,1,4,4] x, float[1,1,1,1] w, float[1,2,4,4] o) => (float[1,1,4,4] y",
+      "y = DeformConv <strides = [1]> (x, w, o)", "strides must have 2 entries");
+  one("float[4] x, int64[3] s) => (float[a] y, float[b] z", "y, z = Split(x, s)", "3 entries for 2 outputs");
+  one("float[4,4] x, int64[2] k) => (float[4,4] y", "y = Trilu(x, k)", "the length of k");
+  one("float[4] x) => (float[a] y",
+      "s = Shape(x) t = Constant <value_ints = [5]> () n = Sub(s, t) y = ConstantOfShape(n)", "entry -1");
+}
+
 TEST(Hostile, Functions) {
   expect_text_error(
       R"(<ir_version: 9, opset_import: ["" : 18, "local" : 1]> g (float[4] x) => (float[4] y) { y = local.f(x) }

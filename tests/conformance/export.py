@@ -11,6 +11,7 @@ NAME/WAY.onnx, NAME/WAY/set_K/input_I.pb and NAME/set_K/output_I.pb; index.json 
 import contextlib
 import io
 import json
+import os
 import pathlib
 import shutil
 import warnings
@@ -134,6 +135,12 @@ def write_case(case, folder):
     ops = sorted({(f"{n.domain}." if n.domain not in ("", "ai.onnx") else "") + n.op_type for n in model.graph.node})
     kinds = [o.type.WhichOneof("value") for o in model.graph.output]
     return {"kind": case.kind, "ops": ops, "rtol": case.rtol, "atol": case.atol, "ways": ways, "outputs": kinds}
+
+
+def cache_folder():
+    """Where the tests of this version of the onnx package lie."""
+    base = os.environ.get("OPTC_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "optc")
+    return pathlib.Path(base) / f"conformance-{onnx.__version__}"
 
 
 def export(folder):

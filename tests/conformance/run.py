@@ -43,13 +43,6 @@ ENGINES = ("evaluate", "lowered", "bundle", "ptx")
 UNIT = 48  # models in a library of bundles
 
 
-def cache_folder():
-    base = os.environ.get("OPTC_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "optc")
-    import onnx
-
-    return pathlib.Path(base) / f"conformance-{onnx.__version__}"
-
-
 def read_value(path, kind):
     data = path.read_bytes()
     if kind == "sequence_type":
@@ -324,7 +317,7 @@ def run(args, tests, folder):
 def main():
     args = arguments()
     expected = Expected(pathlib.Path(args.expected), args.engine)
-    folder = cache_folder()
+    folder = export.cache_folder()
     tests = export.export(folder)["tests"]
     for name, entry in expected.entries.items():
         tests[name]["check"] = entry.get("check")

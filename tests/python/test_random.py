@@ -2,6 +2,7 @@
 itself finds what is wrong."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -73,6 +74,15 @@ def test_two_minutes_of_random_graphs(optc, harness, tmp_path):
 def test_random_graphs_as_bundles(optc, harness, tmp_path, isa):
     """Of 120 graphs those that reach a strategy, form of an operand or edge that none before them did."""
     run(optc, tmp_path, "--count", "120", "--seconds", "1e9", "--ways", f"bundle-{isa}", "--chunk", "32", "--spread", "1")
+
+
+@pytest.mark.tier2
+def test_edited_operators(optc, tmp_path):
+    """ONNX's tests with attributes and operands that cannot be: refused or answered, never a crash (OPTC_SEED: another seed than a fresh one)."""
+    seed = ["--seed", os.environ["OPTC_SEED"]] if "OPTC_SEED" in os.environ else []
+    command = [sys.executable, str(HARNESS / "edited.py"), "--binaries", str(optc.parent), "--out", str(tmp_path), "--seconds", "60", *seed]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
 def test_graphs_that_once_failed(optc, harness, tmp_path):

@@ -156,7 +156,8 @@ def resized(net, x):
     factor = r.choice([2, 2, 3, 1.5, 0.5, 1.7])
     linear = {1: "linear", 2: "bilinear", 3: "trilinear"}[n]
     mode = r.choice(["nearest", linear, linear] + (["bicubic"] if n == 2 else []))
-    how = {} if mode == "nearest" else {"align_corners": r.random() < 0.4}
+    # With a scale that gives no whole size ONNX and ONNX Runtime do not agree where corners are (docs/guide/numerics.md).
+    how = {} if mode == "nearest" else {"align_corners": r.random() < 0.4 and factor == int(factor)}
     if r.random() < 0.4:
         size = [net.size(2, 24 if n < 3 else 7) for _ in range(n)]
         return net.add(net.kinds[x], lambda a: F.interpolate(a, size=size, mode=mode, **how), x)
