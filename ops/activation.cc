@@ -1,5 +1,7 @@
 // Activations.
 
+#include <limits>
+
 #include "ops/pointwise.h"
 
 namespace optc {
@@ -125,15 +127,25 @@ Status infer_clip(InferContext &c) {
   }
   return {};
 }
+// The largest number of a type of floats.
+double largest_number(ElementType type) {
+  if (type == ElementType::kFloat16) return 65504;
+  if (type == ElementType::kBFloat16) return 0x1.fep127;
+  return type == ElementType::kFloat64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+}
+
+// An absent bound is the lowest or the largest number, so that an infinity becomes a number (ONNX, Clip-6 and later).
 Status build_clip(BuildContext &c) {
   std::vector<size_t> inputs = {0};
   if (c.has_input(1)) inputs.push_back(1);
   if (c.has_input(2)) inputs.push_back(2);
-  return c.pointwise(inputs, 0, [&](NestBuilder &, std::vector<Expr> v) {
+  const ElementType type = c.input_type(0).element;
+  return c.pointwise(inputs, 0, [&](NestBuilder &nest, std::vector<Expr> v) {
     Expr x = v[0];
     size_t next = 1;
-    if (c.has_input(1)) x = maximum(x, v[next++]);
-    if (c.has_input(2)) x = minimum(x, v[next++]);
+    const auto absent = [&](double bound) { return nest.constant(x.type(), bound); };
+    if (c.has_input(1) || is_float(type)) x = maximum(x, c.has_input(1) ? v[next++] : absent(-largest_number(type)));
+    if (c.has_input(2) || is_float(type)) x = minimum(x, c.has_input(2) ? v[next++] : absent(largest_number(type)));
     return x;
   });
 }

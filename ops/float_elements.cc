@@ -101,6 +101,10 @@ class Walk {
 
   Numbers clip(const Node &node) {
     Numbers numbers = floats(node.input(0));
+    if (!node.input(1).valid() || !node.input(2).valid()) {  // an infinity becomes the largest number of the type
+      if (!numbers || std::any_of(numbers->begin(), numbers->end(), [](double v) { return std::isinf(v); }))
+        return std::nullopt;
+    }
     if (node.input(1).valid()) numbers = pair("Max", numbers, floats(node.input(1)));
     if (node.input(2).valid()) numbers = pair("Min", numbers, floats(node.input(2)));
     return numbers;

@@ -53,8 +53,8 @@ def defined(node, feeds):
     """The values by the operator's definition where ONNX Runtime's kernel is another thing: its Sigmoid (and with
     it Swish) is 0 from about -18 on, a
     product over an inner dimension of 0 may be memory that nobody wrote, an Einsum of empty operands may end the process (it divides
-    by a dim), sums of 64-bit integers inside a mean are rounded to double, products of
-    integers end at the largest one instead of going round, and InstanceNormalization is x * a + (bias - mean * a), which loses
+    by a dim), sums of 64-bit integers inside a mean are rounded to double, sums and products
+    of integers end at the largest one instead of going round, and InstanceNormalization is x * a + (bias - mean * a), which loses
     the digits of the bias where a is large. None elsewhere."""
     arrays = [feeds[i] for i in node.input if i]
     if node.op_type == "Sigmoid" and arrays[0].dtype in (np.float32, np.float64):
@@ -76,10 +76,11 @@ def defined(node, feeds):
             centred = x - x.mean(axis=axes, keepdims=True)
             normal = centred / np.sqrt((centred**2).mean(axis=axes, keepdims=True) + epsilon)
             return [(normal * scale.reshape(channels) + bias.reshape(channels)).astype(arrays[0].dtype)]
-    if node.op_type == "ReduceProd" and arrays[0].dtype.kind in "iu":
+    if node.op_type in ("ReduceProd", "ReduceSum") and arrays[0].dtype.kind in "iu":
         axes = next((tuple(a.ints) for a in node.attribute if a.name == "axes"), tuple(arrays[1].tolist()) if len(arrays) > 1 else ())
         keep, noop = (next((a.i for a in node.attribute if a.name == name), default) for name, default in (("keepdims", 1), ("noop_with_empty_axes", 0)))
-        return [arrays[0] if noop and not axes else np.prod(arrays[0], axis=axes or None, dtype=arrays[0].dtype, keepdims=bool(keep))]
+        reduce = np.prod if node.op_type == "ReduceProd" else np.sum
+        return [arrays[0] if noop and not axes else np.asarray(reduce(arrays[0], axis=axes or None, dtype=arrays[0].dtype, keepdims=bool(keep)))]
     if node.op_type == "ReduceMean" and arrays[0].dtype == np.int64 and arrays[0].size and np.abs(arrays[0].astype(float)).max() > 2.0**40:
         return [mean_of_integers(node, *arrays)]
     return None
