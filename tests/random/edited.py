@@ -4,7 +4,7 @@
 Attributes and integer operands get extreme values, lists other lengths, operands other ranks and sizes (as inputs or constants, with dims that are
 open or not), and absent, surplus and misplaced operands. Each model must be refused in words, fail in words, or give an answer; what must not
 happen: a crash, no end, an internal error, a kernel that reads or writes where its operands do not reach (a bundle has no checks there: inference
-must have refused), or an answer as lowered that the unfused Program does not give. Prints them, writes them to OUT. Exit code 1 when there is one.
+must have refused), or that only the unfused Program gives an answer. Prints them, writes them to OUT. Exit code 1 when there is one.
 """
 
 import argparse
@@ -217,7 +217,8 @@ def fault(said, seconds):
     if seconds > SLOW:
         return f"{seconds:.0f} s"
     words = [said[w][0] for w in ("unfused", "eval") if w in said]
-    return f"unfused: {words[0]}, eval: {words[1]}" if len(words) == 2 and words[0] != words[1] else ""
+    # A rule may know the one size that an operand can ask for, and no longer read the operand: then a run that asks for another ends well.
+    return f"unfused: {words[0]}, eval: {words[1]}" if len(words) == 2 and words[0] != words[1] and words != ["fault", "ok"] else ""
 
 
 def main():
