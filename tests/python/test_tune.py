@@ -156,3 +156,26 @@ def test_a_gpu_is_needed_to_tune_for_one(optc, model, tmp_path):
     assert done.stderr.count("error[io]") == 1
     assert "kernels of a GPU are tuned on one, and there is none: /nowhere/libcuda.so" in done.stderr
     assert "bundle 1" not in done.stderr and not (tmp_path / "t.json").exists()
+
+
+@pytest.mark.tier2
+def test_tiles_of_a_gpu_are_measured_on_the_emulated_card(optc, tmp_path):
+    rng = np.random.default_rng(7)
+    weights = numpy_helper.from_array(rng.standard_normal((64, 32)).astype(np.float32), "w")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "product",
+                              [helper.make_tensor_value_info("x", 1, [32, 64])],
+                              [helper.make_tensor_value_info("y", 1, [32, 32])], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "p.onnx")
+    emulated = {"OPTC_LIBCUDA": str(optc.parent.parent / "tests/libemulated_cuda.so")}
+    target = ("--target", "cpu,sm_80")
+    done = run(optc, "tune", tmp_path / "p.onnx", "-o", tmp_path / "t.json", "--seconds", "1", "--format=json", *target,
+               **emulated)
+    form = json.loads(done.stdout)["forms"][0]
+    assert len(form["ways"]) == 6 and all(w["microseconds"] > 0 for w in form["ways"])
+    # The last way of all, and not the model's, is what a build has that is told so.
+    last = form["ways"][-1]["way"]
+    cache = edited(tmp_path / "t.json", tmp_path / "last.json", lambda c: c["forms"][0].update(way=last))
+    run(optc, tmp_path / "p.onnx", "-o", tmp_path / "p", "--tuning-cache", cache, *target)
+    kernel = json.loads((tmp_path / "p/manifest.json").read_text())["gpu"]["kernels"][0]
+    assert kernel["choice"]["by"] == "measurement" and kernel["choice"]["ways"][0] == last
+    run(optc, "verify", tmp_path / "p.onnx", "--tuning-cache", cache, *target, **emulated)
