@@ -134,6 +134,9 @@ ModelForm form_of_file(std::string_view path, std::string_view bytes) {
 }
 
 Status parse_text(ModelForm form, std::string_view text, onnx::ModelProto &model, Diagnostics &diagnostics) {
+  if (text.starts_with("version https://git-lfs"))  // what a clone without Git LFS has in the place of a large file
+    return diagnostics.error(ErrorKind::kInvalid, "the file is a pointer of Git LFS, not the model", "",
+                             "fetch the model with 'git lfs pull'");
   const google::protobuf::LogSilencer quiet;  // what is wrong is said by a diagnostic
   std::string message = form == ModelForm::kText   ? parse_onnx_text(text, model)
                         : form == ModelForm::kJson ? parse_json(text, model)

@@ -94,6 +94,8 @@ def test_usage_io_and_invalid_have_their_exit_codes(optc, model, tmp_path):
     assert "error[io]" in run(optc, "inspect", tmp_path / "absent.onnx", code=2).stderr
     (tmp_path / "broken.onnx").write_bytes(b"\x08\x07not a model\xff\xff")
     assert "error[invalid]" in run(optc, "inspect", tmp_path / "broken.onnx", code=3).stderr
+    (tmp_path / "pointer.onnx").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n")
+    assert "git lfs pull" in run(optc, "inspect", tmp_path / "pointer.onnx", code=3).stderr
 
 
 def test_unsupported_operators_are_all_listed(optc, tmp_path):
