@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
@@ -46,6 +47,10 @@ std::string verdict(const TuneReport &report) {
   if (report.changed == 0) return text;
   text += fmt::format("the model: {:.3f} ms before, {:.3f} ms after ({:.3f} times as fast; the noise is {:.1f} %)\n",
                       report.before_ms, report.after_ms, report.before_ms / report.after_ms, 100 * report.noise);
+  if (std::abs(report.before_ms - report.after_ms) <= report.noise * std::min(report.before_ms, report.after_ms))
+    text +=
+        "that difference is within the noise: of the whole model nothing is shown (a quieter machine, more "
+        "--seconds)\n";
   if (report.dropped) text += "together they made it slower: the cache has the cost model's choices\n";
   return text;
 }
