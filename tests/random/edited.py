@@ -3,7 +3,7 @@
 
 Attributes and integer operands get extreme values, lists other lengths, operands other ranks and sizes (as inputs or constants, with dims that are
 open or not), and absent, surplus and misplaced operands. Each model must be refused in words, fail in words, or give an answer; what must not
-happen: a crash, no end, an internal error, a kernel that reads or writes where its operands do not reach (a bundle has no checks there: inference
+happen: a crash, an internal error, a kernel that reads or writes where its operands do not reach (a bundle has no checks there: inference
 must have refused), or that only the unfused Program gives an answer. Prints them, writes them to OUT. Exit code 1 when there is one.
 """
 
@@ -35,7 +35,6 @@ FLOATS = [0.0, -0.0, -1.0, 1e-45, 1e38, -1e38, float("inf"), float("-inf"), floa
 TEXTS = ["", "x", "NOTSET", "VALID", "SAME_UPPER", "linear", "forward", "bidirectional", "a" * 5000]
 LARGEST = 200_000  # bytes of all inputs of a test
 SECONDS = 20  # for one model in all ways
-SLOW = 8
 
 
 class Edit:
@@ -205,17 +204,15 @@ class Evaluator:
         return said
 
 
-def fault(said, seconds):
+def fault(said):
     """What is wrong, or an empty text."""
-    if "end" in said:
-        return " ".join(said["end"])
+    if "end" in said:  # a model may ask for work without end (a loop of 2^60 steps), so that is no fault
+        return " ".join(said["end"]) if said["end"][0] == "crash" else ""
     for way, (word, text) in said.items():
         if word == "internal":
             return f"{way}: {text}"
         if re.search(r"out of range for dimension \d+ \(of", text):
             return f"{way}, where inference must refuse: {text}"
-    if seconds > SLOW:
-        return f"{seconds:.0f} s"
     words = [said[w][0] for w in ("unfused", "eval") if w in said]
     # A rule may know the one size that an operand can ask for, and no longer read the operand: then a run that asks for another ends well.
     return f"unfused: {words[0]}, eval: {words[1]}" if len(words) == 2 and words[0] != words[1] and words != ["fault", "ok"] else ""
@@ -240,10 +237,9 @@ def main():
             folder = pathlib.Path(work) / "case"
             shutil.rmtree(folder, ignore_errors=True)
             save_case(folder, edit.model, [(edit.values, {})])
-            asked = time.monotonic()
             said = evaluator.ask(folder)
             counts["/".join(sorted({word for word, _ in said.values()}))] += 1
-            if text := fault(said, time.monotonic() - asked):
+            if text := fault(said):
                 found += 1
                 print(f"WRONG {name}, {'; '.join(edit.words)}: {text}"[:500], flush=True)
                 shutil.copytree(folder, arguments.out / f"{name}_{found}", dirs_exist_ok=True)
