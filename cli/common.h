@@ -105,6 +105,7 @@ void add_tune(CommandLine &line, int &code);
 void add_ops(CommandLine &line, int &code);
 void add_convert(CommandLine &line, int &code);
 void add_diff(CommandLine &line, int &code);
+void add_reduce(CommandLine &line, int &code);
 void add_explain(CommandLine &line, int &code);
 // Both read the grammar of `line`, with all its verbs, when they are chosen.
 void add_completion(CommandLine &line, int &code);

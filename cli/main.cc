@@ -104,6 +104,7 @@ int run(int argc, char **argv) {
   optc::cli::add_tune(line, code);
   optc::cli::add_convert(line, code);
   optc::cli::add_diff(line, code);
+  optc::cli::add_reduce(line, code);
   optc::cli::add_explain(line, code);
   optc::cli::add_ops(line, code);
   optc::cli::add_cache(line, code);

@@ -368,6 +368,26 @@ def test_near_sizes_colors_and_help(page, encoder_page):
     assert page.js("!document.getElementById('keys').open") and page.errors == []
 
 
+def test_times_of_kernels(page, encoder_page):
+    """Times of a bench, dropped on the page, are shared by the nodes that each kernel computes; a file of something else says so."""
+    page.open(encoder_page)
+    drop = """new Promise(done => { const data = new DataTransfer(); data.items.add(new File([TEXT], 'bench.json'));
+        dispatchEvent(new DragEvent('drop', {dataTransfer: data, cancelable: true})); setTimeout(() => done($('info').textContent), 300) })"""
+    kernels = page.js("[...new Set(D.groups.flatMap(g => g[2]))].map(t => T[t])")
+    assert len(kernels) > 12
+    bench = json.dumps({"kernels": [{"name": k, "us": 10.0 * (n + 1)} for n, k in enumerate(kernels)] + [{"name": "elsewhere", "us": 5}]})
+    told = page.js(drop.replace("TEXT", json.dumps(bench)))
+    total = 10 * len(kernels) * (len(kernels) + 1) / 2
+    assert f"in {len(kernels) + 1} kernels" in told and f"the {len(kernels)} that compute nodes" in told and page.js("tint") == "time"
+    for side in "ab":  # nothing is lost and nothing counted twice
+        assert page.js(f"heat.{side}.get(folders[0])") == pytest.approx(total, rel=1e-9)
+    assert page.js("[...heat.b].filter(([b]) => b.item).every(([b]) => D.groups[b.group][2].length)")
+    for text, answer in (("no json", "no times"), ('{"kernels": [{"name": "x", "us": "fast"}]}', "no times"),
+                         ('{"kernels": [{"name": "x", "us": 1}]}', "None of the file's 1 kernels")):
+        assert answer in page.js(drop.replace("TEXT", json.dumps(text)))
+    assert page.errors == []
+
+
 def test_pictures(chromium, encoder_page):
     """What is open as SVG, which any reader of XML takes, and as PNG; on paper it is dark on light."""
     page = browser.Page(chromium, dark=True)

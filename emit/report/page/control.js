@@ -67,9 +67,47 @@ function tellHeadings() {
   $("ha").textContent = mode === "over" ? "both, one upon the other \u00b7 " + D.nodes[0] + " \u2192 " + D.nodes[1] + " nodes" : "before \u00b7 " + D.nodes[0] + " nodes";
   $("hb").textContent = at === null ? "after \u00b7 " + D.nodes[1] + " nodes" : "after " + at + " of " + D.steps.length + " steps \u00b7 " + items.filter(i => i.kind === 0 && face(i, "b")).length + " nodes";
 }
-for (const id of Object.keys(measures)) { const e = element("option", id, $("tint")); e.value = id }
+const option = id => { const e = element("option", id, $("tint")); e.value = id };
+Object.keys(measures).forEach(option);
 function setTint(id) { tint = id; $("tint").value = id; measureAll(); remember(); redraw() }
 $("tint").onchange = e => setTint(e.target.value);
+
+// --- times: of the kernels, as `optc bench --per-node --format=json` tells them ---------------------------------------------------------
+// A kernel's time is shared by the nodes that it computes, on either side. Gives what is told of it.
+function takeTimes(text) {
+  let list = null;
+  try { list = JSON.parse(text).kernels } catch { list = null }
+  if (!Array.isArray(list) || !list.every(k => k && typeof k.name === "string" && Number.isFinite(k.us))) return "The file has no times of kernels: `optc bench MODEL --per-node --format=json` writes one that has.";
+  const times = new Map(list.map(k => [k.name, k.us])), nodes = {a: new Map(), b: new Map()}, known = new Set();
+  const kernels = item => item.group < 0 ? [] : D.groups[item.group][2].map(t => T[t]).filter(name => times.has(name));
+  for (const item of items) for (const name of kernels(item)) {
+    known.add(name);
+    for (const side of ["a", "b"]) if (item[side]) nodes[side].set(name, (nodes[side].get(name) || 0) + 1);
+  }
+  if (!known.size) return "None of the file's " + list.length + " kernels computes a node of this page: were they of the same model?";
+  if (!measures.time) option("time");
+  measures.time = {
+    title: "time",
+    of: (f, item, side) => { const s = side === "o" ? (item.b ? "b" : "a") : f === item.a && f !== item.b ? "a" : side; return kernels(item).reduce((sum, name) => sum + times.get(name) / (nodes[s].get(name) || 1), 0) },
+    text: us => us >= 1000 ? (us / 1000).toPrecision(3) + " ms" : us.toPrecision(3) + " \u00b5s",
+  };
+  setTint("time");
+  const all = list.reduce((sum, k) => sum + k.us, 0), shown = list.reduce((sum, k) => sum + (known.has(k.name) ? k.us : 0), 0);
+  return measures.time.text(all) + " in " + list.length + " kernels; " + (100 * shown / all).toFixed(0) + " % of it in the " + known.size + " that compute nodes of this page.";
+}
+async function openTimes(file) {
+  if (!file) return;
+  const told = takeTimes(await file.text());
+  choose(null, null, false);
+  $("info").textContent = "";
+  element("h3", file.name, $("info"));
+  element("span", told, $("info"));
+}
+$("times").onclick = () => $("file").click();
+$("file").onchange = e => { openTimes(e.target.files[0]); e.target.value = "" };
+addEventListener("dragover", e => e.preventDefault());
+addEventListener("drop", e => { e.preventDefault(); openTimes(e.dataTransfer.files[0]) });
+if (!D.groups.some(g => g[2].length)) $("times").hidden = true;
 
 // --- the steps of the optimizer ----------------------------------------------------------------------------------------------------
 let stepGroups = new Set();
