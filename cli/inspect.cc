@@ -50,8 +50,9 @@ Result<std::optional<Placements>> placements(const Graph &graph, const CompileOp
   result->choices = half->choices;
   for (size_t i = 0; i < program.order.size(); ++i) {
     const Kernel &kernel = program.kernel(program.order[i]);
+    const std::string &form = half->forms[i];
     if (half->schedule.segment[i] >= 0)
-      ++result->forms[half->forms[i].substr(0, half->forms[i].find(' '))];
+      ++result->forms[form.starts_with("in ") ? "in launches of others" : form.substr(0, form.find(' '))];
     else
       result->on_cpu.push_back(
           {kernel.name, kernel.origin.empty() ? "" : program.origins[kernel.origin[0]].name, half->schedule.reason[i]});

@@ -72,6 +72,7 @@ Result<std::optional<BundleCuda>> gpu_half(const Graph &graph, const std::string
   for (const std::string &target : options.targets)
     if (is_gpu_target(target)) half.targets.push_back(target);
   ptx_options.targets = half.targets;
+  ptx_options.watched = options.probe;
   OPTC_ASSIGN(const PtxOutput ptx, (**emitter).emit(program, ptx_options, diagnostics));
   Diagnostics problems;
   Result<CudaSource> source = print_cuda(program, ptx, name, problems, options.probe);

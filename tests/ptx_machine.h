@@ -24,7 +24,8 @@ inline constexpr ElementType kF32 = ElementType::kFloat32, kF16 = ElementType::k
 class Machine {
  public:
   explicit Machine(Program &program, std::string f32 = "3xtf32", std::string target = "sm_80", int splits = 0,
-                   std::vector<std::string> disabled = {}, int warpgroup_tile = -1, int multiprocessors = 0)
+                   std::vector<std::string> disabled = {}, int warpgroup_tile = -1, int multiprocessors = 0,
+                   bool watched = false)
       : program_(program), chained_(target.compare(0, 4, "sm_9") == 0) {
     Diagnostics diagnostics;
     std::unique_ptr<PtxEmitter> emitter(optc_make_ptx_emitter());
@@ -43,6 +44,7 @@ class Machine {
     EXPECT_TRUE(verify(program, diagnostics).ok());
     PtxOptions options;
     options.targets = {target};
+    options.watched = watched;
     auto result = emitter->emit(program, options, diagnostics);
     for (const Diagnostic &d : diagnostics.all()) ADD_FAILURE() << format(d);
     if (!result.ok()) return;

@@ -5,6 +5,7 @@
 
 #include "emit/ptx/draft.h"
 #include "emit/ptx/gemm.h"
+#include "emit/ptx/nests.h"
 #include "emit/ptx/warpgroup.h"
 
 namespace optc::ptx {
@@ -134,6 +135,29 @@ int epilogue_lanes(const Plan &plan, int most) {
   return most;
 }
 
+// Runs a nest of rows with the whole block, all of its rows one after the other. What it writes goes to shared memory,
+// where the kernel finds it from here on.
+void compute_rows(KernelContext &k, const Kernel &kernel) {
+  Builder &b = k.b;
+  const LoopNest &nest = *kernel.nest();
+  const BufferId root = root_of(k.program, writes(k.program, kernel)[0]).buffer;
+  const Buffer &result = k.program.buffer(root);
+  const int64_t bytes = upper_bound(storage_count(result)) * storage_size(result.element());
+  k.pointers.emplace_back(root, b.shared(b.reserve_shared(static_cast<unsigned>(bytes))));
+  k.reads_are_invariant = false;
+  const Dim count = total_extent(nest.loops);
+  auto row = [&](Value at) {
+    Scope scope(k);
+    delinearize(scope, nest.loops, at);
+    run_rows(nest, k, b.threads(), 1, b.tid(), b.i32(0), scope, nullptr);
+    b.barrier();  // what reductions exchange, the next row writes, too
+  };
+  if (count.is(1))
+    row(b.i32(0));
+  else
+    b.loop(b.i32(0), Scope(k).index(count), b.i32(1), row);
+}
+
 // Nothing where the nest has not the form of its schedule.
 std::optional<Plan> make_plan(const Program &program, const Kernel &kernel, const TensorCoreProduct &s) {
   ProductSum sum;
@@ -150,7 +174,7 @@ std::optional<Plan> make_plan(const Program &program, const Kernel &kernel, cons
 }  // namespace
 
 std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &kernel, const GemmTensorCoreSchedule &s,
-                                       int copies) {
+                                       int copies, const Kernel *rows) {
   const auto made = make_plan(program, kernel, s);
   if (!made || copies < 1 || static_cast<size_t>(copies) > s.tiles.size()) return std::nullopt;
   const TensorCoreTile tile = s.tiles[static_cast<size_t>(copies) - 1].tile;
@@ -165,6 +189,7 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
                (splits > 1 ? " split " + std::to_string(splits) : "") + " fetch " + std::to_string(s.a.chunk_bytes) +
                (s.a.group > 1 ? "x8" : "") + (s.a.k_contiguous ? "k" : "m") + " " + std::to_string(s.b.chunk_bytes) +
                (s.b.group > 1 ? "x8" : "") + (s.b.k_contiguous ? "k" : "n");
+  if (rows) draft.form += " behind rows";
   draft.threads = static_cast<unsigned>(tile.threads());
   draft.grid[0] = ceil_div(n, tile.n);
   draft.grid[1] = ceil_div(m, tile.m);
@@ -172,7 +197,7 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
   if (splits > 1) draft.workspace_bytes = (draft.grid[0] * draft.grid[1] * batch).value() * split_bytes(tile, splits);
   draft.waits = true;
   draft.early_next = upper_bound(m) <= 16;  // weights through once: bound by memory
-  draft.body = [plan = *made, tile, splits, m, n, k_size](KernelContext &k) {
+  draft.body = [plan = *made, tile, splits, m, n, k_size, rows](KernelContext &k) {
     Builder &b = k.b;
     Scope base(k);
     const TensorCoreProduct &s = plan.schedule;
@@ -202,6 +227,10 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
     }
     gemm.a = operand_of(k, base, plan, s.a, plan.a);
     gemm.b = operand_of(k, base, plan, s.b, plan.b);
+    if (rows) {
+      gemm.a.in_shared = true;
+      gemm.before_products = [&k, rows] { compute_rows(k, *rows); };
+    }
     if (element_bytes(s.type) == 4)
       gemm.plain_sum = [&](Value row, Value column) { return plain_sum(k, base, plan, gemm.k, row, column); };
     const bool even = epilogue_lanes(plan, 2) == 2;

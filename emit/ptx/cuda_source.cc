@@ -251,13 +251,13 @@ class Printer {
     std::map<const void *, uint64_t> known;
     std::unordered_map<uint32_t, const Placement *> places;
     for (const Placement &p : program_.placements) places[p.buffer.index] = &p;
-    // What a kernel writes in the launch of an earlier one lives from there on.
-    std::unordered_map<uint32_t, size_t> joined;
+    // What a kernel touches in the launch of another one lives while that runs.
+    std::unordered_map<uint32_t, std::pair<size_t, size_t>> joined;
     for (const PtxKernel &k : ptx_.kernels)
-      if (k.joined)
+      for (size_t at : k.joined)
         for (BufferId id : launch_roots(program_, program_.kernel(k.kernel))) {
-          const auto it = joined.emplace(id.index, *k.joined).first;
-          it->second = std::min(it->second, *k.joined);
+          const auto it = joined.emplace(id.index, std::make_pair(at, at)).first;
+          it->second = {std::min(it->second.first, at), std::max(it->second.second, at)};
         }
     for (BufferId id : buffers_) {
       const Buffer &b = program_.buffer(id);
@@ -291,8 +291,11 @@ class Printer {
           continue;
         }
         first = place->second->first;
-        if (const auto it = joined.find(id.index); it != joined.end()) first = std::min(first, it->second);
         last = place->second->last;
+        if (const auto it = joined.find(id.index); it != joined.end()) {
+          first = std::min(first, it->second.first);
+          last = std::max(last, it->second.second);
+        }
         // kDimOverflow: some size is symbolic, so the session places all of them
         const Dim at = place->second->offset;
         if (at.is_constant() && at.value() < kDimOverflow) offset = size(at);

@@ -30,9 +30,11 @@ struct Draft {
 // Any loop nest: pointwise, rows and reductions, index kernels, scatters. `why` is set when it has no GPU form.
 std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std::string *why);
 // A product or a convolution on tensor cores, as its schedule says. copies: how many such kernels one launch runs.
-// nullopt: the nest has not the form of its schedule, a fault of optc.
+// rows: the kernel that writes the first factor, or null; each block then runs it and keeps what it writes in shared
+// memory (launches.h). nullopt: the nest has not the form of its schedule, a fault of optc.
 std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &kernel,
-                                       const GemmTensorCoreSchedule &schedule, int copies = 1);
+                                       const GemmTensorCoreSchedule &schedule, int copies = 1,
+                                       const Kernel *rows = nullptr);
 // The same on warpgroups (sm_90a).
 std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kernel,
                                      const GemmWarpgroupSchedule &schedule, int copies = 1);

@@ -124,6 +124,7 @@ void emit_gemm(Builder &b, const Gemm &g) {
   if (early_a || early_b)
     for (int s = 0; s + 1 < t.stages; ++s) fetch(b.i32(s), b.add(g.k_begin, s * t.k), early_a, early_b);
   b.wait_for_kernels_before();
+  if (g.before_products) g.before_products();
   for (int s = 0; s + 1 < t.stages; ++s) {
     Value slot = b.i32(s);
     write(slot, fetch(slot, b.add(g.k_begin, s * t.k), !early_a, !early_b));

@@ -37,6 +37,8 @@ struct GemmOperand {
   std::function<Value(Value outer, Value inner, Value inside)> element;
   // No kernel writes it: a chained kernel fetches it before it waits for those before it.
   bool constant = false;
+  // The chunks lie in shared memory (Gemm::before_products has put them there): they are copied by loads and stores.
+  bool in_shared = false;
 };
 
 struct Gemm {
@@ -50,6 +52,8 @@ struct Gemm {
   Value split = nullptr, tile_number = nullptr;  // splits > 1: this block's part of k, and its tile among all of them
   Value counters = nullptr, parts = nullptr;     // splits > 1: a zeroed i32 a tile, left zeroed; split_bytes for parts
   GemmOperand a, b;                              // a: outer/inner = (m, k) or (k, m); b: (n, k) or (k, n)
+  // Called behind the wait for the kernels before, with all threads; null: nothing. It ends with a barrier.
+  std::function<void()> before_products;
   // The sum at (row, column) in f32 arithmetic, term by term; both are in range. What the tensor cores give is not
   // f32's answer where it is not finite: the parts of an operand that is infinite, or becomes it when it is rounded,
   // give NaN. Null: operands are exact (16 bits).

@@ -120,6 +120,18 @@ Value delinearize(Scope &scope, const std::vector<Loop> &loops, Value flat, cons
   return found;
 }
 
+std::optional<int64_t> row_scratch_bytes(const Program &program, const LoopNest &nest, unsigned group, unsigned rows) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < nest.locals.size(); ++i) {
+    const Local &local = nest.locals[i];
+    if (local.shape.empty() || in_registers(program, nest, LocalId(i), group)) continue;
+    const Dim count = element_count(local.shape);
+    if (!constant_at_most(count, kSharedLimit)) return std::nullopt;
+    bytes += (upper_bound(count) * storage_size(local.type) + 15) / 16 * 16 * rows;
+  }
+  return bytes;
+}
+
 std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std::string *why) {
   const LoopNest &nest = *kernel.nest();
   bool in_order = nest.sequential, locals = !nest.locals.empty(), stage_loops = false, all_store = true;
@@ -206,16 +218,8 @@ std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std
       group *= 2;
     if (many >= 4096 && width <= 1024) group = 32;
     const unsigned per_block = group == 32 && many >= 528 ? 4 : 1;
-    int64_t shared = 0;
-    bool fits = true;
-    for (const Local &local : nest.locals) {
-      if (local.shape.empty()) continue;
-      if (in_registers(program, nest, LocalId(static_cast<size_t>(&local - nest.locals.data())), group)) continue;
-      Dim count = element_count(local.shape);
-      fits = fits && constant_at_most(count, kSharedLimit);
-      if (fits) shared += (upper_bound(count) * storage_size(local.type) + 15) / 16 * 16 * per_block;
-    }
-    if (fits && shared <= kSharedLimit - 8192) {
+    if (const auto shared = row_scratch_bytes(program, nest, group, per_block);
+        shared && *shared <= kSharedLimit - 8192) {
       Draft draft;
       draft.form = "rows";
       draft.threads = group * per_block;

@@ -114,6 +114,9 @@ void run_serial(const LoopNest &nest, KernelContext &k, const Scope &base);
 int row_lanes(const Program &program, const LoopNest &nest, const Stage &stage, unsigned group);
 // Whether each element of a local row is written and read by one thread alone, in straight-line code.
 bool in_registers(const Program &program, const LoopNest &nest, LocalId local, unsigned group);
+// The shared memory that `rows` rows in a block take for the nest's arrays where `group` threads share each; nullopt
+// where their sizes have no bound.
+std::optional<int64_t> row_scratch_bytes(const Program &program, const LoopNest &nest, unsigned group, unsigned rows);
 // The stages of one row: `group` threads share it, `rows` of them are in a block (1 when the group is larger than a
 // warp). `member` is the thread in its group, `row` the row in the block; nothing is stored where `active` (i1, or
 // null) does not hold.

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-#include "emit/ptx/draft.h"
+#include "emit/ptx/launches.h"
 #include "emit/ptx/target.h"
 #include "ir/program/device_schedule.h"
 #include "ir/program/gpu_launch.h"
@@ -18,43 +18,8 @@ namespace optc {
 namespace {
 
 using ptx::Draft;
-
-// Whether two buffers may share bytes: roots in the arena whose placements meet in space.
-bool may_share(const Program &program, BufferId a, BufferId b) {
-  if (a == b) return true;
-  const Placement *pa = nullptr, *pb = nullptr;
-  for (const Placement &p : program.placements) {
-    if (p.buffer == a) pa = &p;
-    if (p.buffer == b) pb = &p;
-  }
-  if (!pa || !pb) return false;  // caller's memory and constants are apart from everything
-  // An open offset is chosen at run time (runtime/cuda/session.h), apart from all that lives while it does: from the
-  // launch that a kernel joins on (cuda_source.cc).
-  auto open = [](Dim offset) { return offset.is_constant() && offset.value() >= kDimOverflow; };
-  if (open(pa->offset) || open(pb->offset)) return false;
-  return !(proved_at_least(pa->offset, pb->offset + pb->bytes) || proved_at_least(pb->offset, pa->offset + pa->bytes));
-}
-
-// Whether two kernels may run at the same time: neither writes what the other touches.
-bool independent(const Program &program, const Kernel &a, const Kernel &b) {
-  auto roots = [&](const std::vector<BufferId> &ids) {
-    std::vector<BufferId> out;
-    for (BufferId id : ids) out.push_back(root_of(program, id).buffer);
-    return out;
-  };
-  auto meet = [&](const std::vector<BufferId> &x, const std::vector<BufferId> &y) {
-    for (BufferId i : x)
-      for (BufferId j : y)
-        if (may_share(program, i, j)) return true;
-    return false;
-  };
-  const auto a_writes = roots(writes(program, a)), b_writes = roots(writes(program, b));
-  return !meet(a_writes, b_writes) && !meet(a_writes, roots(reads(program, b))) &&
-         !meet(b_writes, roots(reads(program, a)));
-}
-
-constexpr size_t kWindow = 6, kMostJoined = kMostJoinedKernels;
-constexpr size_t kMapBytes = 128;  // of a tensor map
+using ptx::Launches;
+using ptx::Member;
 
 struct Mark {
   llvm::Function *function = nullptr;
@@ -63,27 +28,20 @@ struct Mark {
   std::vector<unsigned> maps;
 };
 
-// A kernel with a template as its schedule says; nullopt: another one, or (a fault of optc) a nest of another form.
-std::optional<Draft> draft_scheduled(const Program &program, const Kernel &kernel, int copies = 1) {
-  if (const auto *product = std::get_if<GemmTensorCoreSchedule>(&kernel.schedule))
-    return ptx::draft_tensor_core(program, kernel, *product, copies);
-  if (const auto *product = std::get_if<GemmWarpgroupSchedule>(&kernel.schedule))
-    return ptx::draft_warpgroup(program, kernel, *product, copies);
-  if (const auto *product = std::get_if<ConvolutionWarpgroupSchedule>(&kernel.schedule))
-    return ptx::draft_warpgroup(program, kernel, *product, copies);
-  if (const auto *strips = std::get_if<ConvolutionStripsSchedule>(&kernel.schedule))
-    return ptx::draft_depthwise(program, kernel, *strips);
-  if (const auto *steps = std::get_if<RecurrentStepsSchedule>(&kernel.schedule))
-    return ptx::draft_recurrent(program, kernel, *steps);
-  return std::nullopt;
-}
-
 bool is_scheduled(const Kernel &kernel) {
   return std::holds_alternative<GemmTensorCoreSchedule>(kernel.schedule) ||
          std::holds_alternative<GemmWarpgroupSchedule>(kernel.schedule) ||
          std::holds_alternative<ConvolutionWarpgroupSchedule>(kernel.schedule) ||
          std::holds_alternative<ConvolutionStripsSchedule>(kernel.schedule) ||
          std::holds_alternative<RecurrentStepsSchedule>(kernel.schedule);
+}
+
+// What a block may have on every target.
+int64_t least_shared_bytes(const std::vector<std::string> &targets) {
+  int64_t least = INT64_MAX;
+  for (const std::string &target : targets)
+    if (const GpuMachine *machine = find_gpu_machine(target)) least = std::min(least, machine->block_shared_bytes);
+  return least;
 }
 
 class Emitter : public PtxEmitter {
@@ -100,7 +58,11 @@ class Emitter : public PtxEmitter {
     PtxOutput output;
     output.llvm_version = ptx::llvm_version();
     output.kernels.resize(program.order.size());
-    std::vector<std::vector<Draft>> drafts(program.order.size());
+    Launches launches;
+    std::vector<std::vector<Draft>> &drafts = launches.drafts;
+    drafts.resize(program.order.size());
+    launches.rows.resize(program.order.size());
+    launches.together.resize(program.order.size());
     for (size_t i = 0; i < program.order.size(); ++i) {
       const Kernel &kernel = program.kernel(program.order[i]);
       PtxKernel &out = output.kernels[i];
@@ -108,7 +70,7 @@ class Emitter : public PtxEmitter {
       out.reason = reason_against_gpu(program, kernel);
       if (!out.reason.empty()) continue;
       if (is_scheduled(kernel)) {
-        auto draft = draft_scheduled(program, kernel);
+        auto draft = ptx::draft_scheduled(program, kernel);
         if (!draft || (draft->maps && !all_have_warpgroups(options.targets)))
           return diagnostics.error(ErrorKind::kInternal,
                                    "kernel '" + kernel.name + "' has not the form of its schedule '" +
@@ -122,10 +84,13 @@ class Emitter : public PtxEmitter {
       out.launches.resize(drafts[i].size());
       for (const Draft &draft : drafts[i]) out.form += (out.form.empty() ? "" : ", ") + draft.form;
     }
-    const std::vector<std::vector<size_t>> joined = join(program, drafts, output.kernels);
+    if (!options.watched)
+      ptx::keep_rows_in_blocks(program, least_shared_bytes(options.targets), launches, output.kernels);
+    const auto code = [&](const Member &member, const Draft &draft) { return code_of(program, member, draft); };
+    ptx::join_independent(program, code, launches, output.kernels);
     for (const ptx::Target &target : targets) {
       std::string error;
-      auto text = module_text(program, target, drafts, joined, output.kernels, &error);
+      auto text = module_text(program, target, launches, output.kernels, &error);
       if (!text) return diagnostics.error(ErrorKind::kInternal, "PTX for " + target.name() + ": " + error);
       output.modules.push_back({target.name(), std::move(*text)});
     }
@@ -133,73 +98,21 @@ class Emitter : public PtxEmitter {
   }
 
  private:
-  // Kernels of equal code that are independent of one another and of what stands between them run in one launch, as
-  // more blocks (the products for query, key and value, say): by position, the positions whose work that one does, too.
-  // What is drafted changes for products, whose tile is that of all of them together.
-  static std::vector<std::vector<size_t>> join(const Program &program, std::vector<std::vector<Draft>> &drafts,
-                                               std::vector<PtxKernel> &kernels) {
-    std::vector<std::vector<size_t>> joined(kernels.size());
-    for (const PtxKernel &k : kernels)
-      if (!k.on_gpu) return joined;  // copies between the memories stand between kernels
-    auto kernel_at = [&](size_t i) -> const Kernel & { return program.kernel(kernels[i].kernel); };
-    auto alike = [&](size_t i, size_t j) {
-      return drafts[i].size() == 1 && drafts[j].size() == 1 && kernels[i].form == kernels[j].form &&
-             drafts[i][0].grid[0] == drafts[j][0].grid[0] && drafts[i][0].grid[1] == drafts[j][0].grid[1] &&
-             drafts[i][0].grid[2] == drafts[j][0].grid[2];
-    };
-    std::vector<bool> taken(kernels.size(), false);
-    for (size_t i = 0; i < kernels.size(); ++i) {
-      if (taken[i] || !data_symbols(program, kernel_at(i)).empty()) continue;
-      std::vector<size_t> group;
-      for (size_t j = i + 1; j < kernels.size() && j <= i + kWindow && group.size() + 1 < kMostJoined; ++j) {
-        if (taken[j] || !alike(i, j) || !data_symbols(program, kernel_at(j)).empty()) continue;
-        bool free = true;  // of all that it would come before, its own launch's other kernels included
-        for (size_t between = i; between < j && free; ++between)
-          free = independent(program, kernel_at(between), kernel_at(j));
-        if (free) group.push_back(j);
-      }
-      if (group.empty()) continue;
-      const std::string code = code_of(program, kernel_at(i), drafts[i][0]);
-      std::erase_if(group, [&](size_t j) { return code_of(program, kernel_at(j), drafts[j][0]) != code; });
-      const size_t map_bytes = drafts[i][0].maps ? kMapBytes * drafts[i][0].maps(kernel_at(i)).size() : 0;
-      while (!group.empty() &&
-             parameter_bytes(program, kernel_at(i), group.size() + 1) + (group.size() + 1) * map_bytes + kMapBytes >
-                 kMostParameterBytes)
-        group.pop_back();
-      if (group.empty()) continue;
-      // Which tile that many products have together, lowering has said.
-      if (auto again = draft_scheduled(program, kernel_at(i), static_cast<int>(group.size()) + 1))
-        drafts[i] = {std::move(*again)};
-      if (drafts[i][0].workspace_bytes > 0) continue;
-      joined[i] = group;
-      kernels[i].form = drafts[i][0].form + " x" + std::to_string(group.size() + 1);
-      for (size_t j : group) {
-        taken[j] = true;
-        drafts[j].clear();
-        kernels[j].launches.clear();
-        kernels[j].joined = i;
-        kernels[j].form = "in the launch of " + kernel_at(i).name;
-      }
-    }
-    return joined;
-  }
-
   // A kernel's code without its name.
-  static std::string code_of(const Program &program, const Kernel &kernel, const Draft &draft) {
+  static std::string code_of(const Program &program, const Member &member, const Draft &draft) {
     llvm::LLVMContext context;
     ptx::Machine machine(ptx::Target{90, true});
     auto module = machine.new_module(context, "alone");
     std::map<std::string, std::pair<std::string, unsigned>> known;
     std::vector<Mark> marks;
     PtxLaunch launch;
-    write_function(program, {&kernel}, draft, *module, "kernel", true, known, marks, launch);
+    write_function(program, {member}, draft, *module, "kernel", true, known, marks, launch);
     return known.begin()->first;
   }
 
   static std::optional<std::string> module_text(const Program &program, const ptx::Target &target,
-                                                const std::vector<std::vector<Draft>> &drafts,
-                                                const std::vector<std::vector<size_t>> &joined,
-                                                std::vector<PtxKernel> &kernels, std::string *error) {
+                                                const Launches &launches, std::vector<PtxKernel> &kernels,
+                                                std::string *error) {
     llvm::LLVMContext context;
     ptx::Machine machine(target);
     auto module = machine.new_module(context, program.name);
@@ -208,11 +121,12 @@ class Emitter : public PtxEmitter {
     for (size_t i = 0; i < kernels.size(); ++i) {
       if (!kernels[i].on_gpu) continue;
       const Kernel &kernel = program.kernel(kernels[i].kernel);
-      for (size_t j = 0; j < drafts[i].size(); ++j) {
-        const std::string name = kernel.name + (drafts[i].size() > 1 ? "_" + std::to_string(j) : "");
-        std::vector<const Kernel *> members{&kernel};
-        for (size_t other : joined[i]) members.push_back(&program.kernel(kernels[other].kernel));
-        write_function(program, members, drafts[i][j], *module, name, target.sm >= 90, known, marks,
+      const std::vector<Draft> &drafts = launches.drafts[i];
+      for (size_t j = 0; j < drafts.size(); ++j) {
+        const std::string name = kernel.name + (drafts.size() > 1 ? "_" + std::to_string(j) : "");
+        std::vector<Member> members{launches.member(program, kernels, i)};
+        for (size_t other : launches.together[i]) members.push_back(launches.member(program, kernels, other));
+        write_function(program, members, drafts[j], *module, name, target.sm >= 90, known, marks,
                        kernels[i].launches[j]);
       }
     }
@@ -222,22 +136,23 @@ class Emitter : public PtxEmitter {
   }
 
   // `members` have equal code; the draft is the first one's. Each has its share of the grid's last dimension.
-  static void write_function(const Program &program, const std::vector<const Kernel *> &members, const Draft &draft,
+  static void write_function(const Program &program, const std::vector<Member> &members, const Draft &draft,
                              llvm::Module &module, const std::string &name, bool chained,
                              std::map<std::string, std::pair<std::string, unsigned>> &known, std::vector<Mark> &marks,
                              PtxLaunch &launch) {
-    const Kernel &kernel = *members[0];
+    const Kernel &kernel = *members[0].kernel;
     launch.arguments.clear();
     std::vector<ptx::ParamType> params;
     std::vector<BufferId> roots;  // of the first
     bool invariant = true;
-    for (const Kernel *member : members) {
-      const std::vector<BufferId> here = launch_roots(program, *member);
-      const auto written_buffers = writes(program, *member);
+    for (const Member &member : members) {
+      const std::vector<BufferId> here = ptx::member_roots(program, member);
+      const auto written_buffers = writes(program, *member.kernel);
       for (BufferId root : here) {
         bool written = false;
-        for (BufferId id : written_buffers) written = written || may_share(program, root, root_of(program, id).buffer);
-        for (BufferId id : reads(program, *member))
+        for (BufferId id : written_buffers)
+          written = written || ptx::may_share(program, root, root_of(program, id).buffer);
+        for (BufferId id : reads(program, *member.kernel))
           if (written && root_of(program, id).buffer == root) invariant = false;
         const BufferKind kind = program.buffer(root).kind;
         params.push_back(written ? ptx::ParamType::kWritePointer
@@ -246,7 +161,7 @@ class Emitter : public PtxEmitter {
                              : ptx::ParamType::kSharedPointer);
         launch.arguments.push_back({PtxArgument::Kind::kBuffer, root, nullptr, {}});
       }
-      if (member == members[0]) roots = here;
+      if (&member == &members[0]) roots = here;
     }
     const size_t pointers = params.size();
     const std::vector<const DimSymbol *> symbols = launch_symbols(program, kernel);
@@ -265,8 +180,8 @@ class Emitter : public PtxEmitter {
     }
     const size_t first_map = params.size();
     size_t maps = 0;  // of a member
-    for (const Kernel *each : draft.maps ? members : std::vector<const Kernel *>()) {
-      const std::vector<PtxTensorMap> given = draft.maps(*each);
+    for (const Member &each : draft.maps ? members : std::vector<Member>()) {
+      const std::vector<PtxTensorMap> given = draft.maps(*each.kernel);
       maps = given.size();
       for (const PtxTensorMap &map : given) {
         params.push_back(ptx::ParamType::kTensorMap);

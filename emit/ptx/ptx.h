@@ -56,8 +56,10 @@ struct PtxKernel {
   bool on_gpu = false;
   std::string reason;  // why not, when it is not
   std::vector<PtxLaunch> launches;
-  std::string form;              // "pointwise", "rows", "loops", "gemm.3xtf32 64x64x32", ...
-  std::optional<size_t> joined;  // the position of an earlier kernel whose launch does this one's work, too
+  std::string form;  // "pointwise", "rows", "loops", "gemm.3xtf32 64x64x32", ...
+  // The positions of the kernels whose launches do this one's work, too: an earlier one, or later ones each of whose
+  // blocks computes for itself what this one writes.
+  std::vector<size_t> joined;
 };
 
 struct PtxModule {
@@ -73,6 +75,7 @@ struct PtxOutput {
 
 struct PtxOptions {
   std::vector<std::string> targets;  // "sm_80", "sm_90a", ...
+  bool watched = false;              // each kernel leaves its result in memory (DeviceSchedule::watched)
 };
 
 class PtxEmitter {

@@ -66,7 +66,7 @@ class TileStore {
     const int total = rows_ * per_row;
     for (int i = 0; i * threads < total; ++i) {
       Value index = b_.add(b_.tid(), i * threads);
-      auto copy = [&] {
+      auto fetch_chunk = [&] {
         Value row = b_.div(index, per_row), piece = b_.rem(index, per_row);
         Value column = b_.mul(piece, step / size_);
         Value outer = b_.add(row, operand_.k_contiguous ? first : k0),
@@ -78,12 +78,15 @@ class TileStore {
         Value to = step == 16
                        ? at(stage, row, piece)
                        : b_.add(at(stage, row, b_.div(piece, 16 / step)), b_.mul(b_.rem(piece, 16 / step), step));
-        b_.copy_async(b_.shared(to), chunk.pointer, static_cast<unsigned>(step), inside);
+        if (operand_.in_shared)
+          copy(b_.shared(to), chunk.pointer, static_cast<unsigned>(step), inside);
+        else
+          b_.copy_async(b_.shared(to), chunk.pointer, static_cast<unsigned>(step), inside);
       };
       if ((i + 1) * threads > total)
-        b_.when(b_.lt(index, b_.i32(total)), copy);
+        b_.when(b_.lt(index, b_.i32(total)), fetch_chunk);
       else
-        copy();
+        fetch_chunk();
     }
     return pending;
   }
@@ -148,6 +151,14 @@ class TileStore {
   }
 
  private:
+  // From shared memory to shared memory; zeros where `valid` does not hold.
+  void copy(Value to, Value from, unsigned bytes, Value valid) {
+    llvm::Type *type = bytes == 4 ? b_.t_i32() : llvm::FixedVectorType::get(b_.t_i32(), bytes / 4);
+    const Values v = b_.either(
+        valid, [&] { return Values{b_.load(type, from, bytes)}; },
+        [&] { return Values{llvm::Constant::getNullValue(type)}; });
+    b_.store(v[0], to, bytes);
+  }
   std::pair<Value, Value> element_place(int i) {
     Value index = b_.mul(b_.add(b_.tid(), i * gemm_.tile.threads()), operand_.group);
     return {b_.div(index, columns_), b_.rem(index, columns_)};

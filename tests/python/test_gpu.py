@@ -73,6 +73,31 @@ def test_what_a_joined_kernel_writes_lives_from_its_launch_on(optc, emulated_dri
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def save_block(path):
+    """Half a decoder's layer for a few tokens: a norm whose rows a product reads, and a residual."""
+    random = np.random.default_rng(5)
+    weights = [numpy_helper.from_array(random.standard_normal(s, dtype=np.float32) / 8, n)
+               for n, s in (("w", (64, 96)), ("g", (96,)), ("b", (96,)), ("up", (96, 160)), ("down", (160, 96)))]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="embed"),
+             helper.make_node("LayerNormalization", ["h", "g", "b"], ["n"], name="norm"),
+             helper.make_node("MatMul", ["n", "up"], ["u"], name="up_to"), helper.make_node("Relu", ["u"], ["r"], name="positive"),
+             helper.make_node("MatMul", ["r", "down"], ["d"], name="down_to"), helper.make_node("Add", ["d", "h"], ["y"], name="residual")]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", d]) for n, d in (("x", 64), ("y", 96))]
+    graph = helper.make_graph(nodes, "block", values[:1], values[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+@pytest.mark.parametrize("dim", ["N=1", "N=1..3"])
+def test_a_norm_of_a_few_rows_is_computed_in_the_blocks_of_the_product_that_reads_it(optc, emulated_driver, tmp_path, dim):
+    save_block(tmp_path / "m.onnx")
+    options = [tmp_path / "m.onnx", "--target=cpu,sm_90", "--precision=f16", "--dim", dim]
+    said = subprocess.run([optc, "inspect", *options], capture_output=True, text=True, check=True).stdout
+    assert "1 in launches of others" in said, said
+    for more in ([], ["--per-kernel"]):
+        done = subprocess.run([optc, "verify", *options, *more], capture_output=True, text=True, env=environment(emulated_driver), check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_one_bundle_runs_on_the_cpu_without_a_driver_and_on_a_card_with_one(optc, model, emulated_driver, tmp_path):
     bundle = tmp_path / "bundle"
     subprocess.run([optc, model, "-o", bundle, "--name=gpu_small", "--target=cpu,sm_80", "-q"], check=True)

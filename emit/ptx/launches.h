@@ -1,0 +1,54 @@
+#pragma once
+// Which kernels share a launch. Each kernel of a Program has drafts; here some get the work of others, too.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "emit/ptx/draft.h"
+#include "emit/ptx/ptx.h"
+
+namespace optc::ptx {
+
+// A kernel in a launch, and the kernel of rows (null: none) that each block of it computes before it
+// (draft_tensor_core).
+struct Member {
+  const Kernel *kernel = nullptr;
+  const Kernel *rows = nullptr;
+};
+
+// What the launches of a member get pointers to: the roots of what it touches, without what stays in its blocks.
+std::vector<BufferId> member_roots(const Program &program, const Member &member);
+
+// Whether two buffers may share bytes: roots in the arena whose placements meet in space.
+bool may_share(const Program &program, BufferId a, BufferId b);
+
+// The launches of a Program, by position in its order.
+struct Launches {
+  std::vector<std::vector<Draft>> drafts;     // empty: another launch does the kernel's work
+  std::vector<std::optional<size_t>> rows;    // the kernel of rows that each block computes first
+  std::vector<std::vector<size_t>> together;  // the kernels of equal code whose work the launch does as more blocks
+  Member member(const Program &program, const std::vector<PtxKernel> &kernels, size_t position) const;
+};
+
+// A kernel's code without its name.
+using CodeOf = std::function<std::string(const Member &, const Draft &)>;
+
+// Kernels of a few rows (LayerNorm of one token) whose result one product of 16 bits alone reads: every block of the
+// product computes the rows for itself and keeps them in shared memory, which is quicker than a launch of their own.
+// `shared_bytes`: what a block may have.
+void keep_rows_in_blocks(const Program &program, int64_t shared_bytes, Launches &launches,
+                         std::vector<PtxKernel> &kernels);
+// Kernels of equal code that are independent of one another and of what stands between them run in one launch, as more
+// blocks (the products for query, key and value, say). What is drafted changes for products, whose tile is that of all
+// of them together.
+void join_independent(const Program &program, const CodeOf &code_of, Launches &launches,
+                      std::vector<PtxKernel> &kernels);
+
+// The draft of a kernel with a template as its schedule says; nullopt: another one, or (a fault of optc) a nest of
+// another form. copies: how many such kernels one launch runs; rows: Member::rows.
+std::optional<Draft> draft_scheduled(const Program &program, const Kernel &kernel, int copies = 1,
+                                     const Kernel *rows = nullptr);
+
+}  // namespace optc::ptx

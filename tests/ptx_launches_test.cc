@@ -1,0 +1,223 @@
+// Which kernels share a launch (emit/ptx/launches.h): rows that each block of a product computes for itself.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/ptx_machine.h"
+
+namespace optc::testing {
+namespace {
+
+// y = relu(norm(x + z) w + bias), twice with `products`: norm's rows are a temporary between two kernels or three.
+struct NormAndProducts {
+  NestProgram n;
+  int64_t rows, width, columns;
+  BufferId x, z, g, b, middle;
+  struct Of {
+    BufferId w, bias, y;
+  };
+  std::vector<Of> products;
+
+  NormAndProducts(ElementType type, int64_t rows_, int64_t width_, int64_t columns_, int count)
+      : rows(rows_), width(width_), columns(columns_) {
+    Program &p = n.program;
+    n.layer_norm(type, rows, width);
+    x = p.inputs[0], z = p.inputs[1], g = p.inputs[2], b = p.inputs[3], middle = p.outputs[0];
+    p.buffers[middle.index].kind = BufferKind::kTemporary;
+    p.outputs.clear();
+    for (int i = 0; i < count; ++i) {
+      const size_t first = p.inputs.size();
+      n.matmul(type, 1, rows, columns, width, i % 2 == 1, false);
+      if (i > 0) p.kernels.back().name += std::to_string(i);
+      Buffer &a = p.buffer(p.inputs[first]);
+      a.kind = BufferKind::kTemporary;
+      a.alias = middle;
+      p.buffer(p.inputs[first + 1]).kind = BufferKind::kConstant;
+      products.push_back({p.inputs[first + 1], p.inputs[first + 2], p.outputs.back()});
+      p.inputs.erase(p.inputs.begin() + static_cast<std::ptrdiff_t>(first));
+    }
+  }
+
+  void expect(Machine &m, ElementType type) {
+    const size_t R = static_cast<size_t>(rows), K = static_cast<size_t>(width), N = static_cast<size_t>(columns);
+    for (size_t r = 0; r < R; ++r) {
+      std::vector<double> row(K);
+      double mean = 0, variance = 0;
+      for (size_t k = 0; k < K; ++k) mean += row[k] = m.get(x, r * K + k) + m.get(z, r * K + k);
+      mean /= static_cast<double>(K);
+      for (double v : row) variance += (v - mean) * (v - mean) / static_cast<double>(K);
+      for (size_t k = 0; k < K; ++k) row[k] = (row[k] - mean) / std::sqrt(variance + 1e-5) * m.get(g, k) + m.get(b, k);
+      for (size_t i = 0; i < products.size(); ++i)
+        for (size_t c = 0; c < N; ++c) {
+          double sum = m.get(products[i].bias, c), size = 1;
+          for (size_t k = 0; k < K; ++k) {
+            const double term = row[k] * m.get(products[i].w, i % 2 == 1 ? c * K + k : k * N + c);
+            sum += term;
+            size += std::fabs(term);
+          }
+          ASSERT_NEAR(m.get(products[i].y, r * N + c), std::max(sum, 0.0), 3 * rounding(type) * size)
+              << "product " << i << " at " << r << "," << c;
+        }
+    }
+  }
+};
+
+size_t launches_of(const Machine &m) {
+  size_t count = 0;
+  for (const PtxKernel &k : m.output.kernels) count += k.launches.size();
+  return count;
+}
+
+TEST(RowsInBlocks, EachBlockOfAProductComputesTheRowsThatItReads) {
+  struct Case {
+    ElementType type;
+    int64_t rows, width, columns;
+    int splits;
+  };
+  for (const Case &c : {Case{kF16, 1, 96, 72, 0}, Case{kBF16, 3, 264, 40, 0}, Case{kBF16, 1, 100, 36, 0},
+                        Case{kF16, 5, 68, 24, 0}, Case{kF16, 2, 1024, 48, 3}, Case{kF16, 1, 52, 19, 0}})
+    for (const char *target : {"sm_80", "sm_90a"})
+      for (uint64_t seed : {1, 2}) {
+        NormAndProducts model(c.type, c.rows, c.width, c.columns, 1);
+        Machine m(model.n.program, "3xtf32", target, c.splits, {"schedule.gemm.warpgroup", "schedule.conv.warpgroup"});
+        SCOPED_TRACE(m.output.kernels[1].form + " on " + target);
+        ASSERT_EQ(launches_of(m), 1u);
+        EXPECT_EQ(m.output.kernels[0].joined, std::vector<size_t>{1});
+        EXPECT_EQ(m.output.kernels[0].form, "in each block of matmul");
+        EXPECT_NE(m.output.kernels[1].form.find("behind rows"), std::string::npos);
+        for (const PtxArgument &a : m.output.kernels[1].launches[0].arguments)
+          EXPECT_FALSE(a.kind == PtxArgument::Kind::kBuffer && a.buffer == model.middle) << "it stays in the block";
+        m.fill(seed);
+        m.run(seed);
+        model.expect(m, c.type);
+      }
+}
+
+TEST(RowsInBlocks, RowsThatAreReadElsewhereOrAreManyHaveALaunch) {
+  auto launches = [](int64_t rows, int64_t width, const std::function<void(NormAndProducts &)> &change, bool watched,
+                     ElementType type = kF16, int products = 1) {
+    NormAndProducts model(type, rows, width, 40, products);
+    if (change) change(model);
+    Machine m(model.n.program, "3xtf32", "sm_90", 0, {}, -1, 0, watched);
+    m.fill(5);
+    m.run(7);
+    model.expect(m, type);
+    return launches_of(m);
+  };
+  EXPECT_EQ(launches(1, 128, nullptr, false), 1u);
+  EXPECT_EQ(launches(1, 128, nullptr, true), 2u);
+  EXPECT_EQ(launches(33, 128, nullptr, false), 2u);  // 4,224 elements
+  EXPECT_EQ(launches(1, 128, nullptr, false, kF32), 2u);
+  EXPECT_EQ(launches(1, 128, nullptr, false, kF16, 2), 3u);
+  const auto copied = [](NormAndProducts &model) {
+    NestProgram &n = model.n;
+    const BufferId out = n.output("copy", kF16, {model.rows, model.width});
+    LoopNest nest;
+    const Dim i = n.loop(nest.loops, "i", model.rows), j = n.loop(nest.loops, "j", model.width);
+    Stage stage;
+    stage.outputs.push_back(n.store(out, {i, j}, n.load(model.middle, {i, j})));
+    nest.stages = {stage};
+    n.add("copy", nest);
+  };
+  EXPECT_EQ(launches(1, 128, copied, false), 3u);
+  const auto given = [](NormAndProducts &model) {
+    model.n.program.buffer(model.middle).kind = BufferKind::kOutput;
+    model.n.program.outputs.push_back(model.middle);
+  };
+  EXPECT_EQ(launches(1, 128, given, false), 2u);
+}
+
+// A kernel may come before one whose work an earlier launch does: the ends of two caches, whose beginnings are one
+// launch.
+TEST(JoinedLaunches, WhatAnEarlierLaunchHasDoneIsNoHindrance) {
+  NestProgram n;
+  const auto copy = [&](BufferId from, BufferId to, Dim at, int64_t count, const std::string &name) {
+    LoopNest nest;
+    const Dim i = n.loop(nest.loops, "i", count);
+    Stage stage;
+    stage.outputs.push_back(n.store(to, {at + i}, n.load(from, {i})));
+    nest.stages = {stage};
+    n.add(name, nest);
+  };
+  std::vector<BufferId> pasts, presents, ends;
+  for (int cache = 0; cache < 2; ++cache) {
+    const std::string number = std::to_string(cache);
+    pasts.push_back(n.input("past" + number, kF16, {256}));
+    ends.push_back(n.input("end" + number, kF16, {16}));
+    presents.push_back(n.output("present" + number, kF16, {272}));
+    copy(pasts.back(), presents.back(), 0, 256, "keep" + number);
+    copy(ends.back(), presents.back(), 256, 16, "append" + number);
+  }
+  Machine m(n.program, "3xtf32", "sm_90");
+  EXPECT_EQ(launches_of(m), 2u);
+  m.fill(3);
+  m.run(5);
+  for (size_t cache = 0; cache < 2; ++cache)
+    for (size_t i = 0; i < 272; ++i)
+      ASSERT_EQ(m.get(presents[cache], i), i < 256 ? m.get(pasts[cache], i) : m.get(ends[cache], i - 256));
+}
+
+// The mean of an image has few elements, but each block would read the image.
+TEST(RowsInBlocks, RowsThatReadMuchHaveALaunch) {
+  for (const int64_t pixels : {4, 64}) {
+    NestProgram n;
+    Program &p = n.program;
+    const BufferId x = n.input("x", kF16, {128, pixels}),
+                   mean = n.buffer("mean", BufferKind::kTemporary, kF16, {1, 128});
+    LoopNest nest;
+    const Dim channel = n.loop(nest.loops, "channel", 128);
+    const LocalId sum = n.local(nest, "sum", kF32);
+    Stage add, store;
+    const Dim pixel = n.loop(add.loops, "pixel", pixels);
+    add.outputs.push_back(n.reduce(sum, Combine::kSum, n.load(x, {channel, pixel})));
+    store.outputs.push_back(n.store(mean, {0, channel}, n.pool().local(sum, kF32, {})));
+    nest.stages = {add, store};
+    n.add("mean", nest);
+    const size_t first = p.inputs.size();
+    n.matmul(kF16, 1, 1, 40, 128, false, false);
+    p.buffer(p.inputs[first]).kind = BufferKind::kTemporary;
+    p.buffer(p.inputs[first]).alias = mean;
+    p.inputs.erase(p.inputs.begin() + static_cast<std::ptrdiff_t>(first));
+    Machine m(p, "3xtf32", "sm_90");
+    if (pixels == 64) {
+      EXPECT_EQ(m.output.kernels[0].form, "rows");
+    }
+    EXPECT_EQ(launches_of(m), 2u);
+  }
+}
+
+// What the rows are made of dies with their kernel: what the product writes may lie there.
+TEST(RowsInBlocks, WhatTheyAreMadeOfIsStillThere) {
+  for (const bool shared : {false, true}) {
+    NormAndProducts model(kF16, 1, 128, 128, 1);
+    Program &p = model.n.program;
+    const BufferId y = model.products[0].y;
+    p.buffer(model.x).kind = BufferKind::kTemporary;
+    p.inputs.erase(p.inputs.begin());
+    p.buffer(y).kind = BufferKind::kTemporary;
+    p.outputs.clear();
+    const auto copy = [&](BufferId from, BufferId to, const char *name) {
+      LoopNest nest;
+      const Dim i = model.n.loop(nest.loops, "i", 128);
+      const Dim zero = 0;
+      const auto at = [&](BufferId id) {
+        return p.buffer(id).shape().size() == 2 ? std::vector<Dim>{zero, i} : std::vector<Dim>{zero, zero, i};
+      };
+      Stage stage;
+      stage.outputs.push_back(model.n.store(to, at(to), model.n.load(from, at(from))));
+      nest.stages = {stage};
+      model.n.add(name, nest);
+    };
+    copy(model.n.input("given", kF16, {1, 128}), model.x, "take");
+    std::rotate(p.order.begin(), p.order.end() - 1, p.order.end());
+    copy(y, model.n.output("result", kF16, {1, 1, 128}), "give");
+    p.placements = {{model.x, 0, 256, 0, 1}, {y, shared ? 0 : 256, 256, 2, 3}, {model.middle, 512, 256, 1, 2}};
+    p.arena_bytes = 768;
+    Machine m(p, "3xtf32", "sm_90");
+    EXPECT_EQ(launches_of(m), shared ? 4u : 3u);
+  }
+}
+
+}  // namespace
+}  // namespace optc::testing
