@@ -94,8 +94,8 @@ class Judge:
         if node.op_type in WAVES and array.size:
             return 4 * float(np.abs(as_f64(array)).max())
         if node.op_type in INTERPOLATING and array.size and is_float(array.dtype):
-            a = np.abs(as_f64(array))
-            return 4 * float(a[np.isfinite(a)].max(initial=0))
+            a = np.abs(as_f64(array))  # a place is rounded relative to itself: it is off by more far away from 0
+            return max(4, max(array.shape) / 2) * float(a[np.isfinite(a)].max(initial=0))
         return 1 if node.op_type in UNITS else 0
 
     def disturb(self, array, single=False, unit=0):
