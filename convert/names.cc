@@ -132,7 +132,8 @@ std::vector<std::string> captures(const onnx::NodeProto &node) {
 Status rename(ModelFile &model, const std::vector<std::pair<std::string, std::string>> &renames,
               Diagnostics &diagnostics) {
   onnx::GraphProto &graph = *model.proto.mutable_graph();
-  for (const auto &[old, fresh] : renames) {
+  for (const auto &pair : renames) {
+    const std::string &old = pair.first, &fresh = pair.second;
     const auto wrong = [&](const std::string &text, const std::string &help = {}) {
       return diagnostics.error(ErrorKind::kUsage, "--rename " + old + "=" + fresh + ": " + text, {}, help);
     };
