@@ -127,7 +127,7 @@ void write_half(std::ofstream &out, std::vector<int64_t> dims, const std::vector
 }
 
 // Chooses the schedules for a GPU with warpgroups, mma.sync left out; returns the first kernel's.
-std::string_view choose_warpgroups(Program &program) {
+std::string choose_warpgroups(Program &program) {
   LoweringOptions lowering;
   lowering.target = LoweringOptions::Target::kGpu;
   lowering.warpgroups = true;

@@ -92,10 +92,8 @@ TEST(RuntimeGemm, StoredInSixteenBits) {
     memcpy(&u, &v, 4);
     if (type == 0) return u;
     if (type == 2) return u >> 16;
-    const _Float16 h = static_cast<_Float16>(v);
-    uint16_t s;
-    memcpy(&s, &h, 2);
-    return s;
+    const uint32_t sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;  // the exponent's bias is 15, not 127
+    return magnitude == 0 ? sign : sign | (magnitude - (112u << 23)) >> 13;
   };
   struct Stored {
     std::vector<uint32_t> words;
