@@ -33,6 +33,24 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(to.read_text()), f"{target}: no such heading"
 
 
+def test_the_site_holds_every_page(tmp_path):
+    """mkdocs takes them all without a warning, each is in the menu, and what a page of the site links to is there."""
+    if not shutil.which("mkdocs"):
+        pytest.skip("mkdocs is not installed")
+    done = subprocess.run(["mkdocs", "build", "--strict", "--quiet", "-f", str(ROOT / "packaging/site/mkdocs.yml"), "-d", str(tmp_path)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    menu = (ROOT / "packaging/site/mkdocs.yml").read_text()
+    for page in [*(ROOT / "docs").glob("*.md"), *GUIDE]:
+        assert f": {page.relative_to(ROOT / 'docs')}\n" in menu, page
+    for page in tmp_path.rglob("*.html"):
+        if page.name == "404.html":
+            continue  # its links start at the site's root
+        for target in re.findall(r'(?:href|src)="([^"#?]+)', page.read_text()):
+            if "://" not in target and not target.startswith("mailto:"):
+                assert (page.parent / target).exists(), f"{page.relative_to(tmp_path)}: {target} is not there"
+
+
 @pytest.fixture(scope="module")
 def options(optc):
     """The options of each verb, by optc's own help."""
