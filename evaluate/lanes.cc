@@ -232,6 +232,13 @@ void store_lanes(E type, uint8_t *data, const Offsets &o, int n, const Register 
 
 void fill_constant(E type, uint64_t bits, Register &out) {
   out.poisoned = false;
+  if (lane_class(type) == LaneClass::kHandle) {  // the empty string and 0 are the only constants of these types
+    static const std::string kEmpty;
+    static const double kZero[2] = {0, 0};
+    for (int i = 0; i < kLanes; ++i)
+      out.handle[i] = type == E::kString ? static_cast<const void *>(&kEmpty) : static_cast<const void *>(kZero);
+    return;
+  }
   uint8_t memory[8];
   std::memcpy(memory, &bits, 8);  // little-endian: the low bytes are the value in its own width
   load_lanes(type, memory, Offsets{}, kLanes, out);

@@ -24,6 +24,7 @@
 #include "support/installation.h"
 
 #define OPTC_LIBRARY_FUNCTIONS(X) \
+  X(axis)                         \
   X(cast_map)                     \
   X(check_dims)                   \
   X(class_scores)                 \
@@ -58,6 +59,7 @@
   X(sequence_length)              \
   X(slice_sizes)                  \
   X(split_to_sequence)            \
+  X(reduce_sizes)                 \
   X(squeeze_sizes)                \
   X(string_cast)                  \
   X(string_equal)                 \

@@ -147,7 +147,7 @@ class Unsupported {
     if (def) return {};
     all_unknown_ = false;
     if (!schema || depth > 8) return label;
-    if (const onnx::FunctionProto *function = schema->GetFunction(static_cast<int>(opset->second), true)) {
+    if (const onnx::FunctionProto *function = schema->GetFunction(static_cast<int>(opset->second), false)) {
       std::map<std::string, int64_t> inner;
       for (const auto &import : function->opset_import()) inner[normal_domain(import.domain())] = import.version();
       inner.insert(opsets.begin(), opsets.end());

@@ -152,7 +152,8 @@ Status Converter::expand(NodeId id, const NodeSource &node_source) {
   const onnx::FunctionProto *function = nullptr;
   if (schema) {
     try {
-      function = schema->GetFunction(static_cast<int>(node_source.version), true);
+      // Not asking whether what it is written in is still the same at the model's opset: it names its own.
+      function = schema->GetFunction(static_cast<int>(node_source.version), false);
       if (!function && schema->HasContextDependentFunction()) {
         std::vector<onnx::TypeProto> types;
         for (size_t i = 0; i < static_cast<size_t>(proto.input_size()); ++i) {

@@ -73,6 +73,7 @@ Status check_mask(InferContext &c, const Operands &o) {
     if (mask.size() > 4) return c.invalid("attn_mask has more dimensions than the scores");
     for (size_t m = 0; m + 1 < mask.size(); ++m)
       OPTC_TRY(broadcasts_to(c, mask[m], scores[4 - mask.size() + m], "a dimension of attn_mask"));
+    if (!mask.empty()) OPTC_TRY(at_most(c, mask.back(), o.total, "the length of attn_mask"));
   }
   if (!c.has_input(kValidKeys)) return {};
   OPTC_TRY(c.require_shape(kValidKeys));

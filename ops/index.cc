@@ -126,6 +126,9 @@ Status infer_split(InferContext &c) {
   OPTC_ASSIGN(int64_t axis, c.axis(c.node().int_or("axis", 0), c.rank(0)));
   const size_t at = static_cast<size_t>(axis);
   const size_t n = c.output_count();
+  const int64_t count = c.node().int_or("num_outputs", static_cast<int64_t>(n));
+  if (count < 1 || static_cast<size_t>(count) != n)
+    return c.invalid("num_outputs is " + std::to_string(count) + " for " + std::to_string(n) + " outputs");
   Dims parts;
   if (c.has_input(1)) {
     if (const Dims *given = c.elements(1)) {
@@ -156,9 +159,6 @@ Status infer_split(InferContext &c) {
         OPTC_TRY(at_most(c, sum, in[at], "the sum of split"));
     }
   } else {
-    const int64_t count = c.node().int_or("num_outputs", static_cast<int64_t>(n));
-    if (count < 1 || static_cast<size_t>(count) != n)
-      return c.invalid("num_outputs is " + std::to_string(count) + " for " + std::to_string(n) + " outputs");
     Dim chunk = ceil_div(in[at], count);
     if (auto exact = exact_div(in[at], count)) chunk = *exact;
     for (size_t i = 0; i < n; ++i) {

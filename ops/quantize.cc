@@ -1,5 +1,6 @@
 // QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/conditions.h"
@@ -96,8 +97,24 @@ ElementType quantized_type(const Node &node, bool has_zero_point, ElementType ze
   return given ? static_cast<ElementType>(given) : ElementType::kUInt8;
 }
 
+// What numbers are quantized to.
+bool is_quantized_type(int64_t type) {
+  using E = ElementType;
+  constexpr E kTypes[] = {E::kInt8,           E::kUInt8,      E::kInt16,          E::kUInt16, E::kFloat8E4M3FN,
+                          E::kFloat8E4M3FNUZ, E::kFloat8E5M2, E::kFloat8E5M2FNUZ, E::kInt4,   E::kUInt4,
+                          E::kInt2,           E::kUInt2,      E::kFloat4E2M1};
+  return std::any_of(std::begin(kTypes), std::end(kTypes), [&](E t) { return static_cast<int64_t>(t) == type; });
+}
+
 Status infer_quantize(InferContext &c) {
   OPTC_TRY(check_parameters(c));
+  if (const int64_t given = c.node().int_or("output_dtype", 0)) {
+    if (!is_quantized_type(given))
+      return c.invalid("output_dtype " + std::to_string(given) + " is no type that numbers are quantized to");
+    if (c.has_input(2) && static_cast<int64_t>(c.element(2)) != given)
+      return c.invalid("output_dtype is " + std::string(to_string(static_cast<ElementType>(given))) +
+                       ", the zero point " + std::string(to_string(c.element(2))));
+  }
   c.set(0, Type::tensor(quantized_type(c.node(), c.has_input(2), c.element(2)), c.input(0).shape));
   return {};
 }
@@ -124,6 +141,11 @@ Status build_quantize(BuildContext &c) {
 Status infer_dequantize(InferContext &c) {
   OPTC_TRY(check_parameters(c));
   const int64_t given = c.node().int_or("output_dtype", 0);
+  using E = ElementType;
+  constexpr E kTypes[] = {E::kFloat32, E::kFloat16, E::kFloat64, E::kBFloat16};
+  if (given &&
+      std::none_of(std::begin(kTypes), std::end(kTypes), [&](E t) { return static_cast<int64_t>(t) == given; }))
+    return c.invalid("output_dtype " + std::to_string(given) + " is none of the types that a scale has");
   c.set(0, Type::tensor(given ? static_cast<ElementType>(given) : c.element(1), c.input(0).shape));
   return {};
 }

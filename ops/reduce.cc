@@ -166,47 +166,20 @@ Expr start_of(NestBuilder &nest, Reduction kind, ElementType storage, ElementTyp
 // The axes are a run-time input. Which input dimension each output dimension is goes to a small vector (-1: a reduced
 // one of length 1), the lengths to the symbols of the output's dims.
 BufferId emit_run_time_axes(BuildContext &c) {
-  const Shape shape = c.shape(0), out = c.output_shape(0), axes = c.shape(1);
-  const bool keep = c.node().int_or("keepdims", 1) != 0;
-  const auto number = [](size_t i) { return Dim(static_cast<int64_t>(i)); };
-  const BufferId sizes = c.temporary("sizes", ElementType::kInt64, {number(out.size())});
-  const BufferId from = c.temporary("axes_left", ElementType::kInt64, {number(out.size())});
-  NestBuilder nest(c, "which axes are reduced");
-  std::vector<Expr> reduced;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    const Dim k = nest.stage_loop("k", axes.empty() ? Dim(1) : axes[0]);
-    const Expr axis = nest.load(c.input(1), axes.empty() ? std::vector<Dim>{} : std::vector<Dim>{k});
-    const double positive = static_cast<double>(d), negative = positive - static_cast<double>(shape.size());
-    reduced.push_back(nest.reduce(Combine::kOr, apply(ScalarOp::kOr, equal(axis, axis.constant(positive)),
-                                                      equal(axis, axis.constant(negative)))));
-    if (!c.node().int_or("noop_with_empty_axes", 0) && !axes.empty())
-      reduced.back() = apply(ScalarOp::kOr, reduced.back(), equal(nest.index(axes[0]), nest.index(0)));
-  }
-  Expr position = nest.index(0);  // of a dimension that is left, among those
-  std::vector<Expr> size(out.size(), nest.index(1)), axis(out.size(), nest.index(-1));
-  for (size_t d = 0; d < shape.size(); ++d) {
-    for (size_t p = keep ? d : 0; p < (keep ? d + 1 : std::min(d + 1, out.size())); ++p) {
-      Expr here = apply(ScalarOp::kNot, reduced[d]);
-      if (!keep) here = both(here, equal(position, nest.index(number(p))));
-      size[p] = select(here, nest.index(shape[d]), size[p]);
-      axis[p] = select(here, nest.index(number(d)), axis[p]);
-    }
-    position = select(reduced[d], position, position + 1);
-  }
-  for (size_t p = 0; p < out.size(); ++p) {
-    nest.store(sizes, {number(p)}, size[p]);
-    nest.store(from, {number(p)}, axis[p]);
-  }
-  nest.finish();
-  c.library("value_sizes", {BufferId(), sizes}, {}, {}, output_symbols(c, 0));
+  const int64_t rank = static_cast<int64_t>(c.output_shape(0).size());
+  const BufferId from = c.temporary("axes_left", ElementType::kInt64, {std::max<int64_t>(rank, 1)});
+  c.library("reduce_sizes", {c.input(0), c.input(1)}, {from},
+            {{"keepdims", c.node().int_or("keepdims", 1) != 0 ? 1 : 0},
+             {"noop", c.node().int_or("noop_with_empty_axes", 0) != 0 ? 1 : 0},
+             {"rank", rank}},
+            output_symbols(c, 0));
   return from;
 }
 
 template <Reduction kind>
 Status build_run_time_axes(BuildContext &c) {
   const Shape shape = c.shape(0), out = c.output_shape(0);
-  BufferId from;
-  if (!out.empty()) from = emit_run_time_axes(c);
+  const BufferId from = emit_run_time_axes(c);
   NestBuilder nest(c, c.node().op);
   const std::vector<Dim> o = nest.outer(out);
   // Input index i belongs to output index o when they agree in each dimension that is left.
@@ -384,19 +357,20 @@ Status build_scan(BuildContext &c) {
     emit_scan(c, static_cast<size_t>(axis < 0 ? axis + rank : axis), product);
     return {};
   }
-  if (rank == 1) {
+  if (rank == 1) {  // the one axis there is: only whether it is meant is asked
+    c.library("axis", {c.input(1)}, {}, {{"rank", rank}, {"where", c.node().op}});
     emit_scan(c, 0, product);
     return {};
   }
   // The axis is known only at run time: element o takes every i that agrees with it off the axis and does not come
   // after it on it.
   const bool exclusive = c.node().int_or("exclusive", 0) != 0, reverse = c.node().int_or("reverse", 0) != 0;
+  const BufferId counted = c.temporary("axis", ElementType::kInt64, {Dim(1)});
+  c.library("axis", {c.input(1)}, {counted}, {{"rank", rank}, {"where", c.node().op}});
   NestBuilder nest(c, c.node().op);
   const std::vector<Dim> o = nest.outer(shape);
   const std::vector<Dim> i = nest.stage_loops(shape);
-  const Shape axis_shape = c.shape(1);
-  Expr axis = cast(nest.load(c.input(1), std::vector<Dim>(axis_shape.size())), ElementType::kInt64);
-  axis = select(is_below(axis, 0), axis + static_cast<double>(rank), axis);
+  const Expr axis = nest.load(counted, {Dim(0)});
   Expr condition;
   for (size_t k = 0; k < shape.size(); ++k) {
     const Expr a = nest.index(i[k]), b = nest.index(o[k]);

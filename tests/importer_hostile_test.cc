@@ -204,6 +204,12 @@ TEST(Hostile, Graphs) {
       R"(<ir_version: 11, opset_import: ["" : 24]> g (float[1,1,2,4] q) => (float[1,1,2,4] y, float[1,1,2,2] s)
          { y, , , s = Attention <qk_matmul_output_mode = 4> (q, q, q) })",
       kInvalid, "none of 0 to 3");
+  for (const char *flag : {"2", "-1"})
+    expect_text_error((R"(<ir_version: 8, opset_import: ["" : 18]> g (float[4] x) => (float[1] y)
+                          { y = ReduceSum <keepdims = )" +
+                       std::string(flag) + "> (x) }")
+                          .c_str(),
+                      kInvalid, "it says yes by 1 and no by 0");
 }
 
 // Operands that kernels would read beside: inference says what they must be.

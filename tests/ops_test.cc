@@ -351,6 +351,55 @@ TEST(Operands, NumbersOfTopKAndOneHotAreOne) {
   expect_fault(hot, {at, integers({0}, {}), floats({2}, {3, 4})});
 }
 
+TEST(Operands, AxesOfAReductionFoundByTheRunAreThoseOfTheOperand) {
+  const Program kept = built(inferred(R"(graph "g" (x: f32[N,M], a: i64[A]) -> (y) {
+    opset "" 18
+    y: f32[?] = ReduceSum(x, a) {keepdims = 1}
+})"));
+  const RuntimeValue x = floats({2, 3}, {1, 2, 3, 4, 5, 6});
+  expect_values(run(kept, {x, integers({1}, {-1})})[0], {6, 15});
+  expect_values(run(kept, {x, integers({2}, {0, 0})})[0], {5, 7, 9});
+  expect_values(run(kept, {x, integers({0}, {})})[0], {21});
+  expect_fault(kept, {x, integers({1}, {2})});
+  expect_fault(kept, {x, integers({2}, {0, -3})});
+  const Program dropped = built(inferred(R"(graph "g" (x: f32[N,M], a: i64[2]) -> (y) {
+    opset "" 18
+    y: f32[?] = ReduceMean(x, a) {keepdims = 0}
+})"));
+  expect_values(run(dropped, {x, integers({2}, {1, 0})})[0], {3.5});
+  expect_fault(dropped, {x, integers({2}, {1, -1})});
+  expect_fault(dropped, {x, integers({2}, {0, 2})});
+}
+
+TEST(Operands, TheAxisOfARunningSumIsOneOfTheOperand) {
+  const Program program = built(inferred(R"(graph "g" (x: f32[N,M], a: i64[]) -> (y) {
+    opset "" 14
+    y: f32[?] = CumSum(x, a)
+})"));
+  const RuntimeValue x = floats({2, 2}, {1, 2, 3, 4});
+  expect_values(run(program, {x, integers({}, {-1})})[0], {1, 3, 3, 7});
+  expect_values(run(program, {x, integers({}, {0})})[0], {1, 2, 4, 6});
+  expect_fault(program, {x, integers({}, {2})});
+  expect_fault(program, {x, integers({}, {-3})});
+  const Program line = built(inferred(R"(graph "g" (x: f32[N], a: i64[1]) -> (y) {
+    opset "" 26
+    y: f32[?] = CumProd(x, a)
+})"));
+  expect_values(run(line, {floats({3}, {1, 2, 3}), integers({1}, {-1})})[0], {1, 2, 6});
+  expect_fault(line, {floats({3}, {1, 2, 3}), integers({1}, {1})});
+}
+
+TEST(Operands, AMaskOfAttentionEndsWithTheKeys) {
+  const Program program = built(inferred(R"(graph "g" (q: f32[1,1,1,1], k: f32[1,1,T,1], m: f32[1,M]) -> (y) {
+    opset "" 24
+    y: f32[?] = Attention(q, k, k, m)
+})"));
+  const RuntimeValue q = floats({1, 1, 1, 1}, {1}), k = floats({1, 1, 2, 1}, {7, 9});
+  expect_values(run(program, {q, k, floats({1, 2}, {0, -1000})})[0], {7});
+  expect_values(run(program, {q, k, floats({1, 1}, {0})})[0], {7});
+  expect_fault(program, {q, k, floats({1, 3}, {0, 0, 0})});
+}
+
 // As in ONNX Runtime; ONNX says nothing of it.
 TEST(Operands, WhatAConditionSaysBehindTheEndSelectsNothing) {
   const Program program = built(inferred(R"(graph "g" (x: f32[N], m: i64[M]) -> (y) {

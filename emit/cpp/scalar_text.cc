@@ -229,6 +229,12 @@ Text constant_text(ElementType type, uint64_t bits) {
       return {fmt::format("uint8_t{{{}}}", bits & 255)};
     case ElementType::kUInt16:
       return {fmt::format("uint16_t{{{}}}", bits & 65535)};
+    case ElementType::kString:  // what a Pad fills with: strings and complex numbers have no other constants
+      return {"OptcLibString{\"\", 0}"};
+    case ElementType::kComplex64:
+      return {"Complex64{}"};
+    case ElementType::kComplex128:
+      return {"Complex128{}"};
     default:
       return float_text(static_cast<float>(float_of_bits(type, bits)), "f");
   }

@@ -19,6 +19,19 @@ static inline int optc_lib_fail(OptcLibCall *call) {
   return optc_lib_fault(call, optc_lib_string_attribute(call, "message", "the model cannot go on"));
 }
 
+// inputs: axis (an integer, one element); attributes rank, where. Output 0 (optional): i64[1], the axis in [0, rank).
+static inline int optc_lib_axis(OptcLibCall *call) {
+  const int64_t rank = optc_lib_int_attribute(call, "rank", 0), given = optc_lib_int_at(&call->inputs[0], 0);
+  const int64_t axis = given < 0 ? given + rank : given;
+  if (axis < 0 || axis >= rank) {
+    snprintf(call->error, sizeof call->error, "%.180s: axis %lld is out of range for rank %lld",
+             optc_lib_string_attribute(call, "where", ""), (long long)given, (long long)rank);
+    return 3;  // OPTC_MODEL_FAULT
+  }
+  if (call->output_count > 0) *(int64_t *)call->outputs[0].data = axis;
+  return 0;
+}
+
 // inputs: data, shape (i64[n]); attribute allowzero. Sizes: the n dims of the result, with 0 copied and -1 found.
 static inline int optc_lib_reshape_sizes(OptcLibCall *call) {
   const OptcLibTensor *data = &call->inputs[0], *shape = &call->inputs[1];
@@ -176,6 +189,34 @@ static inline int optc_lib_range_sizes(OptcLibCall *call) {
     const int64_t span = w[2] > 0 ? w[1] - w[0] : w[0] - w[1], by = w[2] > 0 ? w[2] : -w[2];
     call->sizes[0] = span > 0 ? (span - 1) / by + 1 : 0;
   }
+  return 0;
+}
+
+// inputs: data, axes (i64[n] or a scalar); attributes keepdims, noop (whether no axes at all mean none), rank (of the
+// result). Sizes: the dims of the reduced tensor. Output 0: i64[rank], the dimension of data that each one is, -1 for
+// one that is kept as 1.
+static inline int optc_lib_reduce_sizes(OptcLibCall *call) {
+  const OptcLibTensor *data = &call->inputs[0], *axes = &call->inputs[1];
+  const int keep = optc_lib_int_attribute(call, "keepdims", 1) != 0;
+  int64_t *from = (int64_t *)call->outputs[0].data;
+  const int64_t n = optc_lib_count(axes), rank = optc_lib_int_attribute(call, "rank", 0);
+  uint64_t reduced = n == 0 && !optc_lib_int_attribute(call, "noop", 0) ? ~(uint64_t)0 : 0;
+  for (int64_t j = 0; j < n; ++j) {
+    int64_t axis = optc_lib_int_at(axes, j);
+    if (axis < 0) axis += data->rank;
+    if (axis < 0 || axis >= data->rank) return optc_lib_fault(call, "a reduction: an axis is out of range");
+    reduced |= (uint64_t)1 << axis;
+  }
+  int64_t to = 0;
+  for (int32_t k = 0; k < data->rank; ++k) {
+    const int gone = (int)(reduced >> k & 1);
+    if (gone && !keep) continue;
+    if (to == rank)
+      return optc_lib_fault(call, "a reduction: an axis is listed twice, which changes the rank of the result");
+    call->sizes[to] = gone ? 1 : data->dims[k];
+    from[to++] = gone ? -1 : k;
+  }
+  if (to < rank) return optc_lib_fault(call, "a reduction: the axes leave fewer dimensions than the result has");
   return 0;
 }
 

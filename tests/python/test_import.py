@@ -152,6 +152,11 @@ def test_damaged_models_end_in_an_error_or_a_graph(tool, shared, count):
     print(result.stdout)
 
 
+# Numbers that may be any integer: values, labels, seeds, places that end with the tensor, hints, the axis of a scale for all.
+FREE_NUMBERS = {("Constant", "value_int"), ("LabelEncoder", "default_int64"), ("Dropout", "seed"), ("EyeLike", "k"), ("Shape", "start"), ("Shape", "end"),
+                ("NegativeLogLikelihoodLoss", "ignore_index"), ("SoftmaxCrossEntropyLoss", "ignore_index"), ("LinearAttention", "chunk_size"),
+                ("StringSplit", "maxsplit"), ("QuantizeLinear", "axis"), ("DequantizeLinear", "axis")}
+
 # Strings that are no names of ways: any text is one.
 FREE = {("LabelEncoder", "default_string"), ("LabelEncoder", "keys_as_tensor"), ("RegexFullMatch", "pattern"), ("StringSplit", "delimiter"),
         ("StringNormalizer", "locale")}
@@ -159,6 +164,36 @@ FREE = {("LabelEncoder", "default_string"), ("LabelEncoder", "keys_as_tensor"), 
 
 def test_names_of_ways_that_no_operator_has_are_refused(tool, tmp_path):
     """Every string attribute of every operator that ONNX's tests use, misspelled: never taken for the default."""
+    tried, taken = with_attribute(tool, tmp_path, onnx.defs.OpSchema.AttrType.STRING, "misspelled", FREE)
+    assert tried > 30
+    assert not taken
+
+
+def test_numbers_that_no_attribute_can_be_are_refused(tool, tmp_path):
+    """Every number of every operator that ONNX's tests use, far from all that has a meaning: never taken for the default, for a flag's other
+    value, or for the last one there is."""
+    tried, taken = with_attribute(tool, tmp_path, onnx.defs.OpSchema.AttrType.INT, -123456, FREE_NUMBERS)
+    assert tried > 60
+    assert not taken
+
+
+def test_types_that_are_none_are_refused(tool, tmp_path):
+    """Numbers whose low byte is a type."""
+    other = {(op, name) for op, names in attribute_names(onnx.defs.OpSchema.AttrType.INT).items() for name in names if name not in TYPE_NAMES}
+    tried, taken = with_attribute(tool, tmp_path, onnx.defs.OpSchema.AttrType.INT, 256 + onnx.TensorProto.FLOAT, other)
+    assert tried > 8
+    assert not taken
+
+
+TYPE_NAMES = ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "softmax_precision", "precision")
+
+
+def attribute_names(kind):
+    return {s.name: [n for n, a in s.attributes.items() if a.type == kind] for s in onnx.defs.get_all_schemas_with_history()}
+
+
+def with_attribute(tool, tmp_path, kind, value, free):
+    """How many attributes of `kind` there are, and those where `value` is taken."""
     from onnx.backend.test.loader import load_model_tests
 
     tried, pairs = [], []
@@ -171,18 +206,16 @@ def test_names_of_ways_that_no_operator_has_are_refused(tool, tmp_path):
             schema = onnx.defs.get_schema(node.op_type, versions[node.domain], node.domain)
             for name, attribute in schema.attributes.items():
                 key = node.op_type, name
-                if attribute.type != onnx.defs.OpSchema.AttrType.STRING or key in tried or key in FREE:
+                if attribute.type != kind or key in tried or key in free:
                     continue
                 wrong = onnx.ModelProto()
                 wrong.CopyFrom(model)
                 given = wrong.graph.node[i].attribute
                 for k in [k for k, a in enumerate(given) if a.name == name]:
                     del given[k]
-                given.append(onnx.helper.make_attribute(name, "misspelled"))
+                given.append(onnx.helper.make_attribute(name, value))
                 path = tmp_path / f"{len(tried)}.onnx"
                 onnx.save(wrong, path)
                 tried.append(key)
                 pairs.append((path, tmp_path / "out.onnx"))
-    assert len(tried) > 30
-    taken = [key for key, (code, _) in zip(tried, convert(tool, pairs)) if code not in (3, 4)]
-    assert not taken
+    return len(tried), [key for key, (code, _) in zip(tried, convert(tool, pairs)) if code not in (3, 4)]

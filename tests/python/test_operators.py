@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "operators"))
@@ -216,7 +216,36 @@ def string_normalizer(rng):
     return cases.node_model(node, {"X": x}, {"": 17}), {"X": x}, [answer]
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer)}
+def windows_at_any_opset(rng):
+    """Operators that ONNX defines by a function which is written at opset 17: models of later opsets have them, too."""
+    n, periodic, opset = int(rng.integers(2, 12)), int(rng.integers(2)), int(rng.integers(17, 27))
+    inputs = {"n": np.array(n, [np.int64, np.int32][rng.integers(2)])}
+    name, a = [("HannWindow", (0.5, 0.5, 0)), ("HammingWindow", (25 / 46, 21 / 46, 0)), ("BlackmanWindow", (0.42, 0.5, 0.08))][rng.integers(3)]
+    turn = 2 * np.pi * np.arange(n) / (n if periodic else n - 1)
+    answer = (a[0] - a[1] * np.cos(turn) + a[2] * np.cos(2 * turn)).astype(np.float32)
+    return model_of([helper.make_node(name, ["n"], ["y"], periodic=periodic)], inputs, ["y"], opset), inputs, [answer]
+
+
+def fills_of_texts(rng):
+    """What no element of the operand reaches is the empty string, or a complex 0."""
+    x = texts(rng, 3, 4) if rng.integers(2) else (floats(rng, 3, 4) + 1j * floats(rng, 3, 4)).astype([np.complex64, np.complex128][rng.integers(2)])
+    zero = np.array("", object) if x.dtype == object else x.dtype.type(0)
+    inputs = {"x": x, "pads": np.array([1, 0, 0, 2]), "sizes": np.array([5, 3]), "k": np.array(int(rng.integers(-2, 3)))}
+    nodes = [helper.make_node("Pad", ["x", "pads"], ["padded"]), helper.make_node("Trilu", ["x", "k"], ["upper"]),
+             helper.make_node("CenterCropPad", ["x", "sizes"], ["cropped"])]
+    cropped = np.full((5, 3), zero, x.dtype)
+    cropped[1:4] = x[:, :3]
+    answers = [np.pad(x, [(1, 0), (0, 2)], constant_values=zero), np.where(np.triu(np.ones(x.shape, bool), int(inputs["k"])), x, zero), cropped]
+    model = model_of(nodes, inputs, ["padded", "upper", "cropped"], 18)
+    for name in ("pads", "sizes", "k"):
+        if rng.integers(2):
+            at = next(i for i, v in enumerate(model.graph.input) if v.name == name)
+            del model.graph.input[at]
+            model.graph.initializer.append(numpy_helper.from_array(inputs.pop(name), name))
+    return model, inputs, answers
+
+
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, fills_of_texts)}
 
 
 def random_cases(family, count, seed):
@@ -242,6 +271,17 @@ def test_a_dim_that_decides_the_rank_is_checked(evaluator, optc):
     for binary in (evaluator, optc.parent / "optc_conformance_bundles"):
         (failure,) = cases.failures(binary, [cases.Case("one", model, inputs, [None])]).values()
         assert failure.startswith(("fault:", "usage:")) and "takes 2 or more" in failure, failure
+
+
+@pytest.mark.parametrize("node, number", [("CumSum", 2), ("ReduceSum", [2]), ("ReduceMax", [-3]), ("ReduceMean", [0, 0])])
+def test_an_axis_found_by_the_run_is_one_of_the_operand(evaluator, optc, node, number):
+    """Out of range, or twice where that changes the rank of the result."""
+    inputs = {"x": np.ones((2, 3), np.float32), "axis": np.array(number)}
+    attributes = {} if node == "CumSum" else {"keepdims": 0}
+    model = model_of([helper.make_node(node, ["x", "axis"], ["y"], **attributes)], inputs, ["y"], 20, types={"x": helper.make_tensor_type_proto(TensorProto.FLOAT, ["N", "M"])})
+    for binary in (evaluator, optc.parent / "optc_conformance_bundles"):
+        (failure,) = cases.failures(binary, [cases.Case("one", model, inputs, [None])]).values()
+        assert failure.startswith("fault:") and ("out of range" in failure or "listed twice" in failure), failure
 
 
 @pytest.mark.parametrize("declared, item", [(["N", 2], (3,)), ([3], (4,)), (["N", 2], (3, 3))])
