@@ -60,10 +60,18 @@ Result<bool> round_trip(RuleContext &context, NodeId n) {
   return false;
 }
 
+// Whether the shape that a Reshape asks for is an operand of the run: only the Reshape itself can say that the elements
+// do not fit it.
+bool asks_the_run(const RuleContext &context, NodeId n) {
+  if (context.node(n).op != "Reshape") return false;
+  const ValueId shape = context.input(n, 1);
+  return !context.constant(shape) && !context.graph().value(shape).elements;
+}
+
 // A view of a view: the dims say all. A constant shape stays as it is unless a 0 in it copies a dim of the inner view.
 Result<bool> chain(RuleContext &context, NodeId n) {
   const NodeId inner = context.producer(context.input(n, 0));
-  if (!is_view(context, inner) || squeezes_by_sizes(context, n)) return false;
+  if (!is_view(context, inner) || squeezes_by_sizes(context, n) || asks_the_run(context, n)) return false;
   const bool only = context.single_use(context.output(inner));
   const Constant *shape = context.node(n).op == "Reshape" ? context.constant(context.input(n, 1)) : nullptr;
   bool copies = shape == nullptr;
@@ -89,7 +97,7 @@ Result<bool> chain(RuleContext &context, NodeId n) {
 
 // The shape is computed, but what it comes to is known up to what a Reshape finds by itself.
 Result<bool> known_shape(RuleContext &context, NodeId n) {
-  if (context.constant(context.input(n, 1))) return false;
+  if (context.constant(context.input(n, 1)) || asks_the_run(context, n)) return false;
   const auto target = target_shape(context, context.input(n, 0), context.output(n));
   if (!target) {
     context.rewriter().missed("view.known_shape", n, "several dims are symbolic and one is not the operand's");

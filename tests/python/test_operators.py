@@ -284,6 +284,17 @@ def test_an_axis_found_by_the_run_is_one_of_the_operand(evaluator, optc, node, n
         assert failure.startswith("fault:") and ("out of range" in failure or "listed twice" in failure), failure
 
 
+def test_a_shape_found_by_the_run_fits_the_elements(evaluator, optc):
+    """Of one entry, which a Reshape could find by itself; a Relu before it, so that the rules see a view of something."""
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Reshape", ["r", "s"], ["y"]), helper.make_node("Unsqueeze", ["y", "a"], ["z"])]
+    inputs = {"x": np.ones((2, 3), np.float32), "s": np.array([6]), "a": np.array([0])}
+    model = model_of(nodes, inputs, ["z"], 17)
+    for binary in (evaluator, optc.parent / "optc_conformance_bundles"):
+        assert cases.failures(binary, [cases.Case("fits", model, inputs, [np.ones((1, 6), np.float32)])]) == {}
+        (failure,) = cases.failures(binary, [cases.Case("one", model, inputs | {"s": np.array([5])}, [None])]).values()
+        assert failure.startswith("fault:") and "number of elements" in failure, failure
+
+
 @pytest.mark.parametrize("declared, item", [(["N", 2], (3,)), ([3], (4,)), (["N", 2], (3, 3))])
 def test_items_that_do_not_fit_the_declared_type_are_refused(evaluator, optc, declared, item):
     inputs = {"s": [np.ones(item, np.float32)], "at": np.array(0)}
