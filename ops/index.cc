@@ -433,7 +433,9 @@ Status build_reverse_sequence(BuildContext &c) {
   Dims i = nest.outer(c.output_shape(0));
   Expr length = nest.load(c.input(1), {i[batch]}), t = nest.index(i[time]);
   Dims from = i;
-  from[time] = nest.as_index(select(less(t, length), length - 1.0 - t, t), c.shape(0)[time]);
+  // A length below 0 is an index below 0, which is a fault as one behind the end is.
+  const Expr at = select(less(length, length.constant(0)), length, select(less(t, length), length - 1.0 - t, t));
+  from[time] = nest.as_index(at, c.shape(0)[time]);
   nest.store(c.output(0), i, nest.load_raw(c.input(0), from));
   nest.finish();
   return {};

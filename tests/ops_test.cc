@@ -389,6 +389,17 @@ TEST(Operands, TheAxisOfARunningSumIsOneOfTheOperand) {
   expect_fault(line, {floats({3}, {1, 2, 3}), integers({1}, {1})});
 }
 
+TEST(Operands, LengthsOfReversedSequencesLieInThem) {
+  const Program program = built(inferred(R"(graph "g" (x: f32[T,B], n: i64[B]) -> (y) {
+    opset "" 10
+    y: f32[?] = ReverseSequence(x, n)
+})"));
+  const RuntimeValue x = floats({2, 2}, {1, 2, 3, 4});
+  expect_values(run(program, {x, integers({2}, {2, 0})})[0], {3, 2, 1, 4});
+  expect_fault(program, {x, integers({2}, {3, 1})});
+  expect_fault(program, {x, integers({2}, {-1, 1})});
+}
+
 TEST(Operands, AMaskOfAttentionEndsWithTheKeys) {
   const Program program = built(inferred(R"(graph "g" (q: f32[1,1,1,1], k: f32[1,1,T,1], m: f32[1,M]) -> (y) {
     opset "" 24
