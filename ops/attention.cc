@@ -261,11 +261,12 @@ Status build_attention(BuildContext &c) {
   j = nest.stage_loop("j", total);
   Dim e = nest.stage_loop("e", o.v.width);
   const Expr v = nest.load(values, value_heads.at(b, g, j, e));
+  if (v.type() != type) plain = false;  // V has a type of its own
   info.value = v.id();
   info.batch = {single_symbol(b), single_symbol(g), single_symbol(r)};
   info.m = {single_symbol(i)};
   info.n = {single_symbol(j), single_symbol(e)};
-  nest.store_local(result, {e}, nest.load_local(weights, {j}) * v, Combine::kSum);
+  nest.store_local(result, {e}, nest.load_local(weights, {j}) * cast(v, type), Combine::kSum);
   nest.end_stage();
   e = nest.stage_loop("e", o.v.width);
   Heads out = o.q;

@@ -400,6 +400,24 @@ TEST(Operands, LengthsOfReversedSequencesLieInThem) {
   expect_fault(program, {x, integers({2}, {-1, 1})});
 }
 
+TEST(Operands, ValuesOfAttentionHaveATypeOfTheirOwn) {
+  const Program program = built(inferred(R"(graph "g" (q: f64[1,1,1,1], k: f64[1,1,2,1], x: f32[1,1,2,2]) -> (y, z) {
+    opset "" 23
+    v: f16[1,1,2,2] = Cast(x) {to = 10, saturate = 1}
+    y: f64[?] = Attention(q, k, v)
+    z: f64[?] = Attention(q, k, x)
+})"));
+  const auto doubles = [](std::vector<int64_t> dims, const std::vector<double> &values) {
+    std::vector<uint8_t> bytes(values.size() * 8);
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    return RuntimeValue::of(Constant::owned(E::kFloat64, std::move(dims), std::move(bytes)));
+  };
+  const auto y =
+      run(program, {doubles({1, 1, 1, 1}, {1}), doubles({1, 1, 2, 1}, {7, 7}), floats({1, 1, 2, 2}, {1, 2, 3, 6})});
+  expect_values(y[0], {2, 4}, 1e-12);
+  expect_values(y[1], {2, 4}, 1e-12);
+}
+
 TEST(Operands, AMaskOfAttentionEndsWithTheKeys) {
   const Program program = built(inferred(R"(graph "g" (q: f32[1,1,1,1], k: f32[1,1,T,1], m: f32[1,M]) -> (y) {
     opset "" 24

@@ -164,6 +164,7 @@ class Verifier {
       if (!s.args[i].valid()) return fail("P1", where + "scalar without operand");
       scalar(s.args[i], where);
     }
+    operand_types(s, where);
     if (s.op == ScalarOp::kIndex) dim(s.index_value, where);
     for (Dim d : s.index) dim(d, where);
     if (s.op == ScalarOp::kLoad) {
@@ -180,6 +181,18 @@ class Verifier {
       if (s.type != l.type) fail("P6", where + "local '" + l.name + "' has another type");
       if (!local_written_[s.local.index]) fail("P7", where + "reads local '" + l.name + "' before it is written");
     }
+  }
+
+  // What is computed of several operands is computed in their one type: lanes and registers are read as that.
+  void operand_types(const Scalar &s, const std::string &where) {
+    const int first = s.op == ScalarOp::kSelect ? 1 : 0;
+    const auto type = [&](int i) { return p_.scalars.at(s.args[i]).type; };
+    for (int i = first + 1; i < arity(s.op); ++i)
+      if (type(i) != type(first))
+        fail("P6", where + std::string(to_string(s.op)) + " of " + std::string(to_string(type(first))) + " and " +
+                       std::string(to_string(type(i))));
+    if (s.op == ScalarOp::kSelect && (type(0) != ElementType::kBool || s.type != type(1)))
+      fail("P6", where + "select of " + std::string(to_string(type(1))) + " by " + std::string(to_string(type(0))));
   }
 
   void dim(Dim d, const std::string &where) {
