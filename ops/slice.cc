@@ -259,9 +259,12 @@ std::optional<PadPlan> resolve_pads(Context &c, size_t rank) {
   }
   if (pads->size() != 2 * axes.size()) return std::nullopt;
   PadPlan plan{Dims(rank, Dim(0)), Dims(rank, Dim(0))};
+  std::vector<int64_t> seen;
   for (size_t j = 0; j < axes.size(); ++j) {
     const int64_t axis = axes[j] < 0 ? axes[j] + static_cast<int64_t>(rank) : axes[j];
-    if (axis < 0 || axis >= static_cast<int64_t>(rank)) return std::nullopt;
+    if (axis < 0 || axis >= static_cast<int64_t>(rank) || std::count(seen.begin(), seen.end(), axis))
+      return std::nullopt;
+    seen.push_back(axis);
     plan.begin[static_cast<size_t>(axis)] = (*pads)[j];
     plan.end[static_cast<size_t>(axis)] = (*pads)[axes.size() + j];
   }
@@ -315,8 +318,8 @@ Status build_pad(BuildContext &c) {
   BufferId begins;
   if (!plan) {
     begins = c.temporary("begins", ElementType::kInt64, {static_cast<int64_t>(in.size())});
-    c.library("pad_sizes", {c.input(0), c.input(1), c.has_input(3) ? c.input(3) : BufferId()}, {begins}, {},
-              output_symbols(c, 0));
+    c.library("pad_sizes", {c.input(0), c.input(1), c.has_input(3) ? c.input(3) : BufferId()}, {begins},
+              {{"mode", mode}}, output_symbols(c, 0));
   }
   NestBuilder nest(c, "pad");
   Dims i = nest.outer(out), from = i;

@@ -75,6 +75,12 @@ Status flattened(Graph &graph, NodeId node, Diagnostics &diagnostics) {
     graph.set_attribute(node, "axis", int64_t{-1});
     return {};
   }
+  // A Flatten takes the rank for an axis, too: rows of one element, whatever they are.
+  if (type.has_shape() && (axis >= type.rank() || axis < -type.rank()))
+    return diagnostics.error(
+        ErrorKind::kInvalid,
+        "axis " + std::to_string(axis) + " is out of range for rank " + std::to_string(type.rank()),
+        graph.describe(node), "before opset 13 an axis that is not given is 1");
   const RegionId region = graph.node(node).region;
   const std::string base = graph.node(node).name.empty() ? graph.node(node).op : graph.node(node).name;
   auto insert = [&](const char *op, std::vector<ValueId> inputs,

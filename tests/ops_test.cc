@@ -210,6 +210,15 @@ TEST(Steps, SoftmaxBefore13NormalizesWholeRows) {
   expect_values(y[0], {0.25, 0.25, 0.25, 0.25});
 }
 
+TEST(Steps, SoftmaxBefore13HasAnAxisOfItsOperand) {
+  Graph graph = parse(R"(graph "g" (x: f32[3]) -> (y) {
+    opset "" 12
+    y: f32[3] = Softmax(x) {axis = 1}
+})");
+  Diagnostics diagnostics;
+  EXPECT_FALSE(find_op("Softmax")->steps[0].up(graph, first_node(graph), diagnostics).ok());
+}
+
 TEST(Steps, BroadcastAlongAnAxisBefore7) {
   Graph graph = inferred(R"(graph "g" (x: f32[1,2,2]) -> (y) {
     opset "" 6
@@ -416,6 +425,34 @@ TEST(Operands, ValuesOfAttentionHaveATypeOfTheirOwn) {
       run(program, {doubles({1, 1, 1, 1}, {1}), doubles({1, 1, 2, 1}, {7, 7}), floats({1, 1, 2, 2}, {1, 2, 3, 6})});
   expect_values(y[0], {2, 4}, 1e-12);
   expect_values(y[1], {2, 4}, 1e-12);
+}
+
+TEST(Operands, PadsAndSlicesFoundByTheRunFitTheirOperand) {
+  const RuntimeValue x = floats({3}, {1, 2, 3});
+  const auto pad = [](std::string mode) {
+    return built(inferred(R"(graph "g" (x: f32[N], p: i64[P], a: i64[A]) -> (y) {
+    opset "" 19
+    y: f32[?] = Pad(x, p, _, a) {mode = ")" +
+                          mode + R"("}
+})"));
+  };
+  const Program reflect = pad("reflect"), edge = pad("edge");
+  const RuntimeValue axis = integers({1}, {0});
+  expect_values(run(reflect, {x, integers({2}, {2, 0}), axis})[0], {3, 2, 1, 2, 3});
+  expect_fault(reflect, {x, integers({2}, {3, 0}), axis});
+  expect_fault(reflect, {x, integers({2}, {0, 3}), axis});
+  expect_fault(reflect, {x, integers({4}, {1, 1, 1, 1}), integers({2}, {0, -1})});
+  expect_fault(reflect, {x, integers({2}, {INT64_MAX, 1}), axis});
+  expect_values(run(edge, {x, integers({2}, {1, -1}), axis})[0], {1, 1, 2});
+  expect_fault(edge, {floats({0}, {}), integers({2}, {1, 0}), axis});
+  const Program slice = built(inferred(R"(graph "g" (x: f32[N,M], s: i64[A], e: i64[2], a: i64[2], t: i64[2]) -> (y) {
+    opset "" 13
+    y: f32[?] = Slice(x, s, e, a, t)
+})"));
+  const RuntimeValue m = floats({2, 2}, {1, 2, 3, 4}), ends = integers({2}, {2, 2}), ones = integers({2}, {1, 1});
+  expect_values(run(slice, {m, integers({2}, {1, 0}), ends, integers({2}, {0, 1}), ones})[0], {3, 4});
+  expect_fault(slice, {m, integers({2}, {1, 0}), ends, integers({2}, {0, -2}), ones});
+  expect_fault(slice, {m, integers({1}, {1}), ends, integers({2}, {0, 1}), ones});
 }
 
 TEST(Operands, AMaskOfAttentionEndsWithTheKeys) {

@@ -6,6 +6,8 @@
 
 #include "lib_util.h"
 
+#define OPTC_LIB_FAR ((int64_t)1 << 60)  // two of them are added without going round
+
 // inputs: i64[2]; attributes where, or_one. A fault when the two differ (or_one: and the second is not 1).
 static inline int optc_lib_check_dims(OptcLibCall *call) {
   const int64_t left = optc_lib_int_at(&call->inputs[0], 0), right = optc_lib_int_at(&call->inputs[0], 1);
@@ -100,21 +102,34 @@ static inline int optc_lib_tile_sizes(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: data, pads (i64[2 * n]), axes (i64[n], optional). Sizes: the dims of the padded tensor. Output 0: i64[rank],
-// the begin pads.
+// inputs: data, pads (i64[2 * n]), axes (i64[n], optional); attribute mode. Sizes: the dims of the padded tensor.
+// Output 0: i64[rank], the begin pads.
 static inline int optc_lib_pad_sizes(OptcLibCall *call) {
   const OptcLibTensor *data = &call->inputs[0], *pads = &call->inputs[1];
   const OptcLibTensor *axes = call->input_count > 2 && call->inputs[2].data ? &call->inputs[2] : nullptr;
   const int64_t n = axes ? optc_lib_count(axes) : data->rank;
   if (optc_lib_count(pads) != 2 * n) return optc_lib_fault(call, "Pad: pads must have two entries an axis");
+  const char *mode = optc_lib_string_attribute(call, "mode", "constant");
   int64_t *begin = (int64_t *)call->outputs[0].data;
+  uint64_t seen = 0;
   for (int32_t k = 0; k < data->rank; ++k) begin[k] = 0, call->sizes[k] = data->dims[k];
   for (int64_t j = 0; j < n; ++j) {
     int64_t axis = axes ? optc_lib_int_at(axes, j) : j;
     if (axis < 0) axis += data->rank;
     if (axis < 0 || axis >= data->rank) return optc_lib_fault(call, "Pad: an axis is out of range");
-    begin[axis] = optc_lib_int_at(pads, j);
-    call->sizes[axis] = data->dims[axis] + begin[axis] + optc_lib_int_at(pads, n + j);
+    if (seen >> axis & 1) return optc_lib_fault(call, "Pad: an axis is listed twice");
+    seen |= (uint64_t)1 << axis;
+    const int64_t d = data->dims[axis], before = optc_lib_int_at(pads, j), after = optc_lib_int_at(pads, n + j);
+    if (before > OPTC_LIB_FAR || before < -OPTC_LIB_FAR || after > OPTC_LIB_FAR || after < -OPTC_LIB_FAR)
+      return optc_lib_fault(call, "Pad: a pad is too large");
+    if (optc_lib_same(mode, "reflect") && (before || after) && (before >= (d ? d : 1) || after >= (d ? d : 1)))
+      return optc_lib_fault(call, "Pad: a pad by reflection is not smaller than the dimension");
+    begin[axis] = before;
+    call->sizes[axis] = d + before + after;
+    const int64_t kept = d + (optc_lib_same(mode, "wrap") ? (before < 0 ? before : 0) + (after < 0 ? after : 0) : 0);
+    if (call->sizes[axis] > 0 && kept <= 0 && (before > 0 || after > 0) &&
+        (optc_lib_same(mode, "edge") || optc_lib_same(mode, "wrap")))
+      return optc_lib_fault(call, "Pad: there is nothing to repeat");
     if (call->sizes[axis] < 0) return optc_lib_fault(call, "Pad: a dimension becomes negative");
   }
   return 0;
@@ -129,10 +144,16 @@ static inline int optc_lib_slice_sizes(OptcLibCall *call) {
   int64_t *first = (int64_t *)call->outputs[0].data, *step = first + data->rank;
   for (int32_t k = 0; k < data->rank; ++k) first[k] = 0, step[k] = 1, call->sizes[k] = data->dims[k];
   const int64_t n = optc_lib_count(&call->inputs[1]);
+  if (optc_lib_count(&call->inputs[2]) != n || (axes && optc_lib_count(axes) != n) ||
+      (steps && optc_lib_count(steps) != n))
+    return optc_lib_fault(call, "Slice: starts, ends, axes and steps differ in length");
+  uint64_t seen = 0;
   for (int64_t j = 0; j < n; ++j) {
     int64_t axis = axes ? optc_lib_int_at(axes, j) : j;
     if (axis < 0) axis += data->rank;
     if (axis < 0 || axis >= data->rank) return optc_lib_fault(call, "Slice: an axis is out of range");
+    if (seen >> axis & 1) return optc_lib_fault(call, "Slice: an axis is listed twice");
+    seen |= (uint64_t)1 << axis;
     const int64_t d = data->dims[axis], by = steps ? optc_lib_int_at(steps, j) : 1;
     if (by == 0) return optc_lib_fault(call, "Slice: a step is 0");
     const int64_t low = by > 0 ? 0 : -1, high = by > 0 ? d : d - 1;
