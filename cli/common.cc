@@ -522,15 +522,6 @@ int run_usage_error(const std::string &message, const std::string &help) {
 
 std::string file_name(const std::string &path) { return path.substr(path.find_last_of('/') + 1); }
 
-GraphDiff diff_optimized(const Graph &before, const Optimized &optimized, const Graph &compiled,
-                         const CompileOptions &options, Listener &listener) {
-  GraphDiff diff = diff_by_origin(before, optimized.graph, optimized.records);
-  Diagnostics ignored;  // the model need not be one that optc can compile
-  const Result<Program> program = lower_model(compiled, options, listener, ignored);
-  if (program.ok()) name_kernels(diff, optimized.graph, *program);
-  return diff;
-}
-
 void print(const std::string &text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 }  // namespace optc::cli

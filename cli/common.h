@@ -9,7 +9,6 @@
 #include "cli/arguments.h"
 #include "driver/samples.h"
 #include "driver/toolchain.h"
-#include "emit/report/diff.h"
 #include "support/diagnostics.h"
 
 namespace optc::cli {
@@ -87,11 +86,6 @@ std::string nearest(const std::string &word, const std::vector<std::string> &lis
 int run_usage_error(const std::string &message, const std::string &help = {});
 void print(const std::string &text);             // to stdout
 std::string file_name(const std::string &path);  // without its folder
-
-// What optimize_model made of `before`, with the rules and with the kernels of `compiled`, which was made of the same
-// Graph (of `optimized` itself, or of what a bundle is made of); without kernels where lowering fails.
-GraphDiff diff_optimized(const Graph &before, const Optimized &optimized, const Graph &compiled,
-                         const CompileOptions &options, Listener &listener);
 
 // One function a verb: adds the subcommand and sets what runs when it is chosen; the callback leaves its exit code in
 // `code`.

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
+#include "cli/optimized_diff.h"
 #include "driver/bundle_diff.h"
 #include "emit/report/diff.h"
 #include "importer/importer.h"
@@ -18,15 +20,29 @@ namespace {
 constexpr size_t kLines = 40;  // patterns, and changes, that are printed without -v
 
 struct DiffOptions : CommonOptions {
-  std::string other, html;
+  std::string other, html, explorer;
   std::vector<std::string> ignored;
   bool exit_code = false;
   double rtol = -1;
   std::string input_folder;
 };
 
+// "diff.json" -> "diff.mapping.json"
+std::string mapping_file(const std::string &graphs) {
+  const std::filesystem::path path(graphs);
+  return (path.parent_path() / (path.stem().string() + ".mapping" + path.extension().string())).string();
+}
+
 Status write_page(const DiffOptions &o, const Graph &before, const Graph &after, const GraphDiff &diff,
                   const std::string &title, const PageFacts &facts, Diagnostics &diagnostics) {
+  if (!o.explorer.empty()) {
+    const ModelExplorerFiles files = model_explorer_files(before, after, diff, title, facts.scopes);
+    const std::string mapping = mapping_file(o.explorer);
+    OPTC_TRY(write_file(o.explorer, files.graphs, diagnostics));
+    OPTC_TRY(write_file(mapping, files.mapping, diagnostics));
+    if (!o.quiet && o.format == "text")
+      print(fmt::format("wrote {} for Model Explorer, and {} for its synced navigation\n", o.explorer, mapping));
+  }
   if (o.html.empty()) return {};
   const std::string page = diff_html(before, after, diff, title, facts);
   OPTC_TRY(write_file(o.html, page, diagnostics));
@@ -34,6 +50,8 @@ Status write_page(const DiffOptions &o, const Graph &before, const Graph &after,
     print(fmt::format("wrote {} ({}, opens offline)\n", o.html, format_bytes(static_cast<int64_t>(page.size()))));
   return {};
 }
+
+bool draws(const DiffOptions &o) { return !o.html.empty() || !o.explorer.empty(); }
 
 // Where the nodes of a model that optc wrote come from, and by which rules, as it noted at them.
 Result<Provenance> noted_in(const std::string &path, Diagnostics &diagnostics) {
@@ -78,7 +96,7 @@ Status diff_files(const DiffOptions &o, Diagnostics &diagnostics) {
   OPTC_ASSIGN(const Graph after, read_graph(o.other, diagnostics));
   OPTC_ASSIGN(const Provenance noted, noted_in(o.other, diagnostics));
   PageFacts facts;
-  if (!o.html.empty()) {
+  if (draws(o)) {
     OPTC_ASSIGN(facts.scopes, noted_scopes(o.other, diagnostics));
     OPTC_ASSIGN(NodeScopes scopes, noted_scopes(o.model, diagnostics));
     facts.scopes.merge(scopes);
@@ -89,7 +107,7 @@ Status diff_files(const DiffOptions &o, Diagnostics &diagnostics) {
 
 // Two bundles are built and run.
 Status diff_two_bundles(const DiffOptions &o, Diagnostics &diagnostics) {
-  if (!o.html.empty() || !o.ignored.empty() || !o.shapes.empty() || !o.custom_ops.empty() || !o.externs.empty() ||
+  if (draws(o) || !o.ignored.empty() || !o.shapes.empty() || !o.custom_ops.empty() || !o.externs.empty() ||
       !o.disabled.empty() || o.format == "markdown")
     return diagnostics.error(ErrorKind::kUsage, "two bundles are compared by what they compute", {},
                              "--dim, --inputs, --seed, --rtol, --exit-code and --format=json go with that");
@@ -155,12 +173,12 @@ Status diff(const DiffOptions &o, Diagnostics &diagnostics) {
   const std::unique_ptr<Listener> listener = make_listener(silent);
   OPTC_ASSIGN(const Graph before, load_model(o.model, options, *listener, diagnostics));
   OPTC_ASSIGN(const Optimized optimized, optimize_model(before.clone(), options, *listener, diagnostics));
-  PageFacts facts;
-  facts.rewrites = &optimized.records;
-  if (!o.html.empty()) {
+  const LoweredGraph lowered = lower_if_possible(optimized.graph, options, *listener);
+  PageFacts facts = facts_of_page(optimized, lowered);
+  if (draws(o)) {
     OPTC_ASSIGN(facts.scopes, noted_scopes(o.model, diagnostics));
   }
-  return tell(o, before, optimized.graph, diff_optimized(before, optimized, optimized.graph, options, *listener),
+  return tell(o, before, optimized.graph, diff_optimized(before, optimized, lowered),
               file_name(o.model) + " → optimized", facts, diagnostics);
 }
 
@@ -174,6 +192,10 @@ void add_diff(CommandLine &line, int &code) {
   verb->add_option("A", o->model, "the model before, or a bundle's folder")->required()->type_name("");
   verb->add_option("B", o->other, "the model after; without it: A as optc optimizes it")->type_name("");
   verb->add_option("--html", o->html, "also write a page that opens offline")->type_name("FILE");
+  verb->add_option("--model-explorer", o->explorer,
+                   "also write both graphs as a JSON file that Google's Model Explorer opens, and beside it as "
+                   "NAME.mapping.json what its synced navigation reads")
+      ->type_name("FILE");
   std::vector<std::string> kinds;
   for (const ChangeKind kind : kChangeKinds) kinds.emplace_back(to_string(kind));
   verb->add_option("--ignore", o->ignored,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -44,6 +45,12 @@ nlohmann::ordered_json finding_json(const std::optional<KernelFinding> &finding,
   return json;
 }
 
+const KernelDrift &farthest(const WatchReport &report) {
+  return std::max_element(report.drift.begin(), report.drift.end(),
+                          [](const auto &x, const auto &y) { return x.second.relative < y.second.relative; })
+      ->second;
+}
+
 }  // namespace
 
 std::string kernel_text(const WatchReport &report, bool compared, bool numerics, bool quiet) {
@@ -54,6 +61,12 @@ std::string kernel_text(const WatchReport &report, bool compared, bool numerics,
   if (compared && !report.difference && !quiet)
     text += fmt::format("each of {} kernels computes what the evaluator computes of the same inputs ({} runs)\n",
                         report.kernels.size(), report.compared);
+  if (compared && !quiet && !report.difference && !report.drift.empty()) {
+    const KernelDrift &far = farthest(report);
+    text += far.relative > 0 ? fmt::format("farthest of them is {}, by {:.1e} of the range of {}\n", far.kernel,
+                                           far.relative, far.output)
+                             : "all of them give the evaluator's bits\n";
+  }
   if (compared && !quiet) {
     std::map<std::string, std::string> by_reason;
     for (const auto &[kernel, reason] : report.not_compared)
@@ -89,6 +102,10 @@ std::string kernel_json(const WatchReport &report, bool compared, bool numerics)
     json["not_compared"] = nlohmann::ordered_json::array();
     for (const auto &[kernel, reason] : report.not_compared)
       json["not_compared"].push_back({{"kernel", kernel}, {"reason", reason}});
+    json["each"] = nlohmann::ordered_json::array();
+    for (const auto &[number, d] : report.drift)
+      json["each"].push_back(
+          {{"kernel", d.kernel}, {"output", d.output}, {"max_difference", d.largest}, {"relative", d.relative}});
     json["first_difference"] = finding_json(report.difference, true);
   }
   if (numerics) {

@@ -8,9 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
-#include "driver/bisect.h"
+#include "cli/optimized_diff.h"
 #include "emit/onnx/export.h"
-#include "emit/report/diff.h"
 #include "emit/report/report.h"
 #include "importer/importer.h"
 #include "importer/provenance.h"
@@ -42,10 +41,9 @@ std::string nodes_text(const RuleSummary &r) {
 }
 
 // What lowering for the CPU makes of the model, by the names of its steps; nothing where it cannot be lowered.
-std::string steps_text(const Optimized &optimized, const CompileOptions &options, Listener &listener) {
-  LoweringReport report;
-  Diagnostics ignored;
-  if (!lower_reported(optimized.graph, options, listener, ignored, false, report)) return "";
+std::string steps_text(const LoweredGraph &lowered) {
+  if (!lowered.program) return "";
+  const LoweringReport &report = lowered.report;
   std::map<std::string, std::pair<int64_t, std::string>> counts;
   for (const LoweringStep &step : report.steps) {
     auto &[count, first] = counts[step.name];
@@ -97,18 +95,20 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
   FileFacts after;
   OPTC_TRY(export_file(optimized.graph, o.output, export_options, diagnostics, &after));
   GraphDiff changes;
-  Optimized compiled;  // as a bundle is made of it: with the operators that no opset has
+  LoweredGraph lowered;
   if (o.report || !o.html.empty()) {
     CommonOptions silent = o;
     silent.quiet = true;
     options.opset = 0;
-    OPTC_ASSIGN(compiled, optimize_model(original.clone(), options, *make_listener(silent), diagnostics));
-    changes = diff_optimized(original, optimized, compiled.graph, options, *listener);
+    // As a bundle is made of it: with the operators that no opset has.
+    OPTC_ASSIGN(const Optimized compiled,
+                optimize_model(original.clone(), options, *make_listener(silent), diagnostics));
+    lowered = lower_if_possible(compiled.graph, options, *listener);
+    changes = diff_optimized(original, optimized, lowered);
   }
   size_t page_bytes = 0;
   if (!o.html.empty()) {
-    PageFacts facts;
-    facts.rewrites = &optimized.records;
+    PageFacts facts = facts_of_page(optimized, lowered);
     OPTC_ASSIGN(facts.scopes, noted_scopes(o.model, diagnostics));
     const std::string page = diff_html(original, optimized.graph, changes, file_name(o.model) + " → optimized", facts);
     page_bytes = page.size();
@@ -164,7 +164,7 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
   for (const Row &row : rows) print(fmt::format("  {:<26} {:>5} → {}\n", row.op, row.before, row.after));
   if (o.report) {
     print(rules_text(optimized));
-    print(steps_text(compiled, options, *listener));
+    print(steps_text(lowered));
     const std::string text = diff_text(original, optimized.graph, changes, o.verbose ? 0 : 20);
     print("what became of the nodes, of " + text);
   }

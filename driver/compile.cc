@@ -192,6 +192,8 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   name_kernels(changes, optimized.graph, program);
   PageFacts drawn;
   drawn.rewrites = &optimized.records;
+  drawn.lowering = &lowered.steps;
+  drawn.program = &program;
   OPTC_ASSIGN(drawn.scopes, noted_scopes(path, diagnostics));
   OPTC_TRY(directory->write(
       "graph.html", diff_html(original, optimized.graph, changes, page.model + " → optimized", drawn), diagnostics));

@@ -165,6 +165,7 @@ KernelDifference compare_elements(const Constant &got, const Constant &expected,
       const double g = element(got, i), e = element(expected, i);
       if (g == e || (std::isnan(g) && std::isnan(e))) continue;
       difference = std::isfinite(g) && std::isfinite(e) ? std::fabs(g - e) : INFINITY;
+      if (std::isfinite(difference)) result.largest = std::max(result.largest, difference);
       if (difference <= result.allowed) continue;
     }
     ++result.differing;

@@ -31,6 +31,7 @@ struct KernelDifference {
   double got = 0, expected = 0;
   double allowed = 0;   // by which the worst element may be apart
   double range = 0;     // max |expected| of the finite elements
+  double largest = 0;   // difference of two numbers, also of what is within the tolerance; not of other bits: 0
   std::string problem;  // where it is not a matter of size: other dims
 };
 // Element by element: floats within a tolerance of their type and the kernel's exactness, relative to the range; whole

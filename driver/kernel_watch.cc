@@ -217,6 +217,7 @@ class Watch {
       return false;
     }
     const KernelDifference d = compare_elements(*got, wanted.value, exactness);
+    if (!kernel.control() && is_float(wanted.value.type())) note_drift(kernel, f.output, d);
     if (d.differing == 0) return true;
     f.problem = d.problem.empty() ? fmt::format("{} of {} elements differ", d.differing, d.count) : d.problem;
     f.index = d.index;
@@ -225,6 +226,13 @@ class Watch {
     f.allowed = d.allowed;
     differs(std::move(f));
     return false;
+  }
+
+  void note_drift(const Kernel &kernel, const std::string &output, const KernelDifference &d) {
+    const auto number = static_cast<uint32_t>(&kernel - program_.kernels.data());
+    const double relative = d.range > 0 ? d.largest / d.range : d.largest > 0 ? 1 : 0;
+    const auto [it, first] = report_.drift.try_emplace(number, KernelDrift{kernel.name, output, d.largest, relative});
+    if (!first && relative > it->second.relative) it->second = {kernel.name, output, d.largest, relative};
   }
 
   // An If or a loop as a whole, beside the evaluator on what it reads. What the evaluator cannot run alone is passed

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -42,9 +43,18 @@ struct KernelFinding {
   double got = 0, expected = 0, allowed = 0;  // of the worst element; expected only where values are compared
 };
 
+// How far a kernel's floats are from the evaluator's, in the run and the output where that is the largest part of the
+// output's range.
+struct KernelDrift {
+  std::string kernel, output;  // the output as in KernelFinding
+  double largest = 0;          // difference
+  double relative = 0;         // of the range; 0: the same numbers
+};
+
 struct WatchReport {
   int64_t compared = 0;                                           // runs of kernels
   std::set<uint32_t> kernels;                                     // the numbers of those that ran
+  std::map<uint32_t, KernelDrift> drift;                          // of those with floats, by number
   std::vector<std::pair<std::string, std::string>> not_compared;  // kernel and reason
   std::optional<KernelFinding> difference;                        // the first kernel that differs
   std::optional<KernelFinding> nan, infinity;                     // the first kernel that makes one of none

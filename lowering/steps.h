@@ -12,12 +12,9 @@
 #include <utility>
 #include <vector>
 
-namespace optc {
+#include "ir/program/lowering_step.h"
 
-struct LoweringStep {
-  std::string name;   // "fuse.epilogue"
-  std::string where;  // the kernel or buffer that it was about
-};
+namespace optc {
 
 // What `optc explain` shows of a name.
 struct LoweringStepInfo {
@@ -34,8 +31,10 @@ class Steps {
       : left_out_(std::move(left_out)), most_(most), taken_(taken) {}
   // Asked before the step is made.
   bool allowed(std::string_view name) const;
-  // Told when it was made.
-  void record(std::string_view name, std::string where) { taken_.push_back({std::string(name), std::move(where)}); }
+  // Told when it was made: about what, and of which nodes that is (Kernel::origin, origins_of a buffer).
+  void record(std::string_view name, std::string where, std::vector<uint32_t> origin) {
+    taken_.push_back({std::string(name), std::move(where), std::move(origin)});
+  }
 
  private:
   std::vector<std::string> left_out_;

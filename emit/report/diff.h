@@ -10,6 +10,7 @@
 
 #include "ir/graph/graph.h"
 #include "ir/graph/rewriter.h"
+#include "ir/program/lowering_step.h"
 #include "ir/program/program.h"
 
 namespace optc {
@@ -93,12 +94,22 @@ std::string diff_json(const Graph &before, const Graph &after, const GraphDiff &
 // first. What stands there goes before the scopes that a name has ("/encoder/layer.0/Add").
 using NodeScopes = std::unordered_map<std::string, std::vector<std::string>>;
 
-// What the page may show besides the difference.
+// What the page may show besides the difference. All but the scopes are of a diff_by_origin, and may be null.
 struct PageFacts {
-  const std::vector<RewriteRecord> *rewrites = nullptr;  // of a diff_by_origin: the page steps through them
+  const std::vector<RewriteRecord> *rewrites = nullptr;  // the page steps through them,
+  const std::vector<LoweringStep> *lowering = nullptr;   // and behind them through what lowering decided
+  const Program *program = nullptr;                      // its placements say which buffer lives when, and where
   NodeScopes scopes;                                     // of the nodes of both graphs
 };
 std::string diff_html(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title,
                       const PageFacts &facts);
+
+// For Model Explorer: both graphs as one file that it opens, and the file of its synced navigation that maps the nodes
+// of each group onto each other.
+struct ModelExplorerFiles {
+  std::string graphs, mapping;
+};
+ModelExplorerFiles model_explorer_files(const Graph &before, const Graph &after, const GraphDiff &diff,
+                                        const std::string &title, const NodeScopes &scopes);
 
 }  // namespace optc

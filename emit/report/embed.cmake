@@ -3,7 +3,7 @@
 file(READ ${FOLDER}/page.html text)
 file(READ ${FOLDER}/page.css style)
 set(scripts "")
-foreach(part data layout scene draw panel control)
+foreach(part data layout scene draw panel overlays control)
   file(READ ${FOLDER}/${part}.js script)
   string(APPEND scripts "${script}")
 endforeach()

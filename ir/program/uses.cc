@@ -105,4 +105,18 @@ void Uses::remove(KernelId k) { leave(k); }
 
 void Uses::move(KernelId k, KernelId place) { place_[k.index] = place_[place.index]; }
 
+void add_origin(std::vector<uint32_t> &origin, const std::vector<uint32_t> &more) {
+  origin.insert(origin.end(), more.begin(), more.end());
+  std::sort(origin.begin(), origin.end());
+  origin.erase(std::unique(origin.begin(), origin.end()), origin.end());
+}
+
+std::vector<uint32_t> origins_of(const Program &program, const Uses &uses, BufferId buffer) {
+  std::vector<uint32_t> origin;
+  const bool constant = program.buffer(uses.root(buffer)).kind == BufferKind::kConstant;
+  for (BufferId name : uses.names(buffer))
+    for (KernelId k : constant ? uses.readers(name) : uses.writers(name)) add_origin(origin, program.kernel(k).origin);
+  return origin;
+}
+
 }  // namespace optc

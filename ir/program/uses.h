@@ -18,6 +18,9 @@ namespace optc {
 // What a kernel reads and writes itself: of control flow its operands, not what its bodies touch. Appends.
 void own_operands(const Program &program, const Kernel &kernel, std::vector<BufferId> &in, std::vector<BufferId> &out);
 
+// Adds `more` to the origin of a kernel, or of what is said of several: sorted, each once.
+void add_origin(std::vector<uint32_t> &origin, const std::vector<uint32_t> &more);
+
 // Bytes of so many elements, packed where they are smaller than a byte; 0 where they have no width (strings).
 Dim storage_bytes(ElementType type, Dim count);
 // Of a buffer as it is stored, padding included.
@@ -85,5 +88,8 @@ class Uses {
   std::vector<Place> place_;
   std::vector<KernelId> owners_;  // by sequence: the control flow that it is a body of; invalid for the main one
 };
+
+// The origin of what writes a buffer's storage; of a constant, of what reads it.
+std::vector<uint32_t> origins_of(const Program &program, const Uses &uses, BufferId buffer);
 
 }  // namespace optc

@@ -55,7 +55,7 @@ class Placer {
   bool share() {
     if (!steps_ || p_.placements.size() < 2) return true;
     if (!steps_->allowed("place.share")) return false;
-    steps_->record("place.share", "the arena of " + std::to_string(p_.placements.size()) + " buffers");
+    steps_->record("place.share", "the arena of " + std::to_string(p_.placements.size()) + " buffers", {});
     return true;
   }
 
@@ -83,7 +83,7 @@ class Placer {
           continue;
         if (!read_only_where_written(*nest, root, out)) continue;
         if (!steps_->allowed("place.in_place")) return;
-        steps_->record("place.in_place", result.name + " over " + place.name);
+        steps_->record("place.in_place", result.name + " over " + place.name, kernel.origin);
         // The result becomes a view of the operand's place, whose lifetime goes on.
         result.alias = root;
         result.alias_offset = 0;

@@ -159,7 +159,7 @@ class IntegerSums {
     changed.contraction->lhs = a->parts.integer;
     changed.contraction->rhs = b->parts.integer;
     if (candidates(p_, trial, options_).empty()) return;
-    steps_.record("fuse.dequantize", trial.name);
+    steps_.record("fuse.dequantize", trial.name, trial.origin);
     trial.note += " of 8-bit integers";
     p_.kernel(k) = std::move(trial);
     uses_.update(k);
@@ -200,7 +200,7 @@ class IntegerSums {
     Diagnostics quiet;
     auto values = evaluate_kernel(p_, k, {}, memory, {}, quiet);
     if (!values.ok() || values->size() != 1) return;
-    steps_.record("fold.dequantize", p_.kernel(k).name);
+    steps_.record("fold.dequantize", p_.kernel(k).name, p_.kernel(k).origin);
     Buffer &folded = p_.buffer(result);
     folded.kind = BufferKind::kConstant;
     folded.constant = std::move((*values)[0].value);

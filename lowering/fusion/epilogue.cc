@@ -132,12 +132,10 @@ class EpilogueFuser {
       return false;
     }
     const Kernel &reader_kernel = program_.kernel(reader_id);
-    trial.origin.insert(trial.origin.end(), reader_kernel.origin.begin(), reader_kernel.origin.end());
-    std::sort(trial.origin.begin(), trial.origin.end());
-    trial.origin.erase(std::unique(trial.origin.begin(), trial.origin.end()), trial.origin.end());
+    add_origin(trial.origin, reader_kernel.origin);
     trial.rules.insert(trial.rules.end(), reader_kernel.rules.begin(), reader_kernel.rules.end());
     if (!reader_kernel.note.empty()) trial.note += " + " + reader_kernel.note;
-    steps_.record("fuse.epilogue", reader_kernel.name + " into " + trial.name);
+    steps_.record("fuse.epilogue", reader_kernel.name + " into " + trial.name, trial.origin);
     program_.kernel(producer_id) = std::move(trial);
     program_.kernel(reader_id).alive = false;
     uses_.remove(reader_id);

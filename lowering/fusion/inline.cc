@@ -136,14 +136,14 @@ class Inliner {
     }
     std::string where = program_.kernel(p).name + " into ";
     for (size_t i = 0; i < changes.size(); ++i) where += (i ? ", " : "") + program_.kernel(changes[i].reader).name;
-    steps_.record("fuse.inline", std::move(where));
+    std::vector<uint32_t> origin = program_.kernel(p).origin;
+    for (const Change &c : changes) add_origin(origin, program_.kernel(c.reader).origin);
+    steps_.record("fuse.inline", std::move(where), std::move(origin));
     for (Change &c : changes) {
       Kernel &reader = program_.kernel(c.reader);
       reader.body = std::move(c.nest);
       const Kernel &producer = program_.kernel(p);
-      reader.origin.insert(reader.origin.end(), producer.origin.begin(), producer.origin.end());
-      std::sort(reader.origin.begin(), reader.origin.end());
-      reader.origin.erase(std::unique(reader.origin.begin(), reader.origin.end()), reader.origin.end());
+      add_origin(reader.origin, producer.origin);
       reader.rules.insert(reader.rules.end(), producer.rules.begin(), producer.rules.end());
       uses_.update(c.reader);
     }

@@ -149,7 +149,7 @@ void split_recurrent(Program &program, Steps &steps) {
   for (KernelId id : program.order) {
     const LibraryCall *call = program.kernel(id).library();
     if (call && call->function == "rnn" && reason_against_steps(program, *call).empty() && steps.allowed("split.rnn")) {
-      steps.record("split.rnn", program.kernel(id).name);
+      steps.record("split.rnn", program.kernel(id).name, program.kernel(id).origin);
       order.push_back(Splitter(program, id).split());
     }
     order.push_back(id);

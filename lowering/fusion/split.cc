@@ -122,7 +122,7 @@ void split_loops(Program &program, Steps &steps) {
     if (!nest || nest->contraction || nest->sequential) continue;
     bool any = false;
     while (steps.allowed("loops.split") && cut_one(program, *nest)) any = true;  // each leaves fewer quotients
-    if (any) steps.record("loops.split", kernel.name);
+    if (any) steps.record("loops.split", kernel.name, kernel.origin);
   }
 }
 

@@ -21,7 +21,7 @@ void order_attention_results(Program &program, Steps &steps) {
       if (program.buffer(b).shape().size() == 4 && may_be_reordered(program, uses, b) &&
           steps.allowed("layout.attention")) {
         program.buffer(b).order = {0, 2, 1, 3};
-        steps.record("layout.attention", program.buffer(b).name);
+        steps.record("layout.attention", program.buffer(b).name, program.kernels[i].origin);
       }
   }
 }

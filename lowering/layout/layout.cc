@@ -87,7 +87,7 @@ class Layout {
   void seed(BufferId id) {
     if (wanted_[id.index] || !may_be_reordered(p_, uses_, id) || p_.buffer(id).shape().size() < 3) return;
     if (!steps_.allowed("layout.channels_last")) return;
-    steps_.record("layout.channels_last", p_.buffer(id).name);
+    steps_.record("layout.channels_last", p_.buffer(id).name, origins_of(p_, uses_, id));
     wanted_[id.index] = true;
     for (const auto *kernels : {&uses_.readers(id), &uses_.writers(id)})
       for (KernelId k : *kernels)
@@ -110,7 +110,7 @@ class Layout {
       const BufferId input = view->input;
       if (p_.buffer(input).order.empty() && !view->in_channels.is(1) && !reads_any_strides(*view, options_) &&
           (copies[input.index].valid() || steps_.allowed("layout.copy"))) {
-        if (!copies[input.index].valid()) order.push_back(copy_of(input, copies[input.index]));
+        if (!copies[input.index].valid()) order.push_back(copy_of(input, copies[input.index], p_.kernel(k).origin));
         const BufferId copy = copies[input.index];
         ScalarSubstitution swap;
         swap.on_load = [&](const Scalar &load) {
@@ -132,23 +132,24 @@ class Layout {
         LoopNest nest = *p_.kernel(k).nest();
         for (StageOutput &o : nest.stages.back().outputs) o.buffer = temporary;
         p_.kernel(k).body = std::move(nest);
-        order.push_back(copy_kernel(temporary, output));
+        order.push_back(copy_kernel(temporary, output, p_.kernel(k).origin));
       }
     }
     p_.order = std::move(order);
   }
 
-  KernelId copy_of(BufferId input, BufferId &copy) {
+  KernelId copy_of(BufferId input, BufferId &copy, const std::vector<uint32_t> &reader) {
     Buffer buffer;
     buffer.name = p_.buffer(input).name + "_channels_last";
     buffer.type = p_.buffer(input).type;
     buffer.order = channels_last(buffer.shape().size());
     copy = p_.add_buffer(std::move(buffer));
-    return copy_kernel(input, copy);
+    return copy_kernel(input, copy, reader);
   }
 
-  KernelId copy_kernel(BufferId from, BufferId to) {
-    steps_.record("layout.copy", p_.buffer(from).name + " to " + p_.buffer(to).name);
+  // convolution: the origin of what reads or writes the copy.
+  KernelId copy_kernel(BufferId from, BufferId to, const std::vector<uint32_t> &convolution) {
+    steps_.record("layout.copy", p_.buffer(from).name + " to " + p_.buffer(to).name, convolution);
     Kernel kernel;
     kernel.name = p_.buffer(from).name + "_to_" + p_.buffer(to).name;
     for (char &c : kernel.name)

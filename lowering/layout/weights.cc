@@ -68,7 +68,7 @@ void order_products(Program &program, const std::vector<bool> &viewed, Steps &st
           weight.constant.count() == 0)
         continue;
       if (!steps.allowed("layout.weights")) return;
-      steps.record("layout.weights", weight.name);
+      steps.record("layout.weights", weight.name, kernel.origin);
       weight.order = {1, 0};
       Constant &ordered = done[weight.constant.data()];
       if (!ordered.valid()) ordered = transposed(weight.constant);
@@ -100,7 +100,7 @@ void order_weights(Program &program, Steps &steps) {
     const int64_t space = std::accumulate(dims.begin() + 2, dims.end(), int64_t{1}, std::multiplies<>());
     if (dims[1] == 1 || space == 1) continue;  // the same either way
     if (!steps.allowed("layout.weights")) return;
-    steps.record("layout.weights", weight.name);
+    steps.record("layout.weights", weight.name, kernel.origin);
     weight.order = {0};
     for (size_t i = 2; i < dims.size(); ++i) weight.order.push_back(static_cast<int>(i));
     weight.order.push_back(1);

@@ -212,7 +212,7 @@ void lay_out_windows(Program &program, const LoweringOptions &options, Steps &st
   for (KernelId id : program.order) {
     const auto windows = windows_of(program, program.kernel(id), options);
     if (windows && steps.allowed("layout.windows")) {
-      steps.record("layout.windows", program.kernel(id).name);
+      steps.record("layout.windows", program.kernel(id).name, program.kernel(id).origin);
       order.push_back(Writer(program, id, *windows).write());
     }
     order.push_back(id);

@@ -246,15 +246,23 @@ class Storage {
   void choose() {
     const std::string name = narrow_ == ElementType::kFloat16 ? "store.f16" : "store.bf16";
     std::vector<bool> touched(p_.buffers.size(), false);
+    std::vector<std::vector<uint32_t>> origin(p_.buffers.size());  // of what writes it; of a constant of what reads it
     each_kernel([&](const Kernel &kernel) {
-      for (BufferId b : reads(p_, kernel)) touched[groups_[b.index]] = true;
-      for (BufferId b : writes(p_, kernel)) touched[groups_[b.index]] = true;
+      for (BufferId b : reads(p_, kernel)) {
+        touched[groups_[b.index]] = true;
+        if (p_.buffer(BufferId(groups_[b.index])).kind == BufferKind::kConstant)
+          add_origin(origin[groups_[b.index]], kernel.origin);
+      }
+      for (BufferId b : writes(p_, kernel)) {
+        touched[groups_[b.index]] = true;
+        add_origin(origin[groups_[b.index]], kernel.origin);
+      }
     });
     for (size_t i = 0; i < groups_.size(); ++i) {
       const BufferId id(i);
       if (groups_[i] != i || !touched[i] || !narrow(id)) continue;
       if (steps_.allowed(name))
-        steps_.record(name, p_.buffer(id).name);
+        steps_.record(name, p_.buffer(id).name, std::move(origin[i]));
       else
         keep(id, "left out by --disable-pass");
     }

@@ -76,7 +76,7 @@ class Chooser {
       kernel.schedule = kernel.nest() ? plain_form(kernel) : Schedule(LibrarySchedule{});
       return {};
     }
-    steps_.record("schedule." + name(*chosen), kernel.name);
+    steps_.record("schedule." + name(*chosen), kernel.name, kernel.origin);
     if (ways.size() > 1 || ways[0].microseconds > 0) say(std::move(said), std::move(ways), way);
     lay_out(id, *chosen);
     p_.kernel(id).schedule = std::move(*chosen);

@@ -36,7 +36,7 @@ class StateBinder {
     KernelId replaced;
     const KernelId stale = first_stale_read(p_, Uses(p_), state, &replaced);
     if (!stale.valid() && steps_.allowed("state.in_place")) {
-      steps_.record("state.in_place", input + " and " + output);
+      steps_.record("state.in_place", input + " and " + output, origins_of(p_, Uses(p_), p_.outputs[state.output]));
       state.in_place = true;
       leave_out_kept(state);
     } else {

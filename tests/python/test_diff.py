@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from test_pages import transformer
+from test_pages import branches, transformer
 
 SEED = int(os.environ.get("OPTC_SEED", "1"))
 COUNT = int(os.environ.get("OPTC_COUNT", "10"))
@@ -282,3 +282,41 @@ def test_two_bundles_by_what_they_compute(optc, tmp_path):
     (tmp_path / "no").mkdir()
     (tmp_path / "no/manifest.json").write_text("[]")
     assert "not a bundle's" in diff(a, tmp_path / "no", code=2).stderr
+
+
+def test_model_explorer(optc, tmp_path):
+    """The files for Model Explorer: ids that are there and unique, edges between them that are the graph's, and each node mapped at most once."""
+    for make, name in ((lambda p: transformer(p, 3), "encoder"), (branches, "branches")):
+        path = tmp_path / f"{name}.onnx"
+        make(path)
+        opted = tmp_path / f"{name}.opt.onnx"
+        subprocess.run([optc, "opt", path, "-o", opted, "--opset", "20", "-q"], check=True)
+        subprocess.run([optc, "diff", path, opted, "--model-explorer", tmp_path / f"{name}.json", "-q"], check=True, capture_output=True)
+        explorer, mapping = json.loads((tmp_path / f"{name}.json").read_text()), json.loads((tmp_path / f"{name}.mapping.json").read_text())
+        assert explorer["label"] and [g["id"] for g in explorer["graphs"]] == ["before", "after"]
+        for graph, file in zip(explorer["graphs"], (path, opted)):
+            nodes = {n["id"]: n for n in graph["nodes"]}
+            assert len(nodes) == len(graph["nodes"])
+            model = onnx.load(file)
+
+            def count(g):
+                return sum(1 + sum(count(a.g) for a in n.attribute if a.type == onnx.AttributeProto.GRAPH) for n in g.node)
+
+            assert sum(n["label"] not in ("input", "output") for n in nodes.values()) == count(model.graph)
+            produced = {o["attrs"][0]["value"]: (n["id"], o["id"]) for n in nodes.values() for o in n.get("outputsMetadata", [])}
+            for node in model.graph.node:
+                drawn = nodes[produced[node.output[0]][0]]
+                assert drawn["label"] == node.op_type
+                edges = {(e["sourceNodeId"], e["sourceNodeOutputId"], e["targetNodeInputId"]) for e in drawn["incomingEdges"]}
+                assert {(*produced[v], str(k)) for k, v in enumerate(node.input) if v in produced} <= edges
+            assert all(e["sourceNodeId"] in nodes for n in nodes.values() for e in n["incomingEdges"])
+            # A path of groups is of one group: no node's is another's with an empty part.
+            assert all(part for n in nodes.values() if n["namespace"] for part in n["namespace"].split("/"))
+        left = [i for e in mapping["mappingEntries"] for i in e["leftNodeIds"]]
+        right = [i for e in mapping["mappingEntries"] for i in e["rightNodeIds"]]
+        ids = [{n["id"] for n in g["nodes"]} for g in explorer["graphs"]]
+        assert len(left) == len(set(left)) and set(left) <= ids[0] and len(right) == len(set(right)) and set(right) <= ids[1]
+        if name == "encoder":  # nine nodes became one, thrice
+            sizes = sorted((len(e["leftNodeIds"]), len(e["rightNodeIds"])) for e in mapping["mappingEntries"])
+            assert sizes[-6:] == [(5, 1)] * 3 + [(9, 1)] * 3 and set(sizes[:-6]) == {(1, 1)}, sizes
+            assert len({n["namespace"] for n in explorer["graphs"][0]["nodes"]}) > 3

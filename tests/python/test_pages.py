@@ -298,14 +298,16 @@ def test_steps_of_the_optimizer(page, encoder_page):
     assert pixels(page, "B") == pixels(page, "A")
     nodes = [page.js("items.filter(i => i.kind === 0 && face(i, 'b')).length")]
     assert nodes[0] == page.js("D.nodes[0]")
-    for k in range(1, count + 1):
+    for k in range(1, page.js("D.rewrites") + 1):
         page.key(".")
         assert page.js("+document.getElementById('step').value") == k
         told = page.js("document.getElementById('told').textContent")
         assert told.startswith(f"{k} of {count} steps") and page.js(f"T[D.steps[{k - 1}][1]]") in told
         # Every node that is shown stands on nodes that are shown, or on the model's constants.
         nodes.append(page.js("items.filter(i => i.kind === 0 && face(i, 'b')).length"))
-    assert nodes[-1] == page.js("D.nodes[1]") and nodes == sorted(nodes, reverse=True) and page.js("scene.applied") is None
+    assert nodes[-1] == page.js("D.nodes[1]") and nodes == sorted(nodes, reverse=True)
+    page.js(f"apply({count}, false)")
+    assert page.js("scene.applied") is None
     gelu = page.js("D.steps.findIndex(s => T[s[1]] === 'activation.gelu_erf')")
     for applied, erf, fused in ((gelu, 12, 0), (gelu + 1, 0, 12)):
         page.js(f"apply({applied}, true)")
@@ -368,6 +370,80 @@ def test_near_sizes_colors_and_help(page, encoder_page):
     assert page.js("!document.getElementById('keys').open") and page.errors == []
 
 
+def test_steps_of_lowering(page, encoder_page):
+    """Behind the rewrites the bar goes through what lowering decided: no node changes, those that a step is about are outlined and told, and
+    the numbers are those of `verify --bisect-passes`."""
+    page.open(encoder_page)
+    first, count = page.js("D.rewrites"), page.js("D.steps.length")
+    names = page.js("D.steps.map(s => T[s[1]])")
+    assert 0 < first < count and {"fuse.epilogue", "schedule.gemm", "place.share"} <= set(names[first:])
+    assert all(T == "lowering" for T in page.js("D.steps.slice(D.rewrites).map(s => T[s[0]])"))
+    page.js(f"apply({first}, false)")
+    page.settle()
+    nodes = "items.filter(i => i.kind === 0 && face(i, 'b')).length"
+    assert page.js(nodes) == page.js("D.nodes[1]")
+    seen = 0
+    for k in range(first + 1, count):
+        page.key(".")
+        step = page.js(f"D.steps[{k - 1}]")
+        told, info = page.js("$('told').textContent"), page.js("$('info').textContent")
+        assert f"{k} of {count} steps: lowering" in told and names[k - 1] in told
+        assert page.js(nodes) == page.js("D.nodes[1]") and page.js("stepGroups.size") == len(step[3])
+        assert all(page.js("T")[t] in info for t in step[4]) and step[4]
+        before = page.js(f"D.steps.slice(0, {k - 1}).reduce((n, s) => n + s[2], 0)")
+        assert f"number {before + 1} of" in info or f"numbers {before + 1} to {before + step[2]} of" in info
+        seen += len(step[3])
+    assert seen > 100
+    # A schedule is told of the nodes that the kernel computes.
+    gemm = page.js("D.steps.findIndex(s => T[s[1]] === 'schedule.gemm')")
+    assert page.js(f"(s => s[4].every(k => s[3].some(g => D.groups[g][2].includes(k) && membersOf[g].some(i => (i.b || i.a).op === 'MatMul'))))(D.steps[{gemm}])")
+    assert page.errors == []
+
+
+def test_memory_of_the_arena(optc, page, tmp_path):
+    """Colors by the bytes that are alive while a node's kernel runs; a chart of the arena, in which a click leads to what writes a buffer."""
+    transformer(tmp_path / "small.onnx", 3)
+    subprocess.run([optc, "opt", tmp_path / "small.onnx", "--dim", "N=2", "--dim", "S=16", "--html", tmp_path / "small.html", "-q"], check=True, capture_output=True)
+    plan = json.loads(subprocess.run([optc, "inspect", tmp_path / "small.onnx", "--dim", "N=2", "--dim", "S=16", "--print-memory-plan", "--format=json"],
+                                     check=True, capture_output=True, text=True).stdout)
+    page.open(tmp_path / "small.html")
+    page.js("setTint('memory')")
+    most = page.js("Math.max(...memory.alive)")
+    assert most == page.js("heat.b.get(folders[0])") == page.js("heat.most") > 0
+    assert most <= page.js("memory.arena") == plan["arena_bytes"] or most <= plan["arena_bytes"]
+    # No two buffers that live at one time share a byte, and the arena holds them.
+    buffers = page.js("memory.buffers")
+    for n, p in enumerate(buffers):
+        assert 0 <= p["offset"] and p["offset"] + p["bytes"] <= page.js("memory.arena")
+        for q in buffers[:n]:
+            assert p["last"] < q["first"] or q["last"] < p["first"] or p["offset"] + p["bytes"] <= q["offset"] or q["offset"] + q["bytes"] <= p["offset"]
+    page.js("choose(null, null, false)")
+    assert page.js("document.querySelectorAll('.chart rect').length") == sum(b["bytes"] > 0 for b in buffers)
+    page.js("document.querySelector('.chart rect').onclick()")
+    group = page.js("chosen")
+    assert group is not None and page.js("document.querySelectorAll('.chart rect.on').length") > 0
+    largest = max(buffers, key=lambda b: b["bytes"])
+    assert largest["name"] in page.js("$('info').textContent")
+    # With open dims there are no places, and nothing is made up.
+    subprocess.run([optc, "opt", tmp_path / "small.onnx", "--html", tmp_path / "open.html", "-q"], check=True, capture_output=True)
+    page.open(tmp_path / "open.html")
+    assert page.js("!measures.memory && memory.arena === -1")
+    page.js("(i => choose(i.group, i, false))(items.find(i => i.b && i.b.op === 'MatMul' && memory.buffers.some(b => kernelsOf(i).includes(memory.kernels[b.first]))))")
+    assert "by the dims of a run" in page.js("$('info').textContent") and page.errors == []
+
+
+def test_differences_of_kernels(page, encoder_page):
+    """What verify says of each kernel colors the nodes that it computes; a folder has that of the worst."""
+    page.open(encoder_page)
+    kernels = page.js("[...new Set(D.groups.flatMap(g => g[2]))].map(t => T[t])")
+    each = [{"kernel": k, "output": "y f32[2]", "max_difference": 1e-6 * n, "relative": 1e-7 * n} for n, k in enumerate(kernels)]
+    told = page.js(f"takeFile({json.dumps(json.dumps({'kernels': {'compared': len(kernels), 'each': each}}))})")
+    assert f"1 of {len(kernels)} kernels give the evaluator's bits" in told and kernels[-1] in told and page.js("tint") == "error"
+    worst = 1e-7 * (len(kernels) - 1)
+    assert page.js("heat.b.get(folders[0])") == pytest.approx(worst) and page.js("heat.most") == pytest.approx(worst)
+    assert page.errors == []
+
+
 def test_times_of_kernels(page, encoder_page):
     """Times of a bench, dropped on the page, are shared by the nodes that each kernel computes; a file of something else says so."""
     page.open(encoder_page)
@@ -382,8 +458,8 @@ def test_times_of_kernels(page, encoder_page):
     for side in "ab":  # nothing is lost and nothing counted twice
         assert page.js(f"heat.{side}.get(folders[0])") == pytest.approx(total, rel=1e-9)
     assert page.js("[...heat.b].filter(([b]) => b.item).every(([b]) => D.groups[b.group][2].length)")
-    for text, answer in (("no json", "no times"), ('{"kernels": [{"name": "x", "us": "fast"}]}', "no times"),
-                         ('{"kernels": [{"name": "x", "us": 1}]}', "None of the file's 1 kernels")):
+    for text, answer in (("no json", "neither times nor"), ('{"kernels": [{"name": "x", "us": "fast"}]}', "neither times nor"), ('{"kernels": []}', "neither times nor"),
+                         ("null", "neither times nor"), ('{"kernels": [{"name": "x", "us": 1}]}', "None of the file's 1 kernels")):
         assert answer in page.js(drop.replace("TEXT", json.dumps(text)))
     assert page.errors == []
 

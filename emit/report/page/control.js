@@ -1,4 +1,4 @@
-// What the user does: pointer, keys, modes, the steps of the optimizer, the address, and files to keep.
+// What the user does: pointer, keys, modes, the steps, the address, and files to keep.
 const changes = [...new Set([...D.patterns.flatMap(p => p[4]), ...D.changes.map(c => c[0]).filter(g => g >= 0)])].sort((x, y) => x - y);
 
 // --- pointer ---------------------------------------------------------------------------------------------------------------------
@@ -67,49 +67,10 @@ function tellHeadings() {
   $("ha").textContent = mode === "over" ? "both, one upon the other \u00b7 " + D.nodes[0] + " \u2192 " + D.nodes[1] + " nodes" : "before \u00b7 " + D.nodes[0] + " nodes";
   $("hb").textContent = at === null ? "after \u00b7 " + D.nodes[1] + " nodes" : "after " + at + " of " + D.steps.length + " steps \u00b7 " + items.filter(i => i.kind === 0 && face(i, "b")).length + " nodes";
 }
-const option = id => { const e = element("option", id, $("tint")); e.value = id };
-Object.keys(measures).forEach(option);
-function setTint(id) { tint = id; $("tint").value = id; measureAll(); remember(); redraw() }
+function setTint(id) { tint = id; $("tint").value = id; measureAll(); tellInfo(); remember(); redraw() }
 $("tint").onchange = e => setTint(e.target.value);
 
-// --- times: of the kernels, as `optc bench --per-node --format=json` tells them ---------------------------------------------------------
-// A kernel's time is shared by the nodes that it computes, on either side. Gives what is told of it.
-function takeTimes(text) {
-  let list = null;
-  try { list = JSON.parse(text).kernels } catch { list = null }
-  if (!Array.isArray(list) || !list.every(k => k && typeof k.name === "string" && Number.isFinite(k.us))) return "The file has no times of kernels: `optc bench MODEL --per-node --format=json` writes one that has.";
-  const times = new Map(list.map(k => [k.name, k.us])), nodes = {a: new Map(), b: new Map()}, known = new Set();
-  const kernels = item => item.group < 0 ? [] : D.groups[item.group][2].map(t => T[t]).filter(name => times.has(name));
-  for (const item of items) for (const name of kernels(item)) {
-    known.add(name);
-    for (const side of ["a", "b"]) if (item[side]) nodes[side].set(name, (nodes[side].get(name) || 0) + 1);
-  }
-  if (!known.size) return "None of the file's " + list.length + " kernels computes a node of this page: were they of the same model?";
-  if (!measures.time) option("time");
-  measures.time = {
-    title: "time",
-    of: (f, item, side) => { const s = side === "o" ? (item.b ? "b" : "a") : f === item.a && f !== item.b ? "a" : side; return kernels(item).reduce((sum, name) => sum + times.get(name) / (nodes[s].get(name) || 1), 0) },
-    text: us => us >= 1000 ? (us / 1000).toPrecision(3) + " ms" : us.toPrecision(3) + " \u00b5s",
-  };
-  setTint("time");
-  const all = list.reduce((sum, k) => sum + k.us, 0), shown = list.reduce((sum, k) => sum + (known.has(k.name) ? k.us : 0), 0);
-  return measures.time.text(all) + " in " + list.length + " kernels; " + (100 * shown / all).toFixed(0) + " % of it in the " + known.size + " that compute nodes of this page.";
-}
-async function openTimes(file) {
-  if (!file) return;
-  const told = takeTimes(await file.text());
-  choose(null, null, false);
-  $("info").textContent = "";
-  element("h3", file.name, $("info"));
-  element("span", told, $("info"));
-}
-$("times").onclick = () => $("file").click();
-$("file").onchange = e => { openTimes(e.target.files[0]); e.target.value = "" };
-addEventListener("dragover", e => e.preventDefault());
-addEventListener("drop", e => { e.preventDefault(); openTimes(e.dataTransfer.files[0]) });
-if (!D.groups.some(g => g[2].length)) $("times").hidden = true;
-
-// --- the steps of the optimizer ----------------------------------------------------------------------------------------------------
+// --- the steps: rewrites of the optimizer, then what lowering decided ------------------------------------------------------------------
 let stepGroups = new Set();
 if (D.steps.length) {
   $("scrub").hidden = false;
@@ -117,7 +78,15 @@ if (D.steps.length) {
   $("step").oninput = e => apply(+e.target.value, false);
   $("back").onclick = () => apply((scene.applied === null ? D.steps.length : scene.applied) - 1, true);
   $("forth").onclick = () => apply((scene.applied === null ? D.steps.length : scene.applied) + 1, true);
+  // Where lowering begins, on the bar.
+  if (D.rewrites && D.rewrites < D.steps.length) {
+    const mark = element("option", "", $("marks"));
+    mark.value = D.rewrites; mark.label = "lowering";
+  }
 }
+// The numbers that a step has in the count of `optc verify --bisect-passes`.
+const counted_to = []; D.steps.reduce((sum, step, k) => counted_to[k] = sum + step[2], 0);
+const numbersOf = k => { const from = (k ? counted_to[k - 1] : 0) + 1, to = counted_to[k]; return from === to ? "number " + from : "numbers " + from + " to " + to };
 // So many steps are done; all of them is how the page begins. show: what the last one changed.
 function apply(number, show) {
   number = Math.max(0, Math.min(D.steps.length, number));
@@ -130,10 +99,26 @@ function apply(number, show) {
   count();
   markLines();
   if (tint !== "status") measureAll();
+  if (show && last) tellStep(number - 1);
   if (show && last && last[3].length) { const list = membersOf[last[3][0]]; for (const i of list) reveal(i); centre(list) }
   tellHeadings();
   remember();
   redraw();
+}
+// What a step did, in the place of what is told of a node.
+function tellStep(k) {
+  const step = D.steps[k], about = step[4] || [], lowering = k >= D.rewrites;
+  choose(null, null, false);
+  const info = $("info");
+  info.textContent = "";
+  element("h3", (lowering ? "lowering" : "pass " + T[step[0]]) + ", " + numbersOf(k) + " of " + counted_to[D.steps.length - 1], info);
+  element("code", T[step[1]] + (step[2] > 1 ? " \u00d7" + step[2] : ""), info, "on");
+  if (about.length) element("h3", "about", info);
+  for (const t of about) element("code", T[t], info);
+  if (step[2] > about.length && about.length) element("span", "and " + (step[2] - about.length) + " more", info, "soft");
+  element("h3", step[3].length ? "nodes" : "", info);
+  for (const g of step[3].slice(0, 24)) { const e = element("button", nameOf(membersOf[g][membersOf[g].length - 1]) || statusOf(membersOf[g][0]), info); e.onclick = () => choose(g, null, true) }
+  if (step[3].length > 24) element("span", "and " + (step[3].length - 24) + " more, outlined in the drawing", info, "soft");
 }
 
 // --- groups, sizes, neighbourhood --------------------------------------------------------------------------------------------------
@@ -271,7 +256,7 @@ const KEYS = [["n", "next change", () => walk(1)], ["p", "previous change", () =
   ["1", "before alone", () => setMode("a")], ["2", "after alone", () => setMode("b")], ["3", "one upon the other", () => setMode("over")], ["4", "side by side", () => setMode("both")],
   ["0", "close all groups", foldAll], ["u", "open all groups", unfoldAll], ["s", "hide or show nodes that only compute sizes", toggleSizes],
   ["k", "only what is near the chosen node, and back", () => near(!scene.near)], ["[", "nearer", () => setHops(-1)], ["]", "farther", () => setHops(1)],
-  [",", "one step of the optimizer back", () => D.steps.length && $("back").click()], [".", "one step of the optimizer on", () => D.steps.length && $("forth").click()],
+  [",", "one step back", () => D.steps.length && $("back").click()], [".", "one step on", () => D.steps.length && $("forth").click()],
   ["c", "next meaning of colors", () => { const list = Object.keys(measures); setTint(list[(list.indexOf(tint) + 1) % list.length]) }],
   ["ArrowUp", "to what the chosen node reads", () => along(false)], ["ArrowDown", "to what reads it", () => along(true)],
   ["+", "zoom in", () => { zoom(1.25, wide() / 2, tall() / 2); remember() }], ["-", "zoom out", () => { zoom(.8, wide() / 2, tall() / 2); remember() }],

@@ -3,8 +3,22 @@
 const $ = id => document.getElementById(id);
 const D = JSON.parse($("data").textContent), T = D.texts;
 const BEFORE = 1, AFTER = 2;
-const STATUS = ["same", "changed", "fused", "split", "removed", "added"];
+const STATUS = ["same", "changed", "fused", "split", "removed", "added"];  // as DiffStatus numbers them
 const GLYPH = {same: "", changed: "~", fused: "\u2283", split: "\u2282", removed: "\u2212", added: "+"};  // status without color
+
+// Columns and lists that are written as differences from one number to the next.
+const adder = () => { let at = 0; return d => at += d };
+const added = list => list.map(adder());
+{
+  const G = D.groups, kernel = adder(), evidence = added(G.evidence);
+  D.groups = [...G.status].map((s, g) => [STATUS[+s], G.rules[g] || [], G.kernels[g].map(kernel), evidence[g]]);
+  for (const step of D.steps) step[3] = added(step[3]);
+  for (const column of ["name", "group", "folder"]) D.items[column] = added(D.items[column]);
+  // Operands: a constant (negative), or how many items before, or after AHEAD its number.
+  const AHEAD = 1e7, source = i => k => k < 0 ? k : k >= AHEAD ? k - AHEAD : i - k;
+  D.items.in.forEach((list, i) => { D.items.in[i] = list.map(source(i)) });
+  for (const i in D.after) D.after[i][4] = D.after[i][4].map(source(+i));
+}
 
 const facts = (op, name, type, attr, operands) => ({op: T[op], name: T[name], type: T[type], attr: T[attr], operands});
 const items = D.items.op.map((_, i) => {

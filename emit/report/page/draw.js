@@ -61,7 +61,7 @@ function operatorsOf(f, most) {
 }
 const copies = f => f.children.reduce((n, c) => n + (!c.item && c.kind === "part" ? copies(c) : 1), 0);
 
-// --- what colors say: a value of each item on a side, for a folder the sum -----------------------------------------------------------
+// --- what colors say: a value of each item on a side, for a folder the sum, or what `fold` makes of two ----------------------------------------------------------
 const measures = {status: null, bytes: {title: "bytes of the result", of: f => bytesOf(f.type), text: formatBytes}};
 function formatBytes(n) { for (const unit of ["B", "KiB", "MiB"]) { if (n < 1024) return (n < 10 && unit !== "B" ? n.toFixed(1) : Math.round(n)) + " " + unit; n /= 1024 } return n.toFixed(1) + " GiB" }
 let heat = null;  // {a, b, o: Map of box -> value, most: the largest of an item}
@@ -77,7 +77,7 @@ function measureAll() {
       if (!v) continue;
       heat.most = Math.max(heat.most, v);
       heat[side].set(item, v);
-      for (let p = item.parent; p; p = p.parent) heat[side].set(p, (heat[side].get(p) || 0) + v);
+      for (let p = item.parent; p; p = p.parent) heat[side].set(p, m.fold ? m.fold(heat[side].get(p) || 0, v) : (heat[side].get(p) || 0) + v);
     }
   }
 }

@@ -52,6 +52,7 @@ function choose(group, item, move) {
   document.querySelectorAll(".p.on").forEach(e => e.classList.remove("on"));
   const members = chosen === null ? item ? [item] : [] : membersOf[chosen];
   lit = new Set((item ? [item] : members).flatMap(i => [...i.ins, ...i.outs]));
+  if (tint === "memory") tellMemory(chosen, info);
   if (item && chosen === null) { add("h3", (item.a || item.b).op + " of the model"); tell(item.a || item.b) }
   else if (chosen === null) add("span", "Nothing is chosen.", "soft");
   else {
@@ -76,11 +77,14 @@ function choose(group, item, move) {
     for (let f = (item || members[0]).parent; f && f.parent; f = f.parent) path.unshift(f);
     add("span", path.map(folderTitle).join(" \u203a ") || "the model itself", "soft");
   }
+  if (tint !== "memory") tellMemory(chosen, info);
   info.scrollTop = 0;
   if (move && members.length) { for (const i of members) reveal(i); centre(members) }
   remember();
   redraw();
 }
+// Again, of what is chosen already.
+function tellInfo() { if (!restoring && (!chosenItem || chosenItem.item)) choose(chosen, chosenItem, false) }
 function chooseFolder(f) {
   const info = $("info");
   chosen = null; chosenItem = f; lit = new Set();

@@ -179,7 +179,7 @@ function relayout() {
 // --- states: which of its two faces a node shows on a side -------------------------------------------------------------------------
 // applied: rewrites that are done (steps), null: all. The last step of a group makes it what it is after.
 const lastStep = new Array(D.groups.length).fill(-1);
-D.steps.forEach((step, k) => { for (const g of step[3]) lastStep[g] = k });
+D.steps.slice(0, D.rewrites).forEach((step, k) => { for (const g of step[3]) lastStep[g] = k });  // lowering changes no node
 scene.applied = null;
 const done = item => scene.applied === null || item.group < 0 || lastStep[item.group] < scene.applied;
 // side: "a", "b", "o" (both at once). The facts to show, or null: it is not there.
