@@ -31,7 +31,8 @@ constexpr PassRow kPasses[] = {
     {"norm", norm_rules, nullptr},  // before activations: both start from products
     {"activation", activation_rules, nullptr},
     {"convolution", convolution_rules, nullptr},
-    {"matmul", matmul_rules, nullptr},        // after convolution and norm, which look for Add and Mul
+    {"matmul", matmul_rules, nullptr},  // after convolution and norm, which look for Add and Mul
+    {"recurrent", recurrent_rules, nullptr},
     {"attention", attention_rules, nullptr},  // last: needs transposes and scales in their settled form
 };
 

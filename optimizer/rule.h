@@ -91,6 +91,7 @@ std::span<const Rule> transpose_rules();
 std::span<const Rule> activation_rules();
 std::span<const Rule> norm_rules();
 std::span<const Rule> matmul_rules();
+std::span<const Rule> recurrent_rules();
 std::span<const Rule> convolution_rules();
 std::span<const Rule> attention_rules();
 

@@ -42,6 +42,10 @@ TEST(Steps, EveryNumberOfThemIsAProgramThatComputesTheSame) {
   for (const LoweringStep &s : whole.report.steps) {
     names.insert(s.name);
     EXPECT_FALSE(s.where.empty()) << s.name;
+    // Of which nodes it is: the page shows that.
+    EXPECT_EQ(s.origin.empty(), s.name == "place.share") << s.name;
+    EXPECT_TRUE(std::is_sorted(s.origin.begin(), s.origin.end()));
+    for (uint32_t o : s.origin) EXPECT_LT(o, whole.program.origins.size()) << s.name;
     EXPECT_TRUE(std::any_of(lowering_steps().begin(), lowering_steps().end(), [&](const LoweringStepInfo &i) {
       return i.name == s.name;
     })) << s.name;

@@ -202,7 +202,74 @@ Result<bool> channel_affine(RuleContext &context, NodeId n) {
   return false;
 }
 
+// The padding of a Pad in the dims of space, begin and end, as a Conv would have it; nullopt: it is no such padding.
+std::optional<std::vector<int64_t>> zero_padding(RuleContext &context, NodeId pad, int64_t rank) {
+  const Node &node = context.node(pad);
+  const auto *mode = node.attribute("mode") ? std::get_if<std::string>(node.attribute("mode")) : nullptr;
+  const Constant *pads = context.constant(context.input(pad, 1)), *axes = context.constant(context.input(pad, 3));
+  const auto value = context.scalar(context.input(pad, 2));
+  if ((mode && *mode != "constant") || !pads || (context.input(pad, 3).valid() && !axes)) return std::nullopt;
+  if (context.input(pad, 2).valid() && (!value || *value != 0 || std::signbit(*value))) return std::nullopt;
+  const int64_t count = axes ? axes->count() : rank;
+  if (pads->count() != 2 * count) return std::nullopt;
+  std::vector<int64_t> all(static_cast<size_t>(2 * (rank - 2)), 0);
+  for (int64_t i = 0; i < 2 * count; ++i) {
+    int64_t axis = axes ? axes->as_int64(i % count) : i % count;
+    if (axis < 0) axis += rank;
+    const int64_t amount = pads->as_int64(i);
+    if (amount < 0 || amount > INT32_MAX || axis < 0 || axis >= rank || (axis < 2 && amount != 0)) return std::nullopt;
+    if (axis >= 2) all[static_cast<size_t>(axis - 2 + (i < count ? 0 : rank - 2))] += amount;
+  }
+  return all;
+}
+
+// Conv(Pad(x)) -> Conv with that padding
+Result<bool> padding(RuleContext &context, NodeId n) {
+  const NodeId pad = context.producer(context.input(n, 0), "Pad");
+  if (!pad.valid() || !context.type(context.input(n, 0)).has_shape()) return false;
+  const Node &node = context.node(n);
+  const int64_t rank = static_cast<int64_t>(context.shape(context.input(n, 0)).size());
+  const auto *how = node.attribute("auto_pad") ? std::get_if<std::string>(node.attribute("auto_pad")) : nullptr;
+  if (rank < 3 || (how && *how != "NOTSET" && *how != "VALID")) return false;
+  auto pads = zero_padding(context, pad, rank);
+  if (!pads) return false;
+  if (!context.single_use(context.output(pad))) {
+    context.rewriter().missed("conv.pad", n, "the padded tensor is used elsewhere too");
+    return false;
+  }
+  // 0 times an infinite weight is NaN, and padding of the Conv's own is not multiplied.
+  const Constant *w = context.constant(node.input(1));
+  if (!w || !is_float(w->type())) return false;
+  for (int64_t i = 0; i < w->count(); ++i)
+    if (!std::isfinite(w->as_double(i))) return false;
+  if (const auto *own = node.ints("pads"); own && (!how || *how == "NOTSET"))
+    for (size_t i = 0; i < own->size() && i < pads->size(); ++i) (*pads)[i] += (*own)[i];
+  std::vector<std::pair<std::string, Attribute>> attributes = node.attributes;
+  bool written = false;
+  for (auto &[name, value] : attributes) {
+    if (name == "auto_pad") value = std::string("NOTSET");
+    if (name == "pads") {
+      value = *pads;
+      written = true;
+    }
+  }
+  if (!written) attributes.emplace_back("pads", *pads);
+  std::vector<ValueId> inputs = node.inputs;
+  inputs[0] = context.input(pad, 0);
+  auto change = context.rewriter().begin("conv.pad", RewriteKind::kFuse, n);
+  const NodeId made = change.create("Conv", std::move(inputs), std::move(attributes));
+  change.replace(context.output(n), change.output(made));
+  change.erase(n);
+  change.erase(pad);
+  OPTC_TRY(change.commit());
+  return true;
+}
+
 constexpr Rule kRules[] = {
+    {"conv.pad", NumericsClass::kExact, "Conv", "Conv(Pad(x)) -> Conv with that padding",
+     "constant padding with +0 in the dims of space, none of it negative; constant finite weights; auto_pad NOTSET or "
+     "VALID; the padded tensor used once",
+     padding},
     {"conv.bn", NumericsClass::kReassociating, "BatchNormalization",
      "BatchNormalization(Conv(x)) -> Conv with scaled weights and bias; ConvTranspose likewise",
      "inference form, constant f32 weights and statistics, every channel's scale finite, the Conv's result used once",

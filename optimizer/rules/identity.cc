@@ -100,10 +100,11 @@ bool all_equal(const Constant &c, double value, bool negative_zero) {
   return c.count() > 0;
 }
 
-// x - 0, x + (-0), x * 1, x / 1; x + 0 for integers, and for floats, where -0 + 0 is +0, when nothing can tell.
+// x - 0, x + (-0), x * 1, x / 1, x and true, x or false; x + 0 for integers, and for floats, where -0 + 0 is +0, when
+// nothing can tell.
 Result<bool> neutral(RuleContext &context, NodeId n) {
   const std::string &op = context.node(n).op;
-  const bool commutes = op == "Add" || op == "Mul";
+  const bool commutes = op != "Sub" && op != "Div";
   for (size_t side = 0; side < (commutes ? 2u : 1u); ++side) {
     const ValueId x = context.input(n, side), c = context.input(n, 1 - side);
     const Constant *value = context.constant(c);
@@ -111,9 +112,9 @@ Result<bool> neutral(RuleContext &context, NodeId n) {
         !same_type(context, x, context.output(n)))
       continue;
     const bool integer = !is_float(value->type());
-    const bool neutral_value = op == "Add"   ? (integer ? all_equal(*value, 0, false) : all_equal(*value, 0, true))
-                               : op == "Sub" ? all_equal(*value, 0, false)
-                                             : all_equal(*value, 1, false);
+    const bool neutral_value = op == "Add" ? (integer ? all_equal(*value, 0, false) : all_equal(*value, 0, true))
+                               : op == "Sub" || op == "Or" || op == "Xor" ? all_equal(*value, 0, false)
+                                                                          : all_equal(*value, 1, false);
     if (neutral_value) return forward(context, n, "identity.neutral", x);
     if (op != "Add" || !all_equal(*value, 0, false)) continue;
     const std::string reader = tells_zeros_apart(context, context.output(n));
@@ -121,6 +122,37 @@ Result<bool> neutral(RuleContext &context, NodeId n) {
     context.rewriter().missed("identity.neutral", n, "-0 + 0 is +0, and the sign of a zero reaches " + reader);
   }
   return false;
+}
+
+// Concat(a, Concat(b, c)) along one axis -> Concat(a, b, c)
+Result<bool> nested_concat(RuleContext &context, NodeId n) {
+  const Node &node = context.node(n);
+  if (!context.type(context.output(n)).has_shape()) return false;
+  const int64_t rank = static_cast<int64_t>(context.shape(context.output(n)).size());
+  const auto axis = [&](NodeId concat) {
+    const int64_t at = context.node(concat).int_or("axis", 0);
+    return at < 0 ? at + rank : at;
+  };
+  std::vector<ValueId> operands;
+  std::vector<NodeId> inner;
+  for (ValueId v : node.inputs) {
+    const NodeId other = context.producer(v, "Concat");
+    if (!other.valid() || !context.single_use(v) || axis(other) != axis(n)) {
+      operands.push_back(v);
+      continue;
+    }
+    const std::vector<ValueId> &theirs = context.node(other).inputs;
+    operands.insert(operands.end(), theirs.begin(), theirs.end());
+    inner.push_back(other);
+  }
+  if (inner.empty()) return false;
+  auto change = context.rewriter().begin("identity.nested_concat", RewriteKind::kFuse, n);
+  const NodeId made = change.create("Concat", std::move(operands), {{"axis", axis(n)}});
+  change.replace(context.output(n), change.output(made));
+  change.erase(n);
+  for (NodeId other : inner) change.erase(other);
+  OPTC_TRY(change.commit());
+  return true;
 }
 
 // Where(Not(c), a, b) -> Where(c, b, a)
@@ -190,11 +222,14 @@ constexpr Rule kRules[] = {
      "the element order is kept: no negative step, no padding; dims equal for every value of the symbols", same},
     {"identity.one_operand", NumericsClass::kExact, "Concat Sum Max Min Mean",
      "Concat(x), Sum(x), Max(x), Min(x), Mean(x) -> x", "one operand", one_operand},
-    {"identity.neutral", NumericsClass::kExact, "Add Sub Mul Div", "x - 0, x * 1, x / 1, x + (-0), integer x + 0 -> x",
+    {"identity.neutral", NumericsClass::kExact, "Add Sub Mul Div And Or Xor",
+     "x - 0, x * 1, x / 1, x + (-0), integer x + 0, x and true, x or false, x xor false -> x",
      "the constant does not broadcast x to a larger shape; a float x + (+0), which makes +0 of -0, goes where only "
      "sums "
      "of products and functions that know one zero read it",
      neutral},
+    {"identity.nested_concat", NumericsClass::kExact, "Concat", "Concat(a, Concat(b, c)) -> Concat(a, b, c)",
+     "along one axis, the inner result used once", nested_concat},
     {"identity.negated_choice", NumericsClass::kExact, "Where", "Where(Not(c), a, b) -> Where(c, b, a)", "always",
      negated_choice},
     {"identity.transpose_nothing", NumericsClass::kExact, "Transpose",

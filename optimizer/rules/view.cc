@@ -3,6 +3,7 @@
 #include <numeric>
 #include <optional>
 
+#include "optimizer/rules/chain.h"
 #include "optimizer/rules/view.h"
 
 namespace optc {
@@ -230,6 +231,35 @@ Result<bool> moved_axis(RuleContext &context, NodeId n) {
   return true;
 }
 
+// Unsqueeze(a reduction of x without its axes) at those axes -> the reduction that keeps them
+Result<bool> kept_axes(RuleContext &context, NodeId n) {
+  const NodeId reduction = context.producer(context.input(n, 0));
+  const Constant *added = context.constant(context.input(n, 1));
+  if (!reduction.valid() || !added || context.node(reduction).op.rfind("Reduce", 0) != 0 ||
+      context.node(reduction).int_or("keepdims", 1) != 0 || !context.type(context.output(n)).has_shape())
+    return false;
+  const auto axes = reduced_axes(context, reduction);
+  if (!axes || axes->empty() || added->count() != static_cast<int64_t>(axes->size())) return false;
+  std::vector<int64_t> at;
+  for (int64_t i = 0; i < added->count(); ++i) {
+    const int64_t axis = added->as_int64(i);
+    at.push_back(axis < 0 ? axis + static_cast<int64_t>(context.shape(context.output(n)).size()) : axis);
+  }
+  std::sort(at.begin(), at.end());
+  if (at != *axes) return false;
+  if (!context.single_use(context.output(reduction))) return false;
+  std::vector<std::pair<std::string, Attribute>> attributes = context.node(reduction).attributes;
+  for (auto &[name, value] : attributes)
+    if (name == "keepdims") value = int64_t{1};
+  auto change = context.rewriter().begin("view.kept_axes", RewriteKind::kFuse, n);
+  const NodeId made = change.create(context.node(reduction).op, context.node(reduction).inputs, std::move(attributes));
+  change.replace(context.output(n), change.output(made));
+  change.erase(n);
+  change.erase(reduction);
+  OPTC_TRY(change.commit());
+  return true;
+}
+
 constexpr Rule kRules[] = {
     {"view.round_trip", NumericsClass::kExact, "Reshape Flatten Squeeze Unsqueeze",
      "a chain of views that ends with the type it had before -> the value it had it in",
@@ -245,6 +275,9 @@ constexpr Rule kRules[] = {
      "constant starts, ends, axes and steps; only such slices read the first", slices},
     {"view.moved_axis", NumericsClass::kExact, "Squeeze", "Squeeze(Transpose(Unsqueeze(x))) -> Transpose(x)",
      "constant axes, the dims that go are those that were put in, inner values used nowhere else", moved_axis},
+    {"view.kept_axes", NumericsClass::kExact, "Unsqueeze",
+     "Unsqueeze(a reduction of x that drops its axes) -> the reduction that keeps them",
+     "constant axes, the same ones; the reduction's result used once", kept_axes},
 };
 
 }  // namespace

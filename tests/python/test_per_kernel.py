@@ -50,6 +50,10 @@ def test_a_right_bundle(optc, model, env):
     assert found["ok"] and found["kernels"]["first_difference"] is None
     assert found["kernels"]["compared"] >= 2 and found["kernels"]["not_compared"] == []
     assert "first_nan" not in found["kernels"]
+    # How far each kernel is, within what its arithmetic allows: sums in another order are not the same bits, copies are.
+    each = found["kernels"]["each"]
+    assert len(each) == found["kernels"]["compared"] and all(0 <= k["relative"] < 1e-4 and k["kernel"] and k["output"] for k in each)
+    assert all((k["relative"] == 0) == (k["max_difference"] == 0) for k in each) and any(k["relative"] > 0 for k in each)
 
 
 def build_with(optc, model, cache, env, value):
