@@ -9,22 +9,18 @@ namespace {
 
 Result<bool> forward(RuleContext &context, NodeId n, std::string_view rule, ValueId value) {
   const ValueId out = context.output(n);
-  // A model output that would become an input or a constant, or a second name of one value, keeps its Identity.
+  // A model output that would become an input or a constant, or a second name of one value, keeps its Identity; what a
+  // body gives likewise, but it has no name to keep.
+  bool is_output = false;
   for (const Use &use : context.graph().value(out).uses)
     if (use.kind == UseKind::kRegionOutput) {
       if (context.graph().value(value).kind != ValueKind::kNodeOutput) return false;
       for (const Use &other : context.graph().value(value).uses)
         if (other.kind == UseKind::kRegionOutput) return false;
-      if (use.region != Graph::main()) return false;
       if (context.node(context.graph().value(value).producer).region != context.node(n).region) return false;
+      is_output |= use.region == Graph::main();
     }
-  if (context.node(n).op == "Identity") {
-    bool output = false;
-    for (const Use &use : context.graph().value(out).uses) output |= use.kind == UseKind::kRegionOutput;
-    if (output) return false;
-  }
-  bool is_output = false;
-  for (const Use &use : context.graph().value(out).uses) is_output |= use.kind == UseKind::kRegionOutput;
+  if (is_output && context.node(n).op == "Identity") return false;
   auto change = context.rewriter().begin(rule, RewriteKind::kRemove, n);
   if (is_output) {
     // The interface keeps its name: an Identity stands where the node stood (it costs one copy, or nothing when a
