@@ -98,10 +98,11 @@ static inline int optc_lib_grid_sample(OptcLibCall *call) {
           if (v != v) v = -1;
           if (!(fabs(v) < 1e15)) v = v < 0 ? -1e15 : 1e15;
           if (nearest) v = nearbyint(v);
-          // Where all of a window would be padding, the position itself is brought inside first.
+          // Where all of a window would be padding, the position itself is brought inside first; not that of a cubic
+          // window beside the border, whose weights still turn there: each of its pixels is (as PyTorch does it).
           const double low = align ? 0 : -0.5, high = align ? length - 1 : length - 0.5;
           if (v < low || v > high) {
-            if (p.padding == 1) v = v < 0 ? 0 : v > length - 1 ? length - 1 : v;
+            if (p.padding == 1 && !cubic) v = v < 0 ? 0 : v > length - 1 ? length - 1 : v;
             if (p.padding == 2) v = optc_lib_reflect(v, low, high);
           }
           at[k] = v;

@@ -226,6 +226,25 @@ def windows_at_any_opset(rng):
     return model_of([helper.make_node(name, ["n"], ["y"], periodic=periodic)], inputs, ["y"], opset), inputs, [answer]
 
 
+def cubic_samples_beside_the_border(rng):
+    """As PyTorch's grid_sample does it: each pixel of the window is brought inside, not the place that it lies around."""
+    inputs = {"x": floats(rng, 1, 1, int(rng.integers(1, 5)), int(rng.integers(1, 5))), "grid": rng.uniform(-2, 2, (1, 3, 2, 2)).astype(np.float32)}
+    align = int(rng.integers(2))
+    node = helper.make_node("GridSample", ["x", "grid"], ["y"], mode="cubic", padding_mode="border", align_corners=align)
+    image, answer = inputs["x"][0, 0].astype(np.float64), np.zeros((1, 1, 3, 2))
+    near = lambda t: (1.25 * t - 2.25) * t * t + 1
+    far = lambda t: ((-0.75 * t + 3.75) * t - 6) * t + 3
+    for i, j in np.ndindex(3, 2):
+        spots = []
+        for k, length in ((1, image.shape[0]), (0, image.shape[1])):
+            g = float(inputs["grid"][0, i, j, k])
+            v = (g + 1) / 2 * (length - 1) if align else ((g + 1) * length - 1) / 2
+            t = v - np.floor(v)
+            spots.append([(int(np.clip(np.floor(v) + d, 0, length - 1)), w) for d, w in zip((-1, 0, 1, 2), (far(1 + t), near(t), near(1 - t), far(2 - t)))])
+        answer[0, 0, i, j] = sum(image[y, x] * a * b for y, a in spots[0] for x, b in spots[1])
+    return model_of([node], inputs, ["y"], 20), inputs, [answer.astype(np.float32)]
+
+
 def fills_of_texts(rng):
     """What no element of the operand reaches is the empty string, or a complex 0."""
     x = texts(rng, 3, 4) if rng.integers(2) else (floats(rng, 3, 4) + 1j * floats(rng, 3, 4)).astype([np.complex64, np.complex128][rng.integers(2)])
@@ -245,7 +264,7 @@ def fills_of_texts(rng):
     return model, inputs, answers
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, fills_of_texts)}
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, fills_of_texts)}
 
 
 def random_cases(family, count, seed):
