@@ -17,11 +17,15 @@ Status build_call(BuildContext &c, const char *function) {
   return {};
 }
 
+bool is_number(ElementType type) { return is_float(type) || is_integer(type) || type == ElementType::kBool; }
+
 Status infer_grid_sample(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   OPTC_TRY(c.require_shape(1));
   const Shape x = c.shape(0), grid = c.shape(1);
   if (x.size() < 3 || grid.size() != x.size()) return c.invalid("X and grid must have one rank of 3 or more");
+  if (!is_number(c.element(0)) && c.node().string_or("mode", "linear") != "nearest")
+    return c.unsupported("values between those of " + std::string(onnx_name(c.element(0))) + " are not supported");
   OPTC_TRY(c.same(grid.back(), static_cast<int64_t>(x.size()) - 2, "the last dimension of grid"));
   OPTC_TRY(c.same(grid[0], x[0], "the batch of X and grid"));
   Shape out = {x[0], x[1]};
@@ -162,6 +166,8 @@ Status build_deform_conv(BuildContext &c) { return build_call(c, "deform_conv");
 Status infer_col2im(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   if (c.rank(0) != 3) return c.invalid("the input must have rank 3");
+  if (!is_number(c.element(0)))
+    return c.unsupported("sums of " + std::string(onnx_name(c.element(0))) + " are not supported");
   OPTC_ASSIGN(int64_t axes, input_length(c, 1));
   for (const char *name : {"dilations", "strides"})
     if (const auto *list = c.node().ints(name); list && static_cast<int64_t>(list->size()) != axes)

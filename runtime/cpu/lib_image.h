@@ -20,12 +20,13 @@ typedef struct OptcLibPlane {
   const int64_t *dims;
   int padding, align;
 } OptcLibPlane;
-static inline double optc_lib_pixel(const OptcLibPlane *p, const int64_t *at) {
+// Its number; -1 where the padding is zeros, or there is no element.
+static inline int64_t optc_lib_pixel_at(const OptcLibPlane *p, const int64_t *at) {
   int64_t offset = 0;
   for (int32_t k = 0; k < p->n; ++k) {
     int64_t i = at[k];
     if (i < 0 || i >= p->dims[k]) {
-      if (p->padding == 0) return 0;
+      if (p->padding == 0 || p->dims[k] == 0) return -1;
       if (p->padding == 1) {
         i = i < 0 ? 0 : p->dims[k] - 1;
       } else {
@@ -36,7 +37,11 @@ static inline double optc_lib_pixel(const OptcLibPlane *p, const int64_t *at) {
     }
     offset = offset * p->dims[k] + i;
   }
-  return optc_lib_double(p->x, p->base + offset);
+  return p->base + offset;
+}
+static inline double optc_lib_pixel(const OptcLibPlane *p, const int64_t *at) {
+  const int64_t i = optc_lib_pixel_at(p, at);
+  return i < 0 ? 0 : optc_lib_double(p->x, i);
 }
 static inline void optc_lib_cubic(double t, double *w) {  // Keys' convolution, a = -0.75
   const double a = -0.75;
@@ -107,15 +112,14 @@ static inline int optc_lib_grid_sample(OptcLibCall *call) {
           }
           at[k] = v;
         }
-        double value;
+        const int64_t to = (b * x->dims[1] + c) * points + q;
         if (nearest) {
           int64_t i[8];
           for (int32_t k = 0; k < n; ++k) i[k] = (int64_t)nearbyint(at[k]);
-          value = optc_lib_pixel(&p, i);
+          optc_lib_copy_element(y, to, x, optc_lib_pixel_at(&p, i));
         } else {
-          value = optc_lib_interpolate(&p, at, cubic ? 4 : 2);
+          optc_lib_set(y, to, optc_lib_interpolate(&p, at, cubic ? 4 : 2));
         }
-        optc_lib_set(y, (b * x->dims[1] + c) * points + q, value);
       }
     }
   return 0;
@@ -280,7 +284,9 @@ static inline int optc_lib_col2im(OptcLibCall *call) {
   dims[0] = x->dims[0], dims[1] = x->dims[1] / taps;
   for (int32_t k = 0; k < n + 2; ++k) call->sizes[k] = dims[k];
   if (!optc_lib_allocate(call, 0, n + 2, dims)) return optc_lib_out_of_memory(call);
+  const int whole = optc_lib_is_int(x->type);  // sums of integers wrap
   double *sum = (double *)malloc((size_t)(pixels + 1) * sizeof(double));
+  uint64_t *wrapped = (uint64_t *)sum;
   if (!sum) return optc_lib_out_of_memory(call);
   for (int64_t plane = 0; plane < dims[0] * dims[1]; ++plane) {
     memset(sum, 0, (size_t)pixels * sizeof(double));
@@ -295,9 +301,15 @@ static inline int optc_lib_col2im(OptcLibCall *call) {
           if (i < 0 || i >= dims[2 + k]) inside = 0;
           to += i * stride, stride *= dims[2 + k];
         }
-        if (inside) sum[to] += optc_lib_double(x, (plane * taps + t) * length + l);
+        const int64_t from = (plane * taps + t) * length + l;
+        if (inside && whole) wrapped[to] += (uint64_t)optc_lib_int_at(x, from);
+        if (inside && !whole) sum[to] += optc_lib_double(x, from);
       }
-    for (int64_t i = 0; i < pixels; ++i) optc_lib_set(&call->outputs[0], plane * pixels + i, sum[i]);
+    for (int64_t i = 0; i < pixels; ++i)
+      if (whole)
+        optc_lib_set_wrapped(&call->outputs[0], plane * pixels + i, wrapped[i]);
+      else
+        optc_lib_set(&call->outputs[0], plane * pixels + i, sum[i]);
   }
   free(sum);
   return 0;

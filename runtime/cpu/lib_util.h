@@ -204,6 +204,23 @@ static inline void optc_lib_set(const OptcLibTensor *t, int64_t i, double v) {
       break;
   }
 }
+static inline int optc_lib_is_int(int32_t type) { return (type >= 2 && type <= 7) || type == 12 || type == 13; }
+// Stores an integer modulo the range of the tensor's type, which is one of integers.
+static inline void optc_lib_set_wrapped(const OptcLibTensor *t, int64_t i, uint64_t v) {
+  const size_t size = optc_lib_element_size(t->type);
+  memcpy((char *)t->data + (size_t)i * size, &v, size);  // little-endian, as all that optc compiles for
+}
+// Element j of `from`, of the same type; j < 0: 0, or the empty string.
+static inline void optc_lib_copy_element(const OptcLibTensor *to, int64_t i, const OptcLibTensor *from, int64_t j) {
+  const size_t size = optc_lib_element_size(to->type);
+  char *target = (char *)to->data + (size_t)i * size;
+  if (j >= 0)
+    memcpy(target, (const char *)from->data + (size_t)j * size, size);
+  else if (to->type == 8)
+    ((OptcLibString *)to->data)[i] = OptcLibString{"", 0};
+  else
+    memset(target, 0, size);
+}
 
 static inline int optc_lib_compare_strings(const OptcLibString *a, const OptcLibString *b) {
   const size_t n = a->size < b->size ? a->size : b->size;

@@ -245,6 +245,25 @@ def cubic_samples_beside_the_border(rng):
     return model_of([node], inputs, ["y"], 20), inputs, [answer.astype(np.float32)]
 
 
+def elements_are_moved_whole(rng):
+    """Integers of 64 bits through operators of images: sums go round, what is only moved keeps each digit, texts too."""
+    ends = np.iinfo(np.int64)
+    columns = rng.integers(ends.min, ends.max, (1, 4, 4), np.int64)
+    picture = rng.integers(ends.min, ends.max, (1, 1, 3, 3), np.int64)
+    inputs = {"columns": columns, "image": np.array([3, 3]), "block": np.array([2, 2]), "picture": picture, "words": texts(rng, 1, 1, 3, 3),
+              "grid": rng.uniform(-1.4, 1.4, (1, 4, 2, 2)).astype(np.float32)}
+    nodes = [helper.make_node("Col2Im", ["columns", "image", "block"], ["sums"]), helper.make_node("GridSample", ["picture", "grid"], ["moved"], mode="nearest"),
+             helper.make_node("GridSample", ["words", "grid"], ["said"], mode="nearest")]
+    sums = np.zeros((1, 1, 3, 3), np.int64)
+    with np.errstate(all="ignore"):
+        for t, l in np.ndindex(4, 4):
+            sums[0, 0, l // 2 + t // 2, l % 2 + t % 2] += columns[0, t, l]
+    x, y = (np.rint(((inputs["grid"][0, ..., k].astype(np.float64) + 1) * 3 - 1) / 2).astype(int) for k in (0, 1))
+    inside = (x >= 0) & (x < 3) & (y >= 0) & (y < 3)
+    pick = lambda image, zero: np.array([[image[0, 0, b, a] if i else zero for a, b, i in zip(*row)] for row in zip(x, y, inside)], image.dtype)[None, None]
+    return model_of(nodes, inputs, ["sums", "moved", "said"], 20), inputs, [sums, pick(picture, 0), pick(inputs["words"], "")]
+
+
 def fills_of_texts(rng):
     """What no element of the operand reaches is the empty string, or a complex 0."""
     x = texts(rng, 3, 4) if rng.integers(2) else (floats(rng, 3, 4) + 1j * floats(rng, 3, 4)).astype([np.complex64, np.complex128][rng.integers(2)])
@@ -264,7 +283,7 @@ def fills_of_texts(rng):
     return model, inputs, answers
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, fills_of_texts)}
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts)}
 
 
 def random_cases(family, count, seed):
