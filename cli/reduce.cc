@@ -65,6 +65,8 @@ void tell(const ReduceVerbOptions &o, const ReduceFacts &facts) {
                                  {"exit_code", facts.status},
                                  {"nodes_before", facts.nodes},
                                  {"nodes", facts.nodes_left},
+                                 {"body_nodes_before", facts.body_nodes},
+                                 {"body_nodes", facts.body_nodes_left},
                                  {"inputs", facts.inputs},
                                  {"new_inputs", facts.new_inputs},
                                  {"outputs", facts.outputs},
@@ -81,7 +83,9 @@ void tell(const ReduceVerbOptions &o, const ReduceFacts &facts) {
     return;
   }
   if (o.quiet) return;
-  print(fmt::format("{} → {}: {}\n", count(facts.nodes, "node"), facts.nodes_left, operators(facts.left)));
+  print(fmt::format(
+      "{} → {}: {}{}\n", count(facts.nodes, "node"), facts.nodes_left, operators(facts.left),
+      facts.body_nodes > 0 ? fmt::format("; {} in bodies, of {}", facts.body_nodes_left, facts.body_nodes) : ""));
   if (!facts.removed.empty()) print(fmt::format("removed: {}\n", operators(facts.removed)));
   print(fmt::format("{}{}, {}, {} of {}\n", count(facts.inputs, "input"),
                     facts.new_inputs ? fmt::format(" ({} of removed nodes)", facts.new_inputs) : "",

@@ -6,13 +6,19 @@
 #include <map>
 #include <set>
 
-#include "convert/internal_edit.h"
+#include "convert/internal_reduce.h"
 #include "support/staging.h"
 
 namespace optc {
 namespace {
 
-using Part = std::vector<size_t>;  // nodes of the main graph, in order
+using Part = std::vector<size_t>;  // nodes of the main graph or of a body, in order
+
+Part all_of(size_t count) {
+  Part all(count);
+  for (size_t i = 0; i < count; ++i) all[i] = i;
+  return all;
+}
 
 template <typename List, typename Wanted>
 void keep_if(List &list, const Wanted &wanted) {
@@ -43,18 +49,91 @@ class Reduction {
     types_ = infer_types(whole_.proto, &ambiguous);
     add_types_of_file(options_.input, ambiguous, types_);
     index();
+    for (const auto &info : whole_.proto.graph().input()) first_inputs_.insert(info.name());
+    for (const auto &node : whole_.proto.graph().node()) ++first_operators_[node.op_type()];
     facts_.nodes = static_cast<int64_t>(reads_.size());
+    facts_.body_nodes = count_nodes(whole_.proto) - facts_.nodes;
     facts_.tensors = whole_.proto.graph().initializer_size();
-    Part all(reads_.size());
-    for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-    OPTC_TRY(ask_of_whole(all));
-    OPTC_ASSIGN(const Part least, minimize(std::move(all)));
-    return write(least);
+    OPTC_TRY(ask_of_whole(all_of(reads_.size())));
+    OPTC_TRY(minimize_graph());
+    for (bool lifted = true; lifted && !facts_.stopped;) {
+      OPTC_ASSIGN(lifted, lift_a_body());
+      if (lifted) OPTC_TRY(minimize_graph());
+    }
+    const size_t bodies = count_bodies(whole_);
+    for (size_t body = bodies; body-- > 0 && !facts_.stopped;) OPTC_TRY(minimize_body(body));  // the inner ones first
+    return write();
   }
 
  private:
+  // The model as it is from here on.
+  void become(ModelFile model) {
+    whole_ = std::move(model);
+    known_.clear();
+    index();
+  }
+
+  // To the least part of the main graph.
+  Status minimize_graph() {
+    OPTC_ASSIGN(const Part least, minimize(all_of(reads_.size()), [&](const Part &part) { return shows(part); }));
+    ModelFile model;
+    if (!cut(least, model)) return diagnostics_.error(ErrorKind::kInternal, "a part that was written is none any more");
+    become(std::move(model));
+    return {};
+  }
+
+  // Whether the check says of another model what it said of the first; it is the model then.
+  Result<bool> becomes_if_it_shows(ModelFile model) {
+    ModelFile before = whole_;
+    become(std::move(model));
+    OPTC_ASSIGN(const bool same, shows(all_of(reads_.size())));
+    if (same) {
+      ModelFile pruned;  // of weights and inputs that nothing reads any more
+      if (cut(all_of(reads_.size()), pruned)) become(std::move(pruned));
+    } else {
+      become(std::move(before));
+    }
+    return same;
+  }
+
+  // A body in the place of the model that holds it.
+  Result<bool> lift_a_body() {
+    const size_t count = count_bodies(whole_);
+    for (size_t body = 0; body < count; ++body) {
+      if (facts_.runs >= options_.max_runs) {
+        facts_.stopped = true;
+        return false;
+      }
+      ModelFile alone;
+      if (!lift_body(whole_, body, types_, alone)) continue;
+      OPTC_ASSIGN(const bool shown, becomes_if_it_shows(std::move(alone)));
+      if (shown) return true;
+    }
+    return false;
+  }
+
+  // To the least part of a body, in the model that holds it.
+  Status minimize_body(size_t body) {
+    const ModelFile base = whole_;
+    std::map<Part, bool> known;
+    const auto shows_cut = [&](const Part &part) -> Result<bool> {
+      if (const auto it = known.find(part); it != known.end()) return it->second;
+      ModelFile smaller;
+      if (!cut_body(base, body, part, types_, smaller)) return known[part] = false;
+      OPTC_ASSIGN(const bool shown, becomes_if_it_shows(std::move(smaller)));
+      return known[part] = shown;
+    };
+    Part all = all_of(count_body_nodes(base, body));
+    known[all] = true;
+    OPTC_ASSIGN(const Part least, minimize(std::move(all), shows_cut));
+    return {};
+  }
+
   // What each node reads (captures of its bodies too) and makes.
   void index() {
+    given_.clear(), declared_.clear();
+    outputs_.clear(), constants_.clear(), all_reads_.clear();
+    reads_.clear();
     const onnx::GraphProto &graph = whole_.proto.graph();
     for (const auto &info : graph.input()) given_[info.name()] = &info;
     for (const auto &info : graph.output()) {
@@ -184,7 +263,7 @@ class Reduction {
   }
 
   // Delta debugging: each stretch alone, then all but each stretch, in ever shorter ones.
-  Result<Part> minimize(Part part) {
+  Result<Part> minimize(Part part, const std::function<Result<bool>(const Part &)> &shows) {
     for (size_t stretches = 2; part.size() > 1;) {
       stretches = std::min(stretches, part.size());
       const auto bound = [&](size_t k) {
@@ -216,20 +295,19 @@ class Reduction {
     return part;
   }
 
-  Status write(const Part &part) {
-    ModelFile model;
-    if (!cut(part, model)) return diagnostics_.error(ErrorKind::kInternal, "a part that was written is none any more");
-    const onnx::GraphProto &graph = model.proto.graph();
+  Status write() {
+    const onnx::GraphProto &graph = whole_.proto.graph();
     facts_.nodes_left = graph.node_size();
+    facts_.body_nodes_left = count_nodes(whole_.proto) - facts_.nodes_left;
     facts_.inputs = graph.input_size();
     facts_.outputs = graph.output_size();
     facts_.tensors_left = graph.initializer_size();
-    for (const auto &info : graph.input()) facts_.new_inputs += given_.count(info.name()) ? 0 : 1;
-    std::map<std::string, int64_t> left, removed;
-    for (const auto &node : whole_.proto.graph().node()) ++removed[node.op_type()];
+    for (const auto &info : graph.input()) facts_.new_inputs += first_inputs_.count(info.name()) ? 0 : 1;
+    std::map<std::string, int64_t> left, removed = first_operators_;
     for (const auto &node : graph.node()) {
       ++left[node.op_type()];
-      if (--removed[node.op_type()] == 0) removed.erase(node.op_type());
+      const auto it = removed.find(node.op_type());  // none: it was in a body
+      if (it != removed.end() && --it->second == 0) removed.erase(it);
     }
     facts_.left = by_count(left);
     facts_.removed = by_count(removed);
@@ -237,7 +315,7 @@ class Reduction {
     writing.output = options_.output;
     writing.force = options_.force;
     ConvertFacts written;
-    OPTC_TRY(write_model_file(model, writing, written, diagnostics_));
+    OPTC_TRY(write_model_file(whole_, writing, written, diagnostics_));
     facts_.files = written.files;
     return {};
   }
@@ -247,8 +325,10 @@ class Reduction {
   const ReduceProgress &progress_;
   ReduceFacts &facts_;
   Diagnostics &diagnostics_;
-  ModelFile whole_;
+  ModelFile whole_;  // what is reduced: the model, then its least part, then that with less in its bodies
   TypesByName types_;
+  NameSet first_inputs_;
+  std::map<std::string, int64_t> first_operators_;
   std::vector<std::vector<std::string>> reads_;  // by node
   NameSet all_reads_, outputs_, constants_;
   std::unordered_map<std::string, const onnx::ValueInfoProto *> given_, declared_;

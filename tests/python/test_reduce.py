@@ -110,7 +110,7 @@ def test_places_of_the_file_in_the_command(optc, tmp_path, encoder):
 
 
 def test_bodies_and_what_they_capture(optc, tmp_path):
-    """An If is kept whole; what its bodies read of removed nodes becomes an input."""
+    """Of an If that matters each body keeps what it gives; what they read of removed nodes becomes an input."""
     def branch(name, op):
         return helper.make_graph([helper.make_node(op, ["scaled", "w"], [name])], name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N"])])
     nodes = [helper.make_node("Mul", ["x", "w"], ["scaled"]), helper.make_node("Not", ["c"], ["d"]),
@@ -127,6 +127,66 @@ def test_bodies_and_what_they_capture(optc, tmp_path):
     assert [v.name for v in small.graph.output] == ["i"] and [t.name for t in small.graph.initializer] == ["w"]
     reduce(optc, path, out, script(tmp_path, "sys.exit('Split' in ops)"))
     assert [v.name for v in onnx.load(out).graph.output] == ["q"]  # p was read by nothing before, too
+
+
+@pytest.fixture
+def looped(tmp_path):
+    """A Loop whose body has an If, each with some arithmetic before, in and behind it."""
+    info = lambda name, dims: helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+    then = helper.make_graph([helper.make_node("Erf", ["scaled"], ["t1"], name="erf"), helper.make_node("Add", ["t1", "w"], ["t2"]), helper.make_node("Exp", ["t2"], ["t3"])],
+                             "then", [], [info("t3", ["N"])])
+    other = helper.make_graph([helper.make_node("Neg", ["scaled"], ["e1"]), helper.make_node("Abs", ["e1"], ["e2"])], "else", [], [info("e2", ["N"])])
+    body = helper.make_graph([helper.make_node("Identity", ["go"], ["goes_on"]), helper.make_node("Mul", ["state", "w"], ["scaled"]), helper.make_node("Sin", ["scaled"], ["aside"]),
+                              helper.make_node("If", ["go"], ["chosen"], then_branch=then, else_branch=other), helper.make_node("Sub", ["chosen", "aside"], ["next"]),
+                              helper.make_node("Cos", ["next"], ["each"])], "body",
+                             [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []), info("state", ["N"])],
+                             [helper.make_tensor_value_info("goes_on", TensorProto.BOOL, []), info("next", ["N"]), info("each", ["N"])])
+    nodes = [helper.make_node("Tanh", ["x"], ["first"]), helper.make_node("Loop", ["count", "yes", "first"], ["last", "all"], body=body),
+             helper.make_node("ReduceSum", ["all"], ["y"], keepdims=0), helper.make_node("Relu", ["last"], ["z"])]
+    graph = helper.make_graph(nodes, "g", [info("x", ["N"]), helper.make_tensor_value_info("count", TensorProto.INT64, []), helper.make_tensor_value_info("yes", TensorProto.BOOL, [])],
+                              [info("y", []), info("z", ["N"])], [numpy_helper.from_array(np.full(1, .5, np.float32), "w")])
+    path = tmp_path / "loop.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
+    onnx.checker.check_model(path, full_check=True)
+    return path
+
+
+def nodes_inside(graph):
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from nodes_inside(attribute.g)
+
+
+@pytest.mark.parametrize("wanted, left, main", [
+    ("'Erf' in ops", ["Erf"], ["Erf"]),  # out of both bodies
+    ("'Sin' in ops and 'Mul' in ops", ["Mul", "Sin"], ["Mul", "Sin"]),
+    ("'If' in ops and 'Erf' in ops", ["Abs", "Erf", "Identity", "If"], ["If"]),  # of the Loop's body alone
+    ("'Loop' in ops and 'Sin' in ops", None, ["Loop"]),
+    ("'Loop' in ops and 'Exp' in ops and 'Tanh' in ops", None, ["Tanh", "Loop"]),
+])
+def test_nodes_of_bodies(optc, tmp_path, looped, wanted, left, main):
+    """A fault inside a body is found without the nodes around it, and where they matter the bodies have no other node."""
+    out = tmp_path / "small.onnx"
+    done = reduce(optc, looped, out, script(tmp_path, f"sys.exit(7 if {wanted} else 0)"), "--format=json")
+    small = onnx.load(out)
+    onnx.checker.check_model(small, full_check=True)
+    onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"])
+    inside = [n.op_type for n in nodes_inside(small.graph)]
+    assert [n.op_type for n in small.graph.node] == main
+    assert eval(wanted, {"ops": inside})
+    # What is wanted, and copies where a body has to give something.
+    for op in ("Sub", "Cos", "Neg", "Add", "ReduceSum", "Relu"):
+        assert op not in inside
+    if left:
+        assert sorted(inside) == left
+    facts = json.loads(done.stdout)
+    assert facts["nodes"] == len(main) and facts["body_nodes"] == len(inside) - len(main) and facts["body_nodes_before"] == 11
+    assert facts["nodes_before"] == 4 and facts["initializers"] == len(small.graph.initializer)
+    again = tmp_path / "again.onnx"
+    reduce(optc, looped, again, script(tmp_path, f"sys.exit(7 if {wanted} else 0)"), "-q")
+    assert again.read_bytes() == out.read_bytes()
 
 
 def test_forms_of_text(optc, root, tmp_path):
