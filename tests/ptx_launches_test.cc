@@ -109,7 +109,7 @@ TEST(RowsInBlocks, RowsThatAreReadElsewhereOrAreManyHaveALaunch) {
   EXPECT_EQ(launches(1, 128, nullptr, true), 2u);
   EXPECT_EQ(launches(33, 128, nullptr, false), 2u);  // 4,224 elements
   EXPECT_EQ(launches(1, 128, nullptr, false, kF32), 2u);
-  EXPECT_EQ(launches(1, 128, nullptr, false, kF16, 2), 3u);
+  EXPECT_EQ(launches(1, 128, nullptr, false, kF32, 2), 3u);
   const auto copied = [](NormAndProducts &model) {
     NestProgram &n = model.n;
     const BufferId out = n.output("copy", kF16, {model.rows, model.width});
@@ -128,34 +128,94 @@ TEST(RowsInBlocks, RowsThatAreReadElsewhereOrAreManyHaveALaunch) {
   EXPECT_EQ(launches(1, 128, given, false), 2u);
 }
 
-// A kernel may come before one whose work an earlier launch does: the ends of two caches, whose beginnings are one
-// launch.
-TEST(JoinedLaunches, WhatAnEarlierLaunchHasDoneIsNoHindrance) {
+// Products of other code that read the same rows (their second factors lie differently) are one launch, whose blocks
+// compute the rows.
+TEST(RowsInBlocks, ProductsBesideOneAnotherReadThem) {
+  for (const ElementType type : {kF16, kBF16})
+    for (const char *target : {"sm_80", "sm_90a"})
+      for (const int count : {2, 3})
+        for (const bool watched : {false, true}) {
+          NormAndProducts model(type, 1, 136, 40, count);
+          Machine m(model.n.program, "3xtf32", target, 1, {"schedule.gemm.warpgroup", "schedule.conv.warpgroup"}, -1, 0,
+                    watched);
+          SCOPED_TRACE(m.output.kernels[1].form + " on " + target);
+          EXPECT_EQ(launches_of(m), watched ? 2u : 1u);
+          EXPECT_NE(m.output.kernels[1].form.find(" + "), std::string::npos);
+          EXPECT_EQ(m.output.kernels[1].form.find(" x2") != std::string::npos, count == 3);
+          EXPECT_EQ(m.output.kernels[2].joined, std::vector<size_t>{1});
+          m.fill(3);
+          m.run(4);
+          model.expect(m, type);
+        }
+}
+
+// Two caches are a past that is kept and an end that is appended, `overlap` of it over the past.
+struct Caches {
   NestProgram n;
-  const auto copy = [&](BufferId from, BufferId to, Dim at, int64_t count, const std::string &name) {
+  int64_t overlap;
+  std::vector<BufferId> pasts, presents, ends;
+
+  explicit Caches(int64_t overlap_) : overlap(overlap_) {
+    for (int cache = 0; cache < 2; ++cache) {
+      const std::string number = std::to_string(cache);
+      pasts.push_back(n.input("past" + number, kF16, {4, 64}));
+      ends.push_back(n.input("end" + number, kF16, {4, 16}));
+      presents.push_back(n.output("present" + number, kF16, {4, 80 - overlap}));
+      copy(pasts.back(), 0, 64, "keep" + number);
+      copy(ends.back(), 64 - overlap, 16, "append" + number);
+    }
+  }
+  void copy(BufferId from, Dim at, int64_t count, const std::string &name) {
     LoopNest nest;
-    const Dim i = n.loop(nest.loops, "i", count);
+    const Dim head = n.loop(nest.loops, "head", 4), i = n.loop(nest.loops, "i", count);
     Stage stage;
-    stage.outputs.push_back(n.store(to, {at + i}, n.load(from, {i})));
+    stage.outputs.push_back(n.store(presents.back(), {head, at + i}, n.load(from, {head, i})));
     nest.stages = {stage};
     n.add(name, nest);
-  };
-  std::vector<BufferId> pasts, presents, ends;
-  for (int cache = 0; cache < 2; ++cache) {
-    const std::string number = std::to_string(cache);
-    pasts.push_back(n.input("past" + number, kF16, {256}));
-    ends.push_back(n.input("end" + number, kF16, {16}));
-    presents.push_back(n.output("present" + number, kF16, {272}));
-    copy(pasts.back(), presents.back(), 0, 256, "keep" + number);
-    copy(ends.back(), presents.back(), 256, 16, "append" + number);
   }
+  void expect(Machine &m) {
+    for (size_t cache = 0; cache < 2; ++cache)
+      for (size_t head = 0; head < 4; ++head)
+        for (size_t i = 0; i < static_cast<size_t>(80 - overlap); ++i) {
+          const size_t at = static_cast<size_t>(64 - overlap);
+          ASSERT_EQ(m.get(presents[cache], head * static_cast<size_t>(80 - overlap) + i),
+                    i < at ? m.get(pasts[cache], head * 64 + i) : m.get(ends[cache], head * 16 + i - at))
+              << "cache " << cache << " at " << head << ", " << i;
+        }
+  }
+};
+
+// Parts of one buffer that lie apart may be written at the same time; where they meet, the later one comes later. (A
+// kernel may come before one whose work an earlier launch does: the ends of both caches are one launch even so.)
+TEST(JoinedLaunches, PartsOfABufferThatLieApart) {
+  for (const char *target : {"sm_80", "sm_90"})
+    for (const int64_t overlap : {0, 1}) {
+      Caches caches(overlap);
+      Machine m(caches.n.program, "3xtf32", target);
+      EXPECT_EQ(launches_of(m), overlap == 0 ? 1u : 2u);
+      m.fill(3);
+      m.run(5);
+      caches.expect(m);
+    }
+}
+
+// A kernel that reads what one of the launch writes is no part of it, whatever stands between them.
+TEST(JoinedLaunches, WhatReadsAResultComesLater) {
+  Caches caches(0);
+  NestProgram &n = caches.n;
+  const BufferId twice = n.output("twice", kF16, {80});
+  LoopNest nest;
+  const Dim i = n.loop(nest.loops, "i", 80);
+  Stage stage;
+  stage.outputs.push_back(n.store(twice, {i}, n.load(caches.presents[1], {0, i})));
+  nest.stages = {stage};
+  n.add("twice", nest);
   Machine m(n.program, "3xtf32", "sm_90");
   EXPECT_EQ(launches_of(m), 2u);
-  m.fill(3);
-  m.run(5);
-  for (size_t cache = 0; cache < 2; ++cache)
-    for (size_t i = 0; i < 272; ++i)
-      ASSERT_EQ(m.get(presents[cache], i), i < 256 ? m.get(pasts[cache], i) : m.get(ends[cache], i - 256));
+  m.fill(6);
+  m.run(7);
+  caches.expect(m);
+  for (size_t at = 0; at < 80; ++at) ASSERT_EQ(m.get(twice, at), m.get(caches.presents[1], at));
 }
 
 // The mean of an image has few elements, but each block would read the image.
