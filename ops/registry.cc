@@ -257,10 +257,25 @@ void InferContext::constrain(Dim left, Dim right, bool or_one, std::string_view 
   constraints_->push_back({left, right, or_one, std::move(where)});
 }
 
+namespace {
+
+// A symbolic dim with what is known of it: which other node asks for that, its name does not tell.
+std::string with_bounds(Dim d) {
+  if (d.is_constant()) return d.str();
+  const int64_t low = lower_bound(d), high = upper_bound(d);
+  std::string text = d.str();
+  if (low > 1) text += " (" + std::to_string(low) + " or more, as other nodes or the caller need it)";
+  if (high < (int64_t{1} << 31))
+    text += " (" + std::to_string(high) + " at most, as other nodes or the caller need it)";
+  return text;
+}
+
+}  // namespace
+
 Result<Dim> InferContext::same(Dim a, Dim b, std::string_view what) {
   if (a == b) return a;
   if ((a.is_constant() && b.is_constant()) || proved_less(a, b) || proved_less(b, a))
-    return invalid(std::string(what) + " must be equal: " + a.str() + " against " + b.str());
+    return invalid(std::string(what) + " must be equal: " + with_bounds(a) + " against " + with_bounds(b));
   if (is_saturated(a) || is_saturated(b))  // not the values they stand for: no run could be checked
     return unsupported(std::string(what) + " is an expression of too many parts", "fix symbolic dimensions with --dim");
   constrain(a, b);

@@ -212,6 +212,14 @@ TEST(Hostile, Graphs) {
                       kInvalid, "it says yes by 1 and no by 0");
 }
 
+// A dim that another node bounds is said with its bounds: the two that do not match seem to, otherwise.
+TEST(Hostile, ADimThatCannotBeIsSaidWithItsBounds) {
+  expect_text_error(
+      R"(<ir_version: 8, opset_import: ["" : 13]> g (float[1,1,d,4] x) => (float[1,1,m,4] p, float[1,1,1,4] a, float[1,1,1,4] b)
+         <int64[2] s = {1, 1}> { p = MaxPool <kernel_shape = [3, 1]> (x) a, b = Split <axis = 2> (x, s) })",
+      ErrorKind::kInvalid, "d (3 or more");
+}
+
 // Operands that kernels would read beside: inference says what they must be.
 TEST(Hostile, OperandsThatDoNotReach) {
   const auto one = [](const std::string &signature, const std::string &node, const std::string &words) {
