@@ -69,6 +69,14 @@ def test_two_minutes_of_random_graphs(optc, harness, tmp_path):
     assert not [text for text in summary["not faults"] if text.startswith("generator")], summary["not faults"]
 
 
+def test_operators_at_every_opset(optc, tmp_path):
+    """Single operators of opsets 7 on, drawn from ONNX's schemas, with operands from constants, inputs and nodes."""
+    command = [sys.executable, str(HARNESS / "schemas.py"), "--bin", str(optc.parent), "--out", str(tmp_path), "--seconds", "1e9", "--ways", "eval,opt"]
+    for more in (["--seed", "21000", "--count", "60", "--odd", "0"], ["--seed", "22000", "--count", "40", "--odd", "0.25"]):
+        done = subprocess.run([*command, *more], capture_output=True, text=True)
+        assert done.returncode == 0 and '"answers"' in done.stdout, done.stdout[-4000:] + done.stderr[-2000:]
+
+
 @pytest.mark.tier2
 @pytest.mark.parametrize("isa", ["base", "avx2", "avx512", "asan"])
 def test_random_graphs_as_bundles(optc, harness, tmp_path, isa):
