@@ -1,5 +1,7 @@
 // Conv, ConvInteger, QLinearConv, ConvTranspose.
 
+#include <algorithm>
+
 #include "ops/build.h"
 #include "ops/conditions.h"
 #include "ops/registry.h"
@@ -235,7 +237,7 @@ Result<TransposeWindow> transpose_window(const Node &node, const Shape &x, const
   if (window.strides.size() != n) return fail("strides must have one entry a spatial dimension");
   if (window.dilations.size() != n) return fail("dilations must have one entry a spatial dimension");
   if (pads.size() != 2 * n) return fail("pads must have two entries a spatial dimension");
-  if (extra.size() < n) return fail("output_padding must have one entry a spatial dimension");
+  if (extra.size() != n) return fail("output_padding must have one entry a spatial dimension");
   if (wanted && wanted->size() != n && wanted->size() != n + 2)
     return fail("output_shape must have one entry a spatial dimension");
   const std::string_view auto_pad = node.string_or("auto_pad", "NOTSET");
@@ -243,6 +245,8 @@ Result<TransposeWindow> transpose_window(const Node &node, const Shape &x, const
   for (size_t i = 0; i < n; ++i) {
     const int64_t stride = window.strides[i];
     if (stride <= 0 || window.dilations[i] <= 0) return fail("strides and dilations must be positive");
+    if (extra[i] < 0 || extra[i] >= std::max(stride, window.dilations[i]))
+      return fail("an output_padding is not smaller than its stride or dilation, or is negative");
     const Dim full = (x[2 + i] - 1) * stride + extra[i] + (window.kernel[i] - 1) * window.dilations[i] + 1;
     if (wanted || same) {
       const Dim out = wanted ? Dim((*wanted)[wanted->size() - n + i]) : x[2 + i] * stride;

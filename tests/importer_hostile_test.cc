@@ -212,6 +212,16 @@ TEST(Hostile, Graphs) {
                       kInvalid, "it says yes by 1 and no by 0");
 }
 
+TEST(Hostile, AnOutputPaddingIsSmallerThanItsStride) {
+  for (const char *padding : {"2", "-1"})
+    expect_text_error(
+        (R"(<ir_version: 8, opset_import: ["" : 13]> g (float[1,1,4] x, float[1,1,3] w) => (float[1,1,m] y)
+         { y = ConvTranspose <strides = [2], output_padding = [)" +
+         std::string(padding) + "]> (x, w) }")
+            .c_str(),
+        ErrorKind::kInvalid, "output_padding");
+}
+
 // A dim that another node bounds is said with its bounds: the two that do not match seem to, otherwise.
 TEST(Hostile, ADimThatCannotBeIsSaidWithItsBounds) {
   expect_text_error(
