@@ -31,28 +31,64 @@ Constant owned_floats(std::vector<uint8_t> bytes) {
 
 }  // namespace
 
+namespace {
+
+// B's panels, about a megabyte at a time. T: float, or the bits of a 16-bit type.
+template <class T>
+bool give_panels(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride,
+                 const Constant::Sink &sink) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  const OptcPanels panels = optc_gemm_panels(n);
+  const int64_t kc = optc_gemm_kc(k);
+  std::vector<T> piece;
+  const auto flush = [&](size_t from) {
+    if (piece.size() * sizeof(T) < from) return true;
+    const bool taken = sink(piece.data(), piece.size() * sizeof(T));
+    piece.clear();
+    return taken;
+  };
+  for (int64_t k0 = 0; k0 < k; k0 += kc)
+    for (int64_t p = 0; p < optc_panel_count(panels); ++p) {
+      const int64_t depth = std::min(kc, k - k0);
+      const size_t at = piece.size();
+      piece.resize(at + static_cast<size_t>(depth * optc_panel_width(panels, p)));
+      optc_pack_panel(piece.data() + at, b.as<T>() + offset + k0 * row_stride, depth, n, panels, p, row_stride,
+                      column_stride);
+      if (!flush(kPiece)) return false;
+    }
+  return flush(1);
+}
+
+std::string form_of(const char *name, std::initializer_list<int64_t> numbers) {
+  std::string text = name;
+  for (const int64_t number : numbers) text += ' ' + std::to_string(number);
+  return text;
+}
+
+}  // namespace
+
 Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride) {
-  const int64_t floats = optc_gemm_packed_floats(n, k);
-  if (b.type() != ElementType::kFloat32) {
-    std::vector<uint8_t> halves(static_cast<size_t>(floats) * 2);
-    optc_pack_b(reinterpret_cast<uint16_t *>(halves.data()), b.as<uint16_t>() + offset, k, n, row_stride,
-                column_stride);
-    return Constant::owned(b.type(), {floats}, std::move(halves));
-  }
-  std::vector<uint8_t> bytes(static_cast<size_t>(floats) * 4);
-  optc_pack_b(reinterpret_cast<float *>(bytes.data()), b.as<float>() + offset, k, n, row_stride, column_stride);
-  return owned_floats(std::move(bytes));
+  return Constant::made(b.type(), {optc_gemm_packed_floats(n, k)},
+                        form_of("gemm", {offset, k, n, row_stride, column_stride}), {b},
+                        [=](const Constant::Sink &sink) {
+                          if (b.type() == ElementType::kFloat32)
+                            return give_panels<float>(b, offset, k, n, row_stride, column_stride, sink);
+                          return give_panels<uint16_t>(b, offset, k, n, row_stride, column_stride, sink);
+                        });
 }
 
 Constant pack_gemm_integer(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride,
                            int64_t column_stride) {
-  std::vector<uint8_t> bytes(static_cast<size_t>(optc_gemm_i8_packed_bytes(n, k)));
-  if (b.type() == ElementType::kInt8)
-    optc_gemm_i8_pack(bytes.data(), b.as<int8_t>() + offset, k, n, row_stride, column_stride);
-  else
-    optc_gemm_i8_pack(bytes.data(), b.as<uint8_t>() + offset, k, n, row_stride, column_stride);
-  const int64_t count = static_cast<int64_t>(bytes.size());
-  return Constant::owned(ElementType::kUInt8, {count}, std::move(bytes));
+  const int64_t count = optc_gemm_i8_packed_bytes(n, k);
+  return Constant::made(ElementType::kUInt8, {count}, form_of("gemm_i8", {offset, k, n, row_stride, column_stride}),
+                        {b}, [=](const Constant::Sink &sink) {
+                          std::vector<uint8_t> bytes(static_cast<size_t>(count));
+                          if (b.type() == ElementType::kInt8)
+                            optc_gemm_i8_pack(bytes.data(), b.as<int8_t>() + offset, k, n, row_stride, column_stride);
+                          else
+                            optc_gemm_i8_pack(bytes.data(), b.as<uint8_t>() + offset, k, n, row_stride, column_stride);
+                          return sink(bytes.data(), bytes.size());
+                        });
 }
 
 bool winograd_can(const ConvolutionShape &shape) { return optc_winograd_can(runtime_shape(shape)); }
@@ -77,35 +113,75 @@ bool direct_convolution_skips(const ConvolutionShape &shape) {
   return shape.height > 0 && optc_direct_skips(runtime_shape(shape));
 }
 
-Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape, ConvolutionAlgorithm algorithm) {
-  const OptcConvShape s = runtime_shape(shape);
-  const float *w = weight.as<float>();
-  std::vector<uint8_t> bytes;
-  auto floats = [&](int64_t count) {
-    bytes.resize(static_cast<size_t>(count) * 4);
-    return reinterpret_cast<float *>(bytes.data());
-  };
+namespace {
+
+int64_t packed_floats(const OptcConvShape &s, ConvolutionAlgorithm algorithm) {
   switch (algorithm) {
     case ConvolutionAlgorithm::kGemm:
-      optc_pack_b(floats(optc_gemm_packed_floats(s.oc, s.c)), w, s.c, s.oc, 1, s.c);
-      break;
+      return optc_gemm_packed_floats(s.oc, s.c);
     case ConvolutionAlgorithm::kDirect:
-      optc_direct_pack(s, w, floats(optc_direct_packed_floats(s)));
-      break;
+      return optc_direct_packed_floats(s);
     case ConvolutionAlgorithm::kDepthwise:
-      optc_depthwise_pack(s, w, floats(s.c * s.kh * s.kw));
-      break;
+      return s.c * s.kh * s.kw;
     case ConvolutionAlgorithm::kWinograd2:
-      optc_winograd_pack(s, 2, w, floats(optc_winograd_packed_floats(s, 2)));
-      break;
+      return optc_winograd_packed_floats(s, 2);
     case ConvolutionAlgorithm::kWinograd4:
-      optc_winograd_pack(s, 4, w, floats(optc_winograd_packed_floats(s, 4)));
-      break;
+      return optc_winograd_packed_floats(s, 4);
     case ConvolutionAlgorithm::kTransposed:
-      optc_transposed_pack(s, w, floats(optc_transposed_packed_floats(s)));
-      break;
+      return optc_transposed_packed_floats(s);
   }
-  return owned_floats(std::move(bytes));
+  return 0;
+}
+
+void pack(const OptcConvShape &s, ConvolutionAlgorithm algorithm, const float *w, float *out) {
+  switch (algorithm) {
+    case ConvolutionAlgorithm::kGemm:
+      return optc_pack_b(out, w, s.c, s.oc, 1, s.c);
+    case ConvolutionAlgorithm::kDirect:
+      return optc_direct_pack(s, w, out);
+    case ConvolutionAlgorithm::kDepthwise:
+      return optc_depthwise_pack(s, w, out);
+    case ConvolutionAlgorithm::kWinograd2:
+      return optc_winograd_pack(s, 2, w, out);
+    case ConvolutionAlgorithm::kWinograd4:
+      return optc_winograd_pack(s, 4, w, out);
+    case ConvolutionAlgorithm::kTransposed:
+      return optc_transposed_pack(s, w, out);
+  }
+}
+
+}  // namespace
+
+Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape, ConvolutionAlgorithm algorithm) {
+  const OptcConvShape s = runtime_shape(shape);
+  const int64_t floats = packed_floats(s, algorithm);
+  const std::string form = form_of("convolution", {static_cast<int64_t>(algorithm),
+                                                   s.d,
+                                                   s.h,
+                                                   s.w,
+                                                   s.c,
+                                                   s.oc,
+                                                   s.kd,
+                                                   s.kh,
+                                                   s.kw,
+                                                   s.sd,
+                                                   s.sh,
+                                                   s.sw,
+                                                   s.dd,
+                                                   s.dh,
+                                                   s.dw,
+                                                   s.pad_front,
+                                                   s.pad_top,
+                                                   s.pad_left,
+                                                   s.pad_back,
+                                                   s.pad_bottom,
+                                                   s.pad_right,
+                                                   s.groups});
+  return Constant::made(ElementType::kFloat32, {floats}, form, {weight}, [=](const Constant::Sink &sink) {
+    std::vector<float> out(static_cast<size_t>(floats));
+    pack(s, algorithm, weight.as<float>(), out.data());
+    return sink(out.data(), out.size() * sizeof(float));
+  });
 }
 
 std::vector<TransposedPart> transposed_parts(const ConvolutionGeometry &geometry) {

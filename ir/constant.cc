@@ -1,5 +1,6 @@
 #include "ir/constant.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -55,6 +56,45 @@ Constant Constant::owned(ElementType type, std::vector<int64_t> dims, std::vecto
   Constant constant;
   constant.body_ = std::move(body);
   return constant;
+}
+
+Constant Constant::made(ElementType type, std::vector<int64_t> dims, std::string form, std::vector<Constant> of,
+                        Make make) {
+  auto body = std::make_shared<Body>();
+  body->type = type;
+  body->count = count_of(dims);
+  body->dims = std::move(dims);
+  body->size = static_cast<size_t>(storage_bytes(type, body->count).value_or(0));
+  body->form = std::move(form);
+  body->of = std::move(of);
+  body->make = std::move(make);
+  Constant constant;
+  constant.body_ = std::move(body);
+  return constant;
+}
+
+bool Constant::give(const Sink &sink) const {
+  if (is_made()) return body_->make(sink);
+  return size() == 0 || sink(data(), size());
+}
+
+const uint8_t *Constant::kept() const {
+  std::call_once(body_->once, [this] {
+    body_->kept.reserve(size());
+    body_->make([this](const void *data, size_t size) {
+      const auto *bytes = static_cast<const uint8_t *>(data);
+      body_->kept.insert(body_->kept.end(), bytes, bytes + size);
+      return true;
+    });
+  });
+  return body_->kept.data();
+}
+
+std::string Constant::beginning(size_t most) const {
+  std::string text = body_->form;
+  for (const Constant &source : body_->of) text += source.beginning(most);
+  if (!is_made()) text.append(reinterpret_cast<const char *>(body_->data), std::min(size(), most));
+  return text;
 }
 
 Constant Constant::strings(std::vector<int64_t> dims, std::vector<std::string> values) {
@@ -237,12 +277,17 @@ bool Constant::equals(const Constant &other) const {
   if (body_ == other.body_) return true;
   if (!body_ || !other.body_ || type() != other.type() || dims() != other.dims()) return false;
   if (type() == ElementType::kString) return string_values() == other.string_values();
+  if (is_made() && other.is_made() && body_->form == other.body_->form &&
+      std::equal(body_->of.begin(), body_->of.end(), other.body_->of.begin(), other.body_->of.end(),
+                 [](const Constant &a, const Constant &b) { return a.equals(b); }))
+    return true;
   return size() == other.size() &&
          (data() == other.data() || size() == 0 || std::memcmp(data(), other.data(), size()) == 0);
 }
 
 Constant Constant::reshaped(std::vector<int64_t> dims) const {
   if (type() == ElementType::kString) return strings(std::move(dims), string_values());
+  if (is_made()) return made(type(), std::move(dims), body_->form, body_->of, body_->make);
   return view(type(), std::move(dims), data(), size(), body_);
 }
 

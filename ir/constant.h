@@ -1,10 +1,13 @@
 #pragma once
 // Constant: the immutable value of a tensor known at compile time. A handle: copies share the bytes, which lie in a
-// mapped file or are owned. Nothing copies a weight that no rule changes.
+// mapped file, are owned, or are made from other constants when they are asked for. Nothing copies a weight that no
+// rule changes, and what is packed for a kernel is packed as it is written.
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,6 +25,13 @@ class Constant {
                        std::shared_ptr<const void> owner);
   static Constant owned(ElementType type, std::vector<int64_t> dims, std::vector<uint8_t> bytes);
   static Constant strings(std::vector<int64_t> dims, std::vector<std::string> values);
+  // Made from the bytes of `of` in the way that `form` says, and by nothing else: those of one form and of equal
+  // sources are equal. `make` hands all bytes to the sink, in order and in pieces, each time and from any thread; where
+  // the sink takes no more it ends, false.
+  using Sink = std::function<bool(const void *data, size_t size)>;
+  using Make = std::function<bool(const Sink &)>;
+  static Constant made(ElementType type, std::vector<int64_t> dims, std::string form, std::vector<Constant> of,
+                       Make make);
   static Constant scalar(ElementType type, double value);      // rank 0; value converted (integers exactly up to 2^53)
   static Constant int64s(const std::vector<int64_t> &values);  // rank 1
   static Constant scalar_int64(int64_t value);
@@ -32,12 +42,19 @@ class Constant {
   const std::vector<int64_t> &dims() const { return body_->dims; }
   int rank() const { return static_cast<int>(dims().size()); }
   int64_t count() const { return body_->count; }
-  const uint8_t *data() const { return body_->data; }
+  // One that is made is kept from here on; give() keeps nothing.
+  const uint8_t *data() const { return body_->make ? kept() : body_->data; }
+  bool give(const Sink &sink) const;
+  bool is_made() const { return body_->make != nullptr; }
+  // The same address: the same bytes, as long as one of the two lives.
+  const void *identity() const { return is_made() ? static_cast<const void *>(body_.get()) : body_->data; }
+  // The first bytes, `most` at most; of one that is made its form and those of its sources. Without making anything.
+  std::string beginning(size_t most) const;
   size_t size() const { return body_->size; }
   const std::vector<std::string> &string_values() const { return body_->strings; }
   template <typename T>
   const T *as() const {
-    return reinterpret_cast<const T *>(body_->data);
+    return reinterpret_cast<const T *>(data());
   }
   // Any numeric type, element i, converted to double / int64 (floats truncate). Sub-byte types unpack.
   double as_double(int64_t i) const;
@@ -49,6 +66,7 @@ class Constant {
   Shape shape() const;
 
  private:
+  const uint8_t *kept() const;
   struct Body {
     ElementType type = ElementType::kUndefined;
     std::vector<int64_t> dims;
@@ -58,6 +76,11 @@ class Constant {
     std::vector<uint8_t> bytes;
     std::vector<std::string> strings;
     std::shared_ptr<const void> owner;
+    std::string form;  // of one that is made, as the two below
+    std::vector<Constant> of;
+    Make make;
+    mutable std::once_flag once;
+    mutable std::vector<uint8_t> kept;
     mutable std::string hash;
   };
   std::shared_ptr<const Body> body_;

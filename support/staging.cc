@@ -271,7 +271,7 @@ Status StagedDirectory::write(const std::string &relative_path, std::string_view
   return {};
 }
 
-Status StagedDirectory::write(const std::string &relative_path, const std::function<bool(const Sink &)> &give,
+Status StagedDirectory::write(const std::string &relative_path, const Give &give, const Head &head,
                               Diagnostics &diagnostics) {
   uint64_t &bytes = sizes_[relative_path] = 0;
   if (counts_) {
@@ -279,6 +279,7 @@ Status StagedDirectory::write(const std::string &relative_path, const std::funct
       bytes += size;
       return true;
     });
+    if (head) (void)head();
     hashes_[relative_path] = std::string(kHashDigits, '0');
     return {};
   }
@@ -290,6 +291,10 @@ Status StagedDirectory::write(const std::string &relative_path, const std::funct
                 bytes += size;
                 return std::fwrite(data, 1, size, file) == size;
               });
+  if (good && head) {
+    const std::string first = head();
+    good = std::fseek(file, 0, SEEK_SET) == 0 && std::fwrite(first.data(), 1, first.size(), file) == first.size();
+  }
   if (file && std::fclose(file) != 0) good = false;
   if (!good) return diagnostics.error(ErrorKind::kIo, "cannot write '" + relative_path + "': " + reason(errno));
   OPTC_ASSIGN(const auto mapped, MappedFile::open(path.string(), diagnostics));

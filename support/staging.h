@@ -58,9 +58,11 @@ class StagedDirectory {
   const std::string &path() const { return staging_; }
   Status write(const std::string &relative_path, std::string_view text, Diagnostics &diagnostics);  // makes sub-folders
   // A file in pieces: `give` hands them to the sink, which is false where it takes no more, and is false then itself.
+  // `head`, if there is one, tells afterwards what the file begins with: `give` handed over as many bytes in its place.
   using Sink = std::function<bool(const void *data, uint64_t size)>;
-  Status write(const std::string &relative_path, const std::function<bool(const Sink &)> &give,
-               Diagnostics &diagnostics);
+  using Give = std::function<bool(const Sink &)>;
+  using Head = std::function<std::string()>;
+  Status write(const std::string &relative_path, const Give &give, const Head &head, Diagnostics &diagnostics);
   const std::map<std::string, uint64_t> &sizes() const { return sizes_; }  // bytes of the files so far, by path
   Status commit(Diagnostics &diagnostics, bool force = false);
 

@@ -30,13 +30,15 @@ class BundleWriter {
   Status write_weights();
   Status embed_manifest(const std::string &manifest);
 
-  // Bytes for a sink, in pieces; false: it took no more.
+  // Bytes for a sink, in pieces; false: it took no more. What it begins with may be known afterwards only.
   using Sink = StagedDirectory::Sink;
+  using Give = StagedDirectory::Give;
+  using Head = StagedDirectory::Head;
   bool each_part(const Sink &sink) const;
   // Links what `give` gives into the library as NAME_WHAT_data: an array where it is short, else a file beside the
   // source that the assembler takes as it is.
-  Status embed(const std::string &what, uint64_t bytes, const std::function<bool(const Sink &)> &give);
-  Status write_data(const std::string &path, const std::function<bool(const Sink &)> &give);
+  Status embed(const std::string &what, uint64_t bytes, const Give &give, const Head &head);
+  Status write_data(const std::string &path, const Give &give, const Head &head);
   // The schedule of a variant, printed; `others` learns of it.
   Status print_variant(const BundleVariant &variant, ModelPrinter &model, std::vector<ModelEntry> &others);
   Status library_includes(const std::set<std::string> &functions, ModelSources &sources);

@@ -277,9 +277,9 @@ class Printer {
                                     program_.outputs.begin());
       } else if (b.kind == BufferKind::kConstant) {
         region = "kWeights";
-        auto it = known.find(b.constant.data());
+        auto it = known.find(b.constant.identity());
         if (it == known.end()) {
-          it = known.emplace(b.constant.data(), result_.weights_bytes).first;
+          it = known.emplace(b.constant.identity(), result_.weights_bytes).first;
           result_.constants.emplace_back(id, result_.weights_bytes);
           result_.weights_bytes = (result_.weights_bytes + b.constant.size() + 255) / 256 * 256;
         }

@@ -141,9 +141,7 @@ class Chooser {
   // One constant for each distinct content and layout, under a name of its own.
   BufferId packed(const std::string &of, Constant value) {
     // Alike in size and beginning: few enough to be compared.
-    const size_t bytes = value.size();
-    std::string beginning(reinterpret_cast<const char *>(value.data()), std::min<size_t>(bytes, 64));
-    std::vector<BufferId> &alike = packed_[{bytes, std::move(beginning)}];
+    std::vector<BufferId> &alike = packed_[{value.size(), value.beginning(64)}];
     for (BufferId b : alike)
       if (p_.buffer(b).constant.equals(value)) return b;
     Buffer buffer;

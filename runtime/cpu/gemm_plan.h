@@ -139,17 +139,24 @@ constexpr int64_t optc_gemm_stored_floats(int64_t rows, int64_t columns, int64_t
   return kOptcGemmPanelFloats + rows * optc_round_up(kc, 16) + (partial && k > kc ? rows * columns : 0);
 }
 
+// Packs `depth` rows of B for one panel of its n columns; gives what lies behind it.
+template <class T>
+static inline T *optc_pack_panel(T *out, const T *b, int64_t depth, int64_t n, const OptcPanels &panels, int64_t panel,
+                                 int64_t row_stride, int64_t column_stride) {
+  const int64_t begin = optc_panel_begin(panels, panel), end = optc_panel_begin(panels, panel + 1);
+  for (int64_t i = 0; i < depth; ++i)
+    for (int64_t j = begin; j < end; ++j) *out++ = j < n ? b[i * row_stride + j * column_stride] : T(0);
+  return out;
+}
+
 // Packs B, given by strides in elements: B[k][n] at b[k * row_stride + n * column_stride]. T: float, or the bits of a
 // 16-bit type.
 template <class T>
 static inline void optc_pack_b(T *out, const T *b, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride) {
   const OptcPanels panels = optc_gemm_panels(n);
   const int64_t kc = optc_gemm_kc(k);
-  for (int64_t k0 = 0; k0 < k; k0 += kc) {
-    const int64_t depth = k - k0 < kc ? k - k0 : kc;
+  for (int64_t k0 = 0; k0 < k; k0 += kc)
     for (int64_t p = 0; p < optc_panel_count(panels); ++p)
-      for (int64_t i = 0; i < depth; ++i)
-        for (int64_t j = optc_panel_begin(panels, p); j < optc_panel_begin(panels, p + 1); ++j)
-          *out++ = j < n ? b[(k0 + i) * row_stride + j * column_stride] : T(0);
-  }
+      out =
+          optc_pack_panel(out, b + k0 * row_stride, k - k0 < kc ? k - k0 : kc, n, panels, p, row_stride, column_stride);
 }
