@@ -35,11 +35,12 @@ namespace {
 
 // B's panels, about a megabyte at a time. T: float, or the bits of a 16-bit type.
 template <class T>
-bool give_panels(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride,
-                 const Constant::Sink &sink) {
+bool give_panels(const Constant &weight, int64_t offset, int64_t k, int64_t n, int64_t row_stride,
+                 int64_t column_stride, const Constant::Sink &sink) {
   constexpr size_t kPiece = size_t{1} << 20;
   const OptcPanels panels = optc_gemm_panels(n);
   const int64_t kc = optc_gemm_kc(k);
+  const Constant b = weight.plain();
   std::vector<T> piece;
   const auto flush = [&](size_t from) {
     if (piece.size() * sizeof(T) < from) return true;
@@ -179,7 +180,7 @@ Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape,
                                                    s.groups});
   return Constant::made(ElementType::kFloat32, {floats}, form, {weight}, [=](const Constant::Sink &sink) {
     std::vector<float> out(static_cast<size_t>(floats));
-    pack(s, algorithm, weight.as<float>(), out.data());
+    pack(s, algorithm, weight.plain().as<float>(), out.data());
     return sink(out.data(), out.size() * sizeof(float));
   });
 }

@@ -78,16 +78,21 @@ bool Constant::give(const Sink &sink) const {
   return size() == 0 || sink(data(), size());
 }
 
-const uint8_t *Constant::kept() const {
-  std::call_once(body_->once, [this] {
-    body_->kept.reserve(size());
-    body_->make([this](const void *data, size_t size) {
-      const auto *bytes = static_cast<const uint8_t *>(data);
-      body_->kept.insert(body_->kept.end(), bytes, bytes + size);
-      return true;
-    });
+Constant Constant::plain() const {
+  if (!is_made()) return *this;
+  std::vector<uint8_t> all;
+  all.reserve(size());
+  give([&](const void *data, size_t size) {
+    const auto *bytes = static_cast<const uint8_t *>(data);
+    all.insert(all.end(), bytes, bytes + size);
+    return true;
   });
-  return body_->kept.data();
+  return owned(type(), dims(), std::move(all));
+}
+
+const uint8_t *Constant::kept() const {
+  std::call_once(body_->once, [this] { body_->kept = std::make_unique<const Constant>(plain()); });
+  return body_->kept->data();
 }
 
 std::string Constant::beginning(size_t most) const {

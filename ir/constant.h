@@ -45,6 +45,7 @@ class Constant {
   // One that is made is kept from here on; give() keeps nothing.
   const uint8_t *data() const { return body_->make ? kept() : body_->data; }
   bool give(const Sink &sink) const;
+  Constant plain() const;  // the same with its bytes; of one that is made, they go with the result
   bool is_made() const { return body_->make != nullptr; }
   // The same address: the same bytes, as long as one of the two lives.
   const void *identity() const { return is_made() ? static_cast<const void *>(body_.get()) : body_->data; }
@@ -80,7 +81,7 @@ class Constant {
     std::vector<Constant> of;
     Make make;
     mutable std::once_flag once;
-    mutable std::vector<uint8_t> kept;
+    mutable std::unique_ptr<const Constant> kept;
     mutable std::string hash;
   };
   std::shared_ptr<const Body> body_;

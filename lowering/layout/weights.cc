@@ -16,28 +16,32 @@ Constant channels_last(const Constant &weight) {
   const size_t element = static_cast<size_t>(bit_width(weight.type()) / 8);
   const size_t outer = static_cast<size_t>(dims[0]), channels = static_cast<size_t>(dims[1]);
   const size_t space = static_cast<size_t>(weight.count()) / (outer * channels);
-  std::vector<uint8_t> bytes(weight.size());
-  const uint8_t *from = weight.data();
-  for (size_t o = 0; o < outer; ++o)
-    for (size_t i = 0; i < channels; ++i)
-      for (size_t s = 0; s < space; ++s)
-        std::memcpy(bytes.data() + ((o * space + s) * channels + i) * element,
-                    from + ((o * channels + i) * space + s) * element, element);
-  return Constant::owned(weight.type(), dims, std::move(bytes));
+  return Constant::made(weight.type(), dims, "channels_last", {weight}, [=](const Constant::Sink &sink) {
+    const Constant plain = weight.plain();
+    std::vector<uint8_t> bytes(plain.size());
+    for (size_t o = 0; o < outer; ++o)
+      for (size_t i = 0; i < channels; ++i)
+        for (size_t s = 0; s < space; ++s)
+          std::memcpy(bytes.data() + ((o * space + s) * channels + i) * element,
+                      plain.data() + ((o * channels + i) * space + s) * element, element);
+    return sink(bytes.data(), bytes.size());
+  });
 }
 
 // Row-major [K, N] as [N, K].
 Constant transposed(const Constant &weight) {
   const size_t rows = static_cast<size_t>(weight.dims()[0]), columns = static_cast<size_t>(weight.dims()[1]);
-  std::vector<uint8_t> bytes(weight.size());
-  const uint8_t *from = weight.data();
-  constexpr size_t kBlock = 16;  // of both, within the cache
-  for (size_t r0 = 0; r0 < rows; r0 += kBlock)
-    for (size_t c0 = 0; c0 < columns; c0 += kBlock)
-      for (size_t c = c0; c < std::min(columns, c0 + kBlock); ++c)
-        for (size_t r = r0; r < std::min(rows, r0 + kBlock); ++r)
-          std::memcpy(bytes.data() + (c * rows + r) * 4, from + (r * columns + c) * 4, 4);
-  return Constant::owned(weight.type(), weight.dims(), std::move(bytes));
+  return Constant::made(weight.type(), weight.dims(), "transposed", {weight}, [=](const Constant::Sink &sink) {
+    const Constant plain = weight.plain();
+    std::vector<uint8_t> bytes(plain.size());
+    constexpr size_t kBlock = 16;  // of both, within the cache
+    for (size_t r0 = 0; r0 < rows; r0 += kBlock)
+      for (size_t c0 = 0; c0 < columns; c0 += kBlock)
+        for (size_t c = c0; c < std::min(columns, c0 + kBlock); ++c)
+          for (size_t r = r0; r < std::min(rows, r0 + kBlock); ++r)
+            std::memcpy(bytes.data() + (c * rows + r) * 4, plain.data() + (r * columns + c) * 4, 4);
+    return sink(bytes.data(), bytes.size());
+  });
 }
 
 // f32 weights [K, N] of matrix products that one kernel alone reads: with k innermost a fragment of the tensor core is
@@ -51,7 +55,7 @@ void order_products(Program &program, const std::vector<bool> &viewed, Steps &st
     const DimSymbol *symbol = single_symbol(d);
     return symbol && std::find(loops.begin(), loops.end(), symbol) != loops.end();
   };
-  std::map<const uint8_t *, Constant> done;
+  std::map<const void *, Constant> done;
   for (const Kernel &kernel : program.kernels) {
     const LoopNest *nest = kernel.alive ? kernel.nest() : nullptr;
     if (!nest || !nest->contraction || nest->contraction->kind == ContractionKind::kAttention) continue;
@@ -70,7 +74,7 @@ void order_products(Program &program, const std::vector<bool> &viewed, Steps &st
       if (!steps.allowed("layout.weights")) return;
       steps.record("layout.weights", weight.name, kernel.origin);
       weight.order = {1, 0};
-      Constant &ordered = done[weight.constant.data()];
+      Constant &ordered = done[weight.constant.identity()];
       if (!ordered.valid()) ordered = transposed(weight.constant);
       weight.constant = ordered;
     }
@@ -83,7 +87,7 @@ void order_weights(Program &program, Steps &steps) {
   std::vector<bool> viewed(program.buffers.size(), false);
   for (const Buffer &b : program.buffers)
     if (b.alias.valid()) viewed[b.alias.index] = true;
-  std::map<const uint8_t *, Constant> done;  // one constant may be several buffers
+  std::map<const void *, Constant> done;  // one constant may be several buffers
   for (const Kernel &kernel : program.kernels) {
     if (!kernel.alive) continue;
     const auto view = convolution_view(program, kernel);
@@ -104,7 +108,7 @@ void order_weights(Program &program, Steps &steps) {
     weight.order = {0};
     for (size_t i = 2; i < dims.size(); ++i) weight.order.push_back(static_cast<int>(i));
     weight.order.push_back(1);
-    Constant &ordered = done[weight.constant.data()];
+    Constant &ordered = done[weight.constant.identity()];
     if (!ordered.valid()) ordered = channels_last(weight.constant);
     weight.constant = ordered;
   }

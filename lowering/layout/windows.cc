@@ -114,7 +114,8 @@ class Writer {
   Constant filters_in_runs() const {
     const Buffer &given = p_.buffer(w_.view.weight);
     const std::vector<Dim> strides = storage_strides(given);
-    const auto &dims = given.constant.dims();
+    const Constant plain = given.constant.plain();
+    const auto &dims = plain.dims();
     const size_t filters = static_cast<size_t>(dims[0]), lines = static_cast<size_t>(dims[2]),
                  run = static_cast<size_t>(w_.run);
     std::vector<uint8_t> bytes(filters * lines * run * 2);
@@ -125,7 +126,7 @@ class Writer {
           for (int64_t i = 0; i < dims[1]; ++i) {
             const int64_t to = (o * dims[2] + r) * w_.run + s * w_.pixel + i,
                           from = at(0, o) + at(1, i) + at(2, r) + at(3, s);
-            std::memcpy(bytes.data() + 2 * to, given.constant.data() + 2 * from, 2);
+            std::memcpy(bytes.data() + 2 * to, plain.data() + 2 * from, 2);
           }
     return Constant::owned(w_.type, {dims[0], dims[2], w_.run}, std::move(bytes));
   }

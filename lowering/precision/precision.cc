@@ -336,14 +336,22 @@ class Storage {
   }
 
   Constant converted(const Constant &wide) {
-    Constant &known = constants_[wide.data()];  // one constant may be several buffers
+    Constant &known = constants_[wide.identity()];  // one constant may be several buffers
     if (known.valid() && known.dims() == wide.dims()) return known;
-    const float *in = wide.as<float>();
-    std::vector<uint8_t> bytes(static_cast<size_t>(wide.count()) * 2);
-    uint16_t *out = reinterpret_cast<uint16_t *>(bytes.data());
     const bool half = narrow_ == ElementType::kFloat16;
-    for (int64_t i = 0; i < wide.count(); ++i) out[i] = half ? float_to_half(in[i]) : float_to_bfloat16(in[i]);
-    return known = Constant::owned(narrow_, wide.dims(), std::move(bytes));
+    return known = Constant::made(narrow_, wide.dims(), half ? "f16" : "bf16", {wide}, [=](const Constant::Sink &sink) {
+             constexpr int64_t kPiece = 1 << 19;
+             const Constant plain = wide.plain();
+             std::vector<uint16_t> piece;
+             for (int64_t at = 0; at < plain.count(); at += kPiece) {
+               const float *in = plain.as<float>() + at;
+               piece.resize(static_cast<size_t>(std::min(kPiece, plain.count() - at)));
+               for (size_t i = 0; i < piece.size(); ++i)
+                 piece[i] = half ? float_to_half(in[i]) : float_to_bfloat16(in[i]);
+               if (!sink(piece.data(), piece.size() * 2)) return false;
+             }
+             return true;
+           });
   }
 
   Program &p_;
@@ -355,7 +363,7 @@ class Storage {
   std::vector<std::string> why_;  // by root: why it stays f32; empty: it does not
   std::vector<double> sizes_;     // largest magnitude of a constant, else -1
   std::unordered_set<uint32_t> converted_;
-  std::unordered_map<const uint8_t *, Constant> constants_;
+  std::unordered_map<const void *, Constant> constants_;
   std::vector<Constant> sources_;  // keeps the bytes that `constants_` is keyed by
   bool changed_ = false;
 };

@@ -219,3 +219,30 @@ def test_strings_sequences_optionals_and_growing_values(objects):
 def test_a_model_of_tensors_carries_no_code_for_objects(bundles):
     assert not (bundles / "first/src/runtime/bundle/objects.h").exists()
     assert "NoObjects" in (bundles / "first/src/model.cpp").read_text()
+
+
+def test_weights_are_packed_as_they_are_written(optc, tmp_path):
+    """600 MB of weights in a file beside the model, with 150 MB of memory of its own for optc (a mapped file does not count)."""
+    count, size = 24, (1536, 4096)
+    nodes, weights, last, at = [], [], "x", 0
+    with open(tmp_path / "model.data", "wb") as data:
+        for i in range(count):
+            shape = size if i % 2 == 0 else size[::-1]
+            bytes_of = 4 * shape[0] * shape[1]
+            data.seek(at)
+            data.write(np.float32(i + 1).tobytes())  # the rest of the file is a hole
+            tensor = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
+            for key, value in (("location", "model.data"), ("offset", str(at)), ("length", str(bytes_of))):
+                tensor.external_data.add(key=key, value=value)
+            weights.append(tensor)
+            nodes.append(helper.make_node("MatMul", [last, f"w{i}"], [last := f"y{i}"]))
+            at += bytes_of
+        data.truncate(at)
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, size[0]])],
+                              [helper.make_tensor_value_info(last, TensorProto.FLOAT, [1, size[0]])], weights)
+    (tmp_path / "model.onnx").write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10).SerializeToString())
+    done = subprocess.run(["prlimit", f"--data={150 << 20}", str(optc), str(tmp_path / "model.onnx"), "-o", str(tmp_path / "bundle")],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "bundle/model.weights").stat().st_size >= at
