@@ -149,6 +149,70 @@ TEST(RowsInBlocks, ProductsBesideOneAnotherReadThem) {
         }
 }
 
+// y = relu(x w2 + b2) * g where g = relu(x w1 + b1) is read by nothing else: the blocks of the second product sum both.
+TEST(PairedProducts, TheGateIsSummedInTheBlocksOfWhatItGates) {
+  for (const ElementType type : {kF16, kBF16})
+    for (const char *target : {"sm_80", "sm_90a"})
+      for (const int rows : {1, 3})
+        // 1: factors not transposed, 2: watched, 3: the gate is a result, too, 4: the result lies in the gate's place
+        for (const int way : {0, 1, 2, 3, 4}) {
+          NestProgram n;
+          Program &p = n.program;
+          const int64_t width = 264, columns = 64;
+          const bool transposed = way != 1, together = way < 2 || way == 4;
+          n.matmul(type, 1, rows, columns, width, transposed, false);
+          n.matmul(type, 1, rows, columns, width, transposed, false);
+          p.kernels.back().name += "2";
+          const BufferId x = p.inputs[0], gate = p.outputs[0], product = p.outputs[1];
+          BufferId y = product;
+          p.buffer(p.inputs[3]).kind = BufferKind::kTemporary;
+          p.buffer(p.inputs[3]).alias = x;
+          const std::vector<BufferId> of{p.inputs[1], p.inputs[2], p.inputs[4], p.inputs[5]};
+          for (size_t w : {0, 2}) p.buffer(of[w]).kind = BufferKind::kConstant;
+          p.inputs = {x, of[1], of[3]};
+          if (way != 3) {
+            p.buffer(gate).kind = BufferKind::kTemporary;
+            p.outputs.erase(p.outputs.begin());
+          }
+          StageOutput &out = std::get<LoopNest>(p.kernels.back().body).stages[1].outputs[0];
+          const ScalarId up = p.scalars.at(out.value).args[0];  // before it is rounded
+          const std::vector<Dim> at = out.index;
+          out = n.store(product, at, n.pool().binary(ScalarOp::kMul, up, n.load(gate, at)));
+          if (way == 4) {
+            p.buffer(product).kind = BufferKind::kTemporary;
+            p.buffer(product).alias = gate;
+            p.outputs.clear();
+            y = n.output("copy", type, {rows, columns});
+            LoopNest nest;
+            const Dim i = n.loop(nest.loops, "i", rows), j = n.loop(nest.loops, "j", columns);
+            Stage stage;
+            stage.outputs.push_back(n.store(y, {i, j}, n.load(product, {Dim(0), i, j})));
+            nest.stages = {stage};
+            n.add("copy", nest);
+          }
+          Machine m(p, "3xtf32", target, 1, {"schedule.gemm.warpgroup"}, -1, 0, way == 2);
+          SCOPED_TRACE(m.output.kernels[1].form + " on " + target);
+          ASSERT_EQ(launches_of(m), way < 2 ? 1u : 2u);
+          EXPECT_EQ(m.output.kernels[1].form.find(" paired") != std::string::npos, together);
+          if (together) {
+            EXPECT_EQ(m.output.kernels[0].joined, std::vector<size_t>{1});
+          }
+          m.fill(9);
+          m.run(4);
+          const auto sum = [&](size_t r, size_t c, BufferId w, BufferId bias) {
+            double s = m.get(bias, c);
+            for (size_t k = 0; k < static_cast<size_t>(width); ++k)
+              s += m.get(x, r * 264 + k) * m.get(w, transposed ? c * 264 + k : k * 64 + c);
+            return std::max(s, 0.0);
+          };
+          for (size_t r = 0; r < static_cast<size_t>(rows); ++r)
+            for (size_t c = 0; c < static_cast<size_t>(columns); ++c) {
+              const double g = sum(r, c, of[0], of[1]), up = sum(r, c, of[2], of[3]);
+              ASSERT_NEAR(m.get(y, r * 64 + c), up * g, 4 * rounding(type) * (g * up + g + up + 1)) << r << ", " << c;
+            }
+        }
+}
+
 // Two caches are a past that is kept and an end that is appended, `overlap` of it over the past.
 struct Caches {
   NestProgram n;

@@ -6,6 +6,7 @@
 #include "emit/ptx/draft.h"
 #include "emit/ptx/gemm.h"
 #include "emit/ptx/nests.h"
+#include "emit/ptx/paired.h"
 #include "emit/ptx/warpgroup.h"
 
 namespace optc::ptx {
@@ -53,6 +54,17 @@ void store_sums(Scope scope, const LoopNest &nest, const Values &sums) {
                   storage_size(type));
         });
     }
+}
+
+Value stored_sum(Scope scope, const LoopNest &nest, Value sum) {
+  KernelContext &k = scope.context();
+  const ScalarId initial = nest.stages[0].outputs[0].initial;
+  scope.read_local = [sum, &k, initial](Scope &reader, const Scalar &, int lane) {
+    return initial.valid() ? k.b.ir.CreateFAdd(reader.scalar(initial, lane), sum) : sum;
+  };
+  const StageOutput &output = nest.stages[1].outputs[0];
+  const ElementType type = k.program.buffer(output.buffer).element();
+  return from_storage(k.b, type, to_storage(k.b, type, scope.scalar(output.value)));
 }
 
 namespace {
@@ -128,6 +140,32 @@ void emit_epilogue(const Scope &base, const Plan &plan, Value row, Value column,
   if (sums.size() > 1) scope.vectorize(plan.schedule.b.outer.back().index, static_cast<int>(sums.size()));
   store_sums(scope, *plan.nest, sums);
 }
+// The same of one column where the other product's result there is what the epilogue reads.
+void emit_paired_epilogue(const Scope &base, const Plan &plan, const Plan &other, const std::vector<ScalarId> &loads,
+                          Value row, Value column, Value sum, Value other_sum) {
+  Scope of_other = base;
+  delinearize(of_other, other.schedule.a.outer, row);
+  delinearize(of_other, other.schedule.b.outer, column);
+  Value given = stored_sum(of_other, *other.nest, other_sum);
+  Scope scope = base;
+  delinearize(scope, plan.schedule.a.outer, row);
+  delinearize(scope, plan.schedule.b.outer, column);
+  for (ScalarId load : loads) scope.define(load, given);
+  store_sums(scope, *plan.nest, {sum});
+}
+// The second factor's chunks where each tile of columns is half of one product's and half of the other's.
+std::function<GemmOperand::Chunk(Value, Value)> paired_chunks(Builder &b, const GemmOperand &one,
+                                                              const GemmOperand &other, int columns) {
+  return
+      [&b, one = one.chunk, other = other.chunk, k_contiguous = one.k_contiguous, columns](Value outer, Value inner) {
+        Value column = k_contiguous ? outer : inner;
+        Value in_tile = b.rem(column, columns), of_other = b.lt(b.i32(columns / 2 - 1), in_tile);
+        Value place = b.add(b.mul(b.div(column, columns), columns / 2), b.rem(in_tile, columns / 2));
+        const auto at = [&](const auto &chunk) { return k_contiguous ? chunk(place, inner) : chunk(outer, place); };
+        const GemmOperand::Chunk first = at(one), second = at(other);
+        return GemmOperand::Chunk{b.ir.CreateSelect(of_other, second.pointer, first.pointer), nullptr};
+      };
+}
 // How many neighbours emit_epilogue takes, of `most`.
 int epilogue_lanes(const Plan &plan, int most) {
   const std::vector<Loop> &columns = plan.schedule.b.outer;
@@ -174,12 +212,21 @@ std::optional<Plan> make_plan(const Program &program, const Kernel &kernel, cons
 }  // namespace
 
 std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &kernel, const GemmTensorCoreSchedule &s,
-                                       int copies, const Kernel *rows) {
+                                       int copies, const Kernel *rows, const Kernel *paired) {
   const auto made = make_plan(program, kernel, s);
+  std::optional<Plan> other;
+  std::vector<ScalarId> given;  // the loads of the other's result
+  if (paired) {
+    const auto *schedule = std::get_if<GemmTensorCoreSchedule>(&paired->schedule);
+    if (schedule) other = make_plan(program, *paired, *schedule);
+    if (!other || !pair_tile(s)) return std::nullopt;
+    given = loads_of_pair(program, kernel, *paired);
+  }
   if (!made || copies < 1 || static_cast<size_t>(copies) > s.tiles.size()) return std::nullopt;
-  const TensorCoreTile tile = s.tiles[static_cast<size_t>(copies) - 1].tile;
-  const int splits = s.tiles[static_cast<size_t>(copies) - 1].splits;
-  const Dim m = total_extent(s.a.outer), n = total_extent(s.b.outer), k_size = total_extent(s.k),
+  const TensorCoreChoice &choice = s.tiles[static_cast<size_t>(copies) - 1];
+  const TensorCoreTile tile = paired ? *pair_tile(s) : choice.tile;
+  const int splits = paired ? 1 : choice.splits;
+  const Dim m = total_extent(s.a.outer), n = total_extent(s.b.outer) * Dim(paired ? 2 : 1), k_size = total_extent(s.k),
             batch = total_extent(s.batch);
   if (splits > 1 && !(m.is_constant() && n.is_constant() && k_size.is_constant() && batch.is_constant()))
     return std::nullopt;
@@ -189,6 +236,7 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
                (splits > 1 ? " split " + std::to_string(splits) : "") + " fetch " + std::to_string(s.a.chunk_bytes) +
                (s.a.group > 1 ? "x8" : "") + (s.a.k_contiguous ? "k" : "m") + " " + std::to_string(s.b.chunk_bytes) +
                (s.b.group > 1 ? "x8" : "") + (s.b.k_contiguous ? "k" : "n");
+  if (paired) draft.form += " paired";
   if (rows) draft.form += " behind rows";
   draft.threads = static_cast<unsigned>(tile.threads());
   draft.grid[0] = ceil_div(n, tile.n);
@@ -197,7 +245,7 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
   if (splits > 1) draft.workspace_bytes = (draft.grid[0] * draft.grid[1] * batch).value() * split_bytes(tile, splits);
   draft.waits = true;
   draft.early_next = upper_bound(m) <= 16;  // weights through once: bound by memory
-  draft.body = [plan = *made, tile, splits, m, n, k_size, rows](KernelContext &k) {
+  draft.body = [plan = *made, other, given, tile, splits, m, n, k_size, rows](KernelContext &k) {
     Builder &b = k.b;
     Scope base(k);
     const TensorCoreProduct &s = plan.schedule;
@@ -227,6 +275,16 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
     }
     gemm.a = operand_of(k, base, plan, s.a, plan.a);
     gemm.b = operand_of(k, base, plan, s.b, plan.b);
+    if (other) {
+      const GemmOperand second = operand_of(k, base, *other, other->schedule.b, other->b);
+      gemm.b.chunk = paired_chunks(b, gemm.b, second, tile.n);
+      gemm.paired = true;
+      gemm.paired_epilogue = [&](Value row, Value column, const Values &sums, const Values &others) {
+        for (size_t i = 0; i < 2; ++i)
+          emit_paired_epilogue(base, plan, *other, given, row, b.add(column, static_cast<int64_t>(i)), sums[i],
+                               others[i]);
+      };
+    }
     if (rows) {
       gemm.a.in_shared = true;
       gemm.before_products = [&k, rows] { compute_rows(k, *rows); };

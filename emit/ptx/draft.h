@@ -31,10 +31,11 @@ struct Draft {
 std::vector<Draft> draft_loops(const Program &program, const Kernel &kernel, std::string *why);
 // A product or a convolution on tensor cores, as its schedule says. copies: how many such kernels one launch runs.
 // rows: the kernel that writes the first factor, or null; each block then runs it and keeps what it writes in shared
-// memory (launches.h). nullopt: the nest has not the form of its schedule, a fault of optc.
+// memory (launches.h). paired: the product whose result this one's epilogue reads, or null; each block then sums both
+// (paired.h). nullopt: the nest has not the form of its schedule, a fault of optc.
 std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &kernel,
                                        const GemmTensorCoreSchedule &schedule, int copies = 1,
-                                       const Kernel *rows = nullptr);
+                                       const Kernel *rows = nullptr, const Kernel *paired = nullptr);
 // The same on warpgroups (sm_90a).
 std::optional<Draft> draft_warpgroup(const Program &program, const Kernel &kernel,
                                      const GemmWarpgroupSchedule &schedule, int copies = 1);
@@ -57,6 +58,8 @@ Value narrow_elements(Scope scope, const ProductOperand &operand, TensorCoreType
 // What the stages behind the summing one (product_sum, ir/program/tensor_core.h) store of finished sums, one a lane of
 // `scope`.
 void store_sums(Scope scope, const LoopNest &nest, const Values &sums);
+// What the first of these stages would store of one finished sum, as it is read again (a register of its type).
+Value stored_sum(Scope scope, const LoopNest &nest, Value sum);
 
 // Sets loop counters from a flat index, the last loop fastest; returns the value of `wanted` (null when not among
 // them).

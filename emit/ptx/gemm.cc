@@ -15,6 +15,10 @@ int64_t split_bytes(const TensorCoreTile &tile, int splits) {
   return pieces * tile.threads() * 16 * splits;
 }
 
+bool can_pair(const TensorCoreTile &tile) {
+  return tile.m == 16 && tile.warps_m == 1 && tile.warps_n == 1 && tile.warps_k > 1 && tile.n % 16 == 0;
+}
+
 namespace {
 
 // What a thread finishes: neighbouring columns of two rows, 8 apart.
@@ -22,6 +26,7 @@ struct Piece {
   Value row, column;
   Values sums;             // row: 0 and 1, row + 8: 2 and 3
   Value active = nullptr;  // i1; null: always
+  Values others = {};      // of the other product, where there is one
 };
 
 // Stores this block's sums; in the block that is the last of its tile to do so, puts the sums of all parts into
@@ -229,7 +234,8 @@ void emit_gemm(Builder &b, const Gemm &g) {
 
   std::vector<Piece> pieces;
   Value lane_row = b.add(b.add(g.row0, warp_row), b.shr(b.lane(), 2)),
-        lane_column = b.add(b.add(g.column0, warp_column), b.shl(b.and_(b.lane(), 3), 1));
+        lane_column =
+            b.add(b.add(g.paired ? b.shr(g.column0, 1) : g.column0, warp_column), b.shl(b.and_(b.lane(), 3), 1));
   if (t.warps_k == 1) {
     for (int i = 0; i < blocks_m; ++i) {
       Value row = b.add(lane_row, 16 * i);
@@ -242,7 +248,7 @@ void emit_gemm(Builder &b, const Gemm &g) {
     // Warps that split k exchange their sums; each adds up, in the order of the parts, and finishes every warps_k-th
     // fragment of 16 x 8.
     b.barrier();
-    const int per_part = t.m * t.n * 4, fragments = blocks_m * 2 * blocks_n;
+    const int per_part = t.m * t.n * 4, all = blocks_m * 2 * blocks_n, fragments = g.paired ? all / 2 : all;
     Value mine = b.add(b.add(b.mul(in_tile, wm * wn * 4), b.shl(b.lane(), 2)), static_cast<int64_t>(start));
     Value to = b.add(mine, b.mul(warp_k, per_part));
     for (size_t i = 0; i < count; ++i) b.store(acc[i], b.shared(b.add(to, static_cast<int64_t>(i) * 128)), 4);
@@ -255,14 +261,18 @@ void emit_gemm(Builder &b, const Gemm &g) {
         fragment = b.min(fragment, b.i32(fragments - 1));
       }
       Value from = b.add(mine, b.shl(fragment, 9));
-      for (int i = 0; i < 4; ++i)
-        for (int part = 0; part < t.warps_k; ++part) {
-          Value v = b.load(b.t_f32(), b.shared(b.add(from, part * per_part + i * 128)), 4);
-          if (part == 0)
-            piece.sums.push_back(v);
-          else
-            piece.sums.back() = b.ir.CreateFAdd(piece.sums.back(), v);
-        }
+      const auto add_up = [&](int first, Values &sums) {
+        for (int i = 0; i < 4; ++i)
+          for (int part = 0; part < t.warps_k; ++part) {
+            Value v = b.load(b.t_f32(), b.shared(b.add(from, first + part * per_part + i * 128)), 4);
+            if (part == 0)
+              sums.push_back(v);
+            else
+              sums.back() = b.ir.CreateFAdd(sums.back(), v);
+          }
+      };
+      add_up(0, piece.sums);
+      if (g.paired) add_up(fragments * 512, piece.others);  // 16 x 8 sums of 4 bytes a fragment
       piece.row = b.add(lane_row, b.shl(b.div(fragment, 2 * blocks_n), 4));
       piece.column = b.add(lane_column, b.shl(b.rem(fragment, 2 * blocks_n), 3));
       pieces.push_back(piece);
@@ -280,8 +290,12 @@ void emit_gemm(Builder &b, const Gemm &g) {
             const Piece &p = pieces[i];
             const size_t at = static_cast<size_t>(2 * r);
             Value inside = b.lt(p.column, g.n);
-            b.when(p.active ? b.both(p.active, inside) : inside,
-                   [&] { g.epilogue(row, p.column, p.sums[at], p.sums[at + 1], b.lt(b.add(p.column, 1), g.n)); });
+            b.when(p.active ? b.both(p.active, inside) : inside, [&] {
+              if (g.paired)
+                g.paired_epilogue(row, p.column, {p.sums[at], p.sums[at + 1]}, {p.others[at], p.others[at + 1]});
+              else
+                g.epilogue(row, p.column, p.sums[at], p.sums[at + 1], b.lt(b.add(p.column, 1), g.n));
+            });
           }
         });
       }

@@ -52,6 +52,11 @@ struct Gemm {
   Value split = nullptr, tile_number = nullptr;  // splits > 1: this block's part of k, and its tile among all of them
   Value counters = nullptr, parts = nullptr;     // splits > 1: a zeroed i32 a tile, left zeroed; split_bytes for parts
   GemmOperand a, b;                              // a: outer/inner = (m, k) or (k, m); b: (n, k) or (k, n)
+  // Two products of the same rows: the columns of a tile are half of them this product's, and then those of another one
+  // at the same places (`n` and `column0` count both; the epilogue's column is one of the first alone). The tile is one
+  // that can_pair, and n a multiple of its columns.
+  bool paired = false;
+  std::function<void(Value row, Value column, const Values &sums, const Values &others)> paired_epilogue;  // two each
   // Called behind the wait for the kernels before, with all threads; null: nothing. It ends with a barrier.
   std::function<void()> before_products;
   // The sum at (row, column) in f32 arithmetic, term by term; both are in range. What the tensor cores give is not
@@ -66,6 +71,9 @@ struct Gemm {
 
 // The bytes of `parts` for one tile.
 int64_t split_bytes(const TensorCoreTile &tile, int splits);
+
+// Whether a tile can be two products' (Gemm::paired).
+bool can_pair(const TensorCoreTile &tile);
 
 // Emits the whole block: main loop and epilogue, and the wait for the kernels before. Uses the builder's shared memory
 // from its current end.

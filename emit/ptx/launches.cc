@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "emit/ptx/nests.h"
+#include "emit/ptx/paired.h"
 #include "ir/program/device_schedule.h"
 #include "ir/program/gpu_launch.h"
 
@@ -18,7 +19,7 @@ constexpr int64_t kMostRowElements = 4096;
 // More blocks than a card holds at once would compute them again and again. (Rows cost each launch that computes them
 // most of what their own would cost, and more beside products of f32, measured on an H200: it pays for one launch of
 // products of 16 bits.)
-constexpr int64_t kMostRowBlocks = 264;
+constexpr int64_t kMostRowBlocks = 528;
 // So many drafts share a launch at most; their code is one kernel's.
 constexpr size_t kMostBeside = 4;
 // Products of so many rows pass their weights through once, and wait for memory and for one another.
@@ -63,7 +64,7 @@ bool is_first_factor(const Program &program, const Kernel &kernel, const GemmTen
 
 // The draft of `copies` products with the rows in its blocks; nullopt where a block has not the memory.
 std::optional<Draft> draft_with_rows(const Program &program, const Kernel &rows, BufferId result, const Kernel &product,
-                                     int copies, int64_t shared_bytes) {
+                                     const Kernel *paired, int copies, int64_t shared_bytes) {
   const auto *s = std::get_if<GemmTensorCoreSchedule>(&product.schedule);
   if (!s || element_bytes(s->type) != 2 || !is_first_factor(program, product, *s, result) ||
       computes_indices(program, product))
@@ -76,13 +77,14 @@ std::optional<Draft> draft_with_rows(const Program &program, const Kernel &rows,
     if (!scratch || tensor_core_shared_bytes(s->type, choice.tile) + *scratch + kept + 1024 > shared_bytes)
       return std::nullopt;
   }
-  return draft_scheduled(program, product, copies, &rows);
+  return draft_scheduled(program, product, copies, &rows, paired);
 }
 
 std::vector<BufferId> member_reads(const Program &program, const Member &member) {
   std::vector<BufferId> out = roots(program, reads(program, *member.kernel));
-  if (member.rows)
-    for (BufferId id : roots(program, reads(program, *member.rows))) out.push_back(id);
+  for (const Kernel *other : {member.rows, member.paired})
+    if (other)
+      for (BufferId id : roots(program, reads(program, *other))) out.push_back(id);
   return out;
 }
 
@@ -168,8 +170,10 @@ int64_t most_blocks(const Draft &draft) { return upper_bound(draft.grid[0] * dra
 // Parameters of `count` members like this one, tensor maps and what their rows read included.
 size_t parameters_of(const Program &program, const Member &member, const Draft &draft, size_t count) {
   const size_t maps = draft.maps ? kMapBytes * draft.maps(*member.kernel).size() + kMapBytes : 0;
-  const size_t rows = member.rows ? 8 * launch_roots(program, *member.rows).size() : 0;
-  return parameter_bytes(program, *member.kernel, count) + count * (maps + rows);
+  size_t others = 0;
+  for (const Kernel *other : {member.rows, member.paired})
+    if (other) others += 8 * launch_roots(program, *other).size();
+  return parameter_bytes(program, *member.kernel, count) + count * (maps + others);
 }
 
 enum class Small : uint8_t { kNone, kProduct, kPointwise };
@@ -186,7 +190,8 @@ Small small_kind(const Program &program, const Kernel &kernel, const Draft &draf
 
 }  // namespace
 
-Launches::Launches(size_t kernels) : drafts(kernels), rows(kernels), together(kernels), beside(kernels) {
+Launches::Launches(size_t kernels)
+    : drafts(kernels), rows(kernels), paired(kernels), together(kernels), beside(kernels) {
   for (size_t i = 0; i < kernels; ++i) launch.push_back(i);
 }
 
@@ -212,12 +217,17 @@ std::vector<Member> Launches::all_members(const Program &program, const std::vec
 }
 
 std::vector<BufferId> member_roots(const Program &program, const Member &member) {
-  if (!member.rows) return launch_roots(program, *member.kernel);
-  std::vector<BufferId> out;
-  const BufferId kept = rows_result(program, *member.rows);
-  for (const Kernel *kernel : {member.rows, member.kernel})
-    for (BufferId root : launch_roots(program, *kernel))
-      if (root != kept && std::find(out.begin(), out.end(), root) == out.end()) out.push_back(root);
+  if (!member.rows && !member.paired) return launch_roots(program, *member.kernel);
+  std::vector<BufferId> out, kept;
+  if (member.rows) kept.push_back(rows_result(program, *member.rows));
+  if (member.paired) kept.push_back(*pair_result(program, *member.paired, *member.kernel));
+  for (BufferId written : roots(program, writes(program, *member.kernel))) std::erase(kept, written);
+  const auto has = [](const std::vector<BufferId> &list, BufferId id) {
+    return std::find(list.begin(), list.end(), id) != list.end();
+  };
+  for (const Kernel *kernel : {member.rows, member.paired, member.kernel})
+    for (BufferId root : kernel ? launch_roots(program, *kernel) : std::vector<BufferId>())
+      if (!has(kept, root) && !has(out, root)) out.push_back(root);
   return out;
 }
 
@@ -238,12 +248,14 @@ bool may_share(const Program &program, BufferId a, BufferId b) {
 
 Member Launches::member(const Program &program, const std::vector<PtxKernel> &kernels, size_t position) const {
   const auto at = [&](size_t i) { return &program.kernel(kernels[i].kernel); };
-  return {at(position), rows[position] ? at(*rows[position]) : nullptr};
+  return {at(position), rows[position] ? at(*rows[position]) : nullptr,
+          paired[position] ? at(*paired[position]) : nullptr};
 }
 
-std::optional<Draft> draft_scheduled(const Program &program, const Kernel &kernel, int copies, const Kernel *rows) {
+std::optional<Draft> draft_scheduled(const Program &program, const Kernel &kernel, int copies, const Kernel *rows,
+                                     const Kernel *paired) {
   if (const auto *product = std::get_if<GemmTensorCoreSchedule>(&kernel.schedule))
-    return draft_tensor_core(program, kernel, *product, copies, rows);
+    return draft_tensor_core(program, kernel, *product, copies, rows, paired);
   if (const auto *product = std::get_if<GemmWarpgroupSchedule>(&kernel.schedule))
     return draft_warpgroup(program, kernel, *product, copies);
   if (const auto *product = std::get_if<ConvolutionWarpgroupSchedule>(&kernel.schedule))
@@ -255,6 +267,36 @@ std::optional<Draft> draft_scheduled(const Program &program, const Kernel &kerne
   return std::nullopt;
 }
 
+void pair_products(const Program &program, Launches &launches, std::vector<PtxKernel> &kernels) {
+  for (const PtxKernel &k : kernels)
+    if (!k.on_gpu) return;  // copies between the memories stand between kernels
+  const auto kernel_at = [&](size_t i) -> const Kernel & { return program.kernel(kernels[i].kernel); };
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (launches.launch[i] != i || launches.paired[i] || !data_symbols(program, kernel_at(i)).empty()) continue;
+    const std::vector<BufferId> read = roots(program, reads(program, kernel_at(i)));
+    for (size_t j = i + 1; j < kernels.size() && j <= i + kWindow; ++j) {
+      if (meet(program, roots(program, writes(program, kernel_at(j))), read)) break;
+      if (launches.launch[j] != j || launches.paired[j] || !data_symbols(program, kernel_at(j)).empty() ||
+          computes_indices(program, kernel_at(i)) || computes_indices(program, kernel_at(j)) ||
+          !pair_result(program, kernel_at(i), kernel_at(j)))
+        continue;
+      auto draft = draft_scheduled(program, kernel_at(j), 1, nullptr, &kernel_at(i));
+      if (!draft || parameters_of(program, {&kernel_at(j), nullptr, &kernel_at(i)}, *draft, 1) > kMostParameterBytes)
+        break;
+      launches.paired[j] = i;
+      launches.launch[i] = j;
+      launches.drafts[i].clear();
+      launches.drafts[j].clear();
+      launches.drafts[j].push_back(std::move(*draft));
+      kernels[i].launches.clear();
+      kernels[i].joined = {j};
+      kernels[i].form = "in each block of " + kernel_at(j).name;
+      kernels[j].form = launches.drafts[j][0].form;
+      break;
+    }
+  }
+}
+
 void join_independent(const Program &program, const CodeOf &code_of, Launches &launches,
                       std::vector<PtxKernel> &kernels) {
   for (const PtxKernel &k : kernels)
@@ -263,9 +305,9 @@ void join_independent(const Program &program, const CodeOf &code_of, Launches &l
   auto kernel_at = [&](size_t i) -> const Kernel & { return program.kernel(kernels[i].kernel); };
   auto member_at = [&](size_t i) { return launches.member(program, kernels, i); };
   auto alike = [&](size_t i, size_t j) {
-    return drafts[i].size() == 1 && drafts[j].size() == 1 && kernels[i].form == kernels[j].form &&
-           drafts[i][0].grid[0] == drafts[j][0].grid[0] && drafts[i][0].grid[1] == drafts[j][0].grid[1] &&
-           drafts[i][0].grid[2] == drafts[j][0].grid[2];
+    return drafts[i].size() == 1 && drafts[j].size() == 1 && !launches.paired[i] &&
+           kernels[i].form == kernels[j].form && drafts[i][0].grid[0] == drafts[j][0].grid[0] &&
+           drafts[i][0].grid[1] == drafts[j][0].grid[1] && drafts[i][0].grid[2] == drafts[j][0].grid[2];
   };
   std::vector<bool> taken(kernels.size(), false);
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -350,9 +392,10 @@ std::vector<Draft> drafts_with_rows(const Program &program, const Kernel &rows, 
   for (size_t leader : launches.leaders(launch)) {
     const Kernel &product = program.kernel(kernels[leader].kernel);
     const size_t count = launches.together[leader].size() + 1;
-    auto draft = draft_with_rows(program, rows, result, product, static_cast<int>(count), shared_bytes);
+    const Kernel *paired = launches.member(program, kernels, leader).paired;
+    auto draft = draft_with_rows(program, rows, result, product, paired, static_cast<int>(count), shared_bytes);
     if (!draft) return {};
-    parameters += parameters_of(program, {&product, &rows}, *draft, count);
+    parameters += parameters_of(program, {&product, &rows, paired}, *draft, count);
     blocks += most_blocks(*draft) * static_cast<int64_t>(count);
     drafts.push_back(std::move(*draft));
   }

@@ -11,11 +11,12 @@
 
 namespace optc::ptx {
 
-// A kernel in a launch, and the kernel of rows (null: none) that each block of it computes before it
-// (draft_tensor_core).
+// A kernel in a launch, the kernel of rows (null: none) that each block of it computes before it, and the product that
+// its blocks sum, too (draft_tensor_core).
 struct Member {
   const Kernel *kernel = nullptr;
   const Kernel *rows = nullptr;
+  const Kernel *paired = nullptr;
 };
 
 // What the launches of a member get pointers to: the roots of what it touches, without what stays in its blocks.
@@ -28,6 +29,7 @@ bool may_share(const Program &program, BufferId a, BufferId b);
 struct Launches {
   std::vector<std::vector<Draft>> drafts;     // empty: another kernel's draft does this one's work
   std::vector<std::optional<size_t>> rows;    // the kernel of rows that each block computes first
+  std::vector<std::optional<size_t>> paired;  // the product that each block sums beside its own
   std::vector<std::vector<size_t>> together;  // the kernels of equal code that the kernel's draft works for, too
   // The kernels whose drafts, of other code, are more blocks of the launch.
   std::vector<std::vector<size_t>> beside;
@@ -46,6 +48,9 @@ struct Launches {
 // A kernel's code without its name.
 using CodeOf = std::function<std::string(const Member &, const Draft &)>;
 
+// Products of few rows whose result only the epilogue of another product of the same rows reads are summed in that
+// one's blocks (paired.h).
+void pair_products(const Program &program, Launches &launches, std::vector<PtxKernel> &kernels);
 // Kernels of equal code that are independent of one another and of what stands between them run in one launch, as more
 // blocks (the products for key and value, say). What is drafted changes for products, whose tile is that of all of them
 // together.
@@ -63,8 +68,8 @@ void keep_rows_in_blocks(const Program &program, int64_t shared_bytes, Launches 
                          std::vector<PtxKernel> &kernels);
 
 // The draft of a kernel with a template as its schedule says; nullopt: another one, or (a fault of optc) a nest of
-// another form. copies: how many such kernels one launch runs; rows: Member::rows.
+// another form. copies: how many such kernels one launch runs; rows, paired: as Member has them.
 std::optional<Draft> draft_scheduled(const Program &program, const Kernel &kernel, int copies = 1,
-                                     const Kernel *rows = nullptr);
+                                     const Kernel *rows = nullptr, const Kernel *paired = nullptr);
 
 }  // namespace optc::ptx

@@ -98,6 +98,7 @@ class Emitter : public PtxEmitter {
       for (const Draft &draft : drafts[i]) out.form += (out.form.empty() ? "" : ", ") + draft.form;
     }
     const auto code = [&](const Member &member, const Draft &draft) { return code_of(program, member, draft); };
+    if (!options.watched) ptx::pair_products(program, launches, output.kernels);
     ptx::join_independent(program, code, launches, output.kernels);
     ptx::join_beside(program, launches, output.kernels);
     if (!options.watched)
