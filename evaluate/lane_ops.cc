@@ -415,8 +415,8 @@ void cast_lanes(E from, E to, bool saturate, const Register &a, int n, Register 
       value = a.f32[i];
     } else if (source == LaneClass::kF64) {
       value = std::isinf(static_cast<float>(a.f64[i])) ? static_cast<float>(a.f64[i]) : round_to_odd(a.f64[i]);
-    } else if (std::abs(static_cast<double>(a.i64[i])) < 9007199254740992.0) {
-      value = round_to_odd(static_cast<double>(a.i64[i]));
+    } else if (const int64_t whole = a.i64[i]; whole < int64_t{1} << 53 && whole > (wide ? -1 : -(int64_t{1} << 53))) {
+      value = round_to_odd(static_cast<double>(whole));  // exact; a uint64 of 2^63 or more is a negative lane
     } else {
       value = wide ? static_cast<float>(static_cast<uint64_t>(a.i64[i])) : static_cast<float>(a.i64[i]);
     }

@@ -262,6 +262,15 @@ TEST(EvaluateScalars, CastsFollowTheSpecification) {
   ASSERT_EQ(i4.size(), 2u);
   EXPECT_EQ(i4.data()[0], 0xf1);
   EXPECT_EQ(i4.data()[1], 0x07);
+  // The larger half of uint64 is no negative number, whatever the target.
+  const Constant large =
+      tensor<uint64_t>(E::kUInt64, {3}, {~uint64_t{0} - 1, uint64_t{1} << 63, (uint64_t{1} << 53) - 1});
+  const Constant bf16 = pointwise(E::kUInt64, E::kBFloat16, large, to(E::kBFloat16));
+  EXPECT_EQ(std::vector<uint16_t>(bf16.as<uint16_t>(), bf16.as<uint16_t>() + 3),
+            (std::vector<uint16_t>{0x5f80, 0x5f00, 0x5a00}));
+  EXPECT_EQ(pointwise(E::kUInt64, E::kFloat16, large, to(E::kFloat16)).as<uint16_t>()[0], 0x7c00);
+  EXPECT_EQ(pointwise(E::kUInt64, E::kFloat32, large, to(E::kFloat32)).as<float>()[0], 0x1p64f);
+  EXPECT_EQ(pointwise(E::kUInt64, E::kFloat64, large, to(E::kFloat64)).as<double>()[1], 0x1p63);
   // A double halfway between two halves after rounding to float first would be rounded twice.
   const double tricky = 1.0 + std::ldexp(1.0, -11) + std::ldexp(1.0, -40);
   const Constant half =

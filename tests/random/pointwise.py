@@ -130,7 +130,12 @@ def where(g):
 
 @op(4)
 def cast(g):
-    x = g.pick()
+    if g.r.random() < 0.15:  # the ends of an integer type
+        info = np.iinfo(g.r.choice(INTS))
+        ends = np.array([info.min, info.max, info.max - 1, 0, 1, info.max // 2 + 1], info.dtype)
+        x = g.r.choice([g.give, g.const])(g.np.choice(ends, g.shape()))
+    else:
+        x = g.pick()
     a = g.v[x]
     to = g.r.choice(
         [
