@@ -37,6 +37,8 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
       report.epilogues += merged;
       if (inlined + merged == 0) break;
     }
+    keep_blocks(program, options, steps);
+    fold_weights(program, options, steps);
   }
   remove_dead_kernels(program);
   if (options.fuse && options.target == LoweringOptions::Target::kCpu) split_loops(program, steps);

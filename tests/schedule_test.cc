@@ -13,6 +13,7 @@
 #include "ir/program/tensor_core.h"
 #include "runtime/cpu/attention_plan.h"
 #include "runtime/cpu/conv_transposed_plan.h"
+#include "runtime/cpu/gemm_blocks_plan.h"
 #include "runtime/cpu/gemm_i8_plan.h"
 #include "runtime/cpu/rnn_plan.h"
 #include "tests/lowered.h"
@@ -56,6 +57,17 @@ const std::vector<std::pair<std::string, std::string>> kGraphs = {
     {"gemm", R"(graph "g" (x: bf16[N,3,S,8], w: bf16[N,3,8,S]) -> (y) { y = MatMul(x, w) })"},
     {"gemm", R"(graph "g" (x: f32[8,N]) -> (y) { const w: f32[8,16] = hash "a"
       y = Gemm(x, w) {transA = 1} })"},
+    {"gemm.blocks", R"(graph "g" (x: f32[N,64], r: f32[N,48]) -> (y) { const q: u4[64,48] = hash "a"
+      const s: f32[2,48] = hash "b"
+      const z: u4[2,48] = hash "c"
+      w = DequantizeLinear(q, s, z) {axis = 0, block_size = 32}
+      a = MatMul(x, w)
+      y = Add(a, r) })"},
+    {"gemm.blocks", R"(graph "g" (x: f16[3,N,1100]) -> (y) { const q: i8[40,1100] = hash "a"
+      const s: f16[40] = hash "b"
+      w = DequantizeLinear(q, s) {axis = 0}
+      t = Transpose(w) {perm = ints [1, 0]}
+      y = MatMul(x, t) })"},
     {"conv.gemm", conv("f32[N,8,H,W]", "f32[16,8,1,1]", 1, 1, 2, 1, 0, 0)},
     {"conv.direct", conv("f32[N,8,H,W]", "f32[16,8,3,3]", 1, 3, 2, 1, 1, 0)},
     {"conv.depthwise", conv("f32[N,8,H,W]", "f32[8,1,3,3]", 8, 3, 1, 2, 1, 1)},
@@ -304,6 +316,18 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
       "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).zeros.a.from.buffer = BufferId(); }, 4);
   plant(
       "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).zeros.b.value = 1; }, 4);
+  const auto blocks = [](Schedule &s) -> GemmBlocksSchedule & { return std::get<GemmBlocksSchedule>(s); };
+  plant("gemm", "S1", [](Program &, Schedule &s) { s = GemmBlocksSchedule{}; });
+  plant("gemm.blocks", "S2", [&](Program &, Schedule &s) { blocks(s).scales.block = 16; });
+  plant("gemm.blocks", "S2", [&](Program &, Schedule &s) { blocks(s).scales.scale.strides[0] = 1; });
+  plant("gemm.blocks", "S2", [&](Program &, Schedule &s) { blocks(s).scales.zero.strides[1] = 2; });
+  plant("gemm.blocks", "S2", [&](Program &, Schedule &s) { blocks(s).scales.zero.buffer = BufferId(); });
+  plant("gemm.blocks", "S2", [&](Program &, Schedule &s) { blocks(s).scales.zero_value = 1; });
+  plant("gemm.blocks", "S2", [&](Program &, Schedule &s) { blocks(s).view.b_inner = 47; });
+  plant("gemm.blocks", "S3", [&](Program &, Schedule &s) { blocks(s).view.m.clear(), blocks(s).view.rows = 1; });
+  plant("gemm.blocks", "S4", [&](Program &p, Schedule &s) { blocks(s).codes.buffer = p.inputs[0]; });
+  plant(
+      "gemm.blocks", "S2", [&](Program &, Schedule &s) { blocks(s).scales.rounded = ElementType::kFloat32; }, 1);
   const auto integers = [](Schedule &s) -> ConvolutionIntegerSchedule & {
     return std::get<ConvolutionIntegerSchedule>(s);
   };
@@ -589,6 +613,36 @@ TEST(Schedule, ScratchOfProductsHoldsTheirSumsBetweenBlocks) {
         for (const int64_t m : {1, 5, 20, 193})
           for (const bool symbol : {false, true}) in_scratch += check(form, m, n, k, symbol);
   EXPECT_GE(in_scratch, 80);
+}
+
+TEST(Schedule, ScratchOfQuantizedWeightsIsThatOfTheirPlan) {
+  bool some_in_scratch = false;
+  for (const int64_t m : {1, 4, 5, 20, 193})
+    for (const int64_t k : {64, 1088, 2112})
+      for (const bool symbol : {false, true})
+        for (const bool added : {false, true}) {
+          const std::string mm = symbol ? "N" : std::to_string(m), kk = std::to_string(k);
+          const Lowered lowered = lower_text(
+              "graph \"g\" (x: f32[" + mm + "," + kk + "], r: f32[" + mm + ",70]) -> (y) { const q: u4[" + kk +
+                  ",70] = hash \"a\"\n const s: f32[" + std::to_string(k / 32) +
+                  ",70] = hash \"b\"\n w = DequantizeLinear(q, s) {axis = 0, block_size = 32}\n a = MatMul(x, w)\n" +
+                  (added ? "y = Add(a, r)" : "y = Relu(a)") + " }",
+              {});
+          const Kernel *kernel = find(lowered.program, "gemm.blocks");
+          ASSERT_TRUE(kernel) << lowered.text;
+          using Partial = GemmSchedule::Partial;
+          const bool in_scratch = std::get<GemmBlocksSchedule>(kernel->schedule).partial == Partial::kScratch;
+          some_in_scratch |= in_scratch;
+          const OptcGemm plan = optc_gemm_plan(m, 70, k);
+          int64_t need = 0;
+          for (int64_t t = 0; t < optc_gemm_tasks(plan); ++t) {
+            const OptcGemmTask task = optc_gemm_task(plan, t);
+            need =
+                std::max(need, optc_gemm_blocks_floats(task.m1 - task.m0, 70, k, m <= kOptcBlockFewRows, in_scratch));
+          }
+          EXPECT_GE(bytes_for(*kernel, {{"N", m}}), 4 * need) << m << " " << k << " " << symbol << added;
+        }
+  EXPECT_TRUE(some_in_scratch);
 }
 
 TEST(Schedule, ScratchOfConvolutionsIsThatOfTheirPlans) {

@@ -120,6 +120,7 @@ class NestPrinter : private DimText, private NestPlan {
   bool print_as(const RowsSchedule &) { return print_plain(); }
   bool print_as(const LoopsSchedule &) { return print_plain(); }
   bool print_as(const GemmSchedule &schedule);
+  bool print_as(const GemmBlocksSchedule &schedule);
   bool print_as(const ConvolutionGemmSchedule &schedule);
   bool print_as(const ConvolutionDirectSchedule &schedule);
   bool print_as(const ConvolutionDepthwiseSchedule &schedule);

@@ -139,9 +139,25 @@ Dim total_extent(const std::vector<Loop> &loops) {
   return total;
 }
 
-std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel) {
+namespace {
+
+const LoopNest *product_nest(const Kernel &kernel) {
   const LoopNest *nest = kernel.nest();
-  if (!nest || !nest->contraction || nest->contraction->kind != ContractionKind::kMatMul) return std::nullopt;
+  return nest && nest->contraction && nest->contraction->kind == ContractionKind::kMatMul ? nest : nullptr;
+}
+
+}  // namespace
+
+std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel) {
+  const LoopNest *nest = product_nest(kernel);
+  if (!nest) return std::nullopt;
+  const Contraction &c = *nest->contraction;
+  return gemm_view(program, kernel, factor_parts(program, c.lhs).element, factor_parts(program, c.rhs).element);
+}
+
+std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel, ScalarId lhs, ScalarId rhs) {
+  const LoopNest *nest = product_nest(kernel);
+  if (!nest) return std::nullopt;
   const Contraction &c = *nest->contraction;
   GemmView view;
   std::vector<Loop> m;
@@ -154,7 +170,6 @@ std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel) 
     for (const auto *l : lists) all.insert(all.end(), l->begin(), l->end());
     return all;
   };
-  const ScalarId lhs = factor_parts(program, c.lhs).element, rhs = factor_parts(program, c.rhs).element;
   const auto all_a = affine_operand(program, lhs, join({&view.batch, &m, &view.k}));
   const auto all_b = affine_operand(program, rhs, join({&view.batch, &view.k, &view.n}));
   if (!all_a || !all_b) return std::nullopt;

@@ -29,6 +29,8 @@ FactorParts factor_parts(const Program &program, ScalarId factor);
 // For kernels with a kMatMul contraction; of the stored elements, without zero points. nullopt: the operands are not
 // affine, or m, n or k do not collapse.
 std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel);
+// The same of the loads `lhs` and `rhs`, which its factors are made of.
+std::optional<GemmView> gemm_view(const Program &program, const Kernel &kernel, ScalarId lhs, ScalarId rhs);
 
 // A convolution's operands: the input as the load inside the factor (padding is a select around it), and the weight,
 // both buffers of the operand's own shape, read at its own index: nullopt where one is read under another shape, whose

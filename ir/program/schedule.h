@@ -158,6 +158,24 @@ struct GemmSchedule {
   Dim scratch_bytes;  // of a running task: a packed block of B, then partial sums
 };
 
+// How a factor of integers is dequantized: (element - zero) * scale in f32, rounded to a type. `block` neighbouring
+// elements along the sum have one scale and one zero point.
+struct BlockScales {
+  int64_t block = 1;
+  OperandView scale, zero;  // strides by the block and by the collapsed columns; zero of no buffer: zero_value
+  int64_t zero_value = 0;
+  ElementType rounded = ElementType::kFloat32;
+};
+// A product in f32 by a constant B of integers that stay packed (runtime/cpu/gemm_blocks.h); view.b are the integers.
+struct GemmBlocksSchedule {
+  static constexpr std::string_view kName = "gemm.blocks";
+  GemmView view;
+  BlockScales scales;
+  Packed codes, packed_scales, packed_zeros;  // gemm_blocks_plan.h; zeros of int8 or f32, invalid: all the center
+  GemmSchedule::Partial partial = GemmSchedule::Partial::kNone;
+  Dim scratch_bytes;
+};
+
 // The convolutions of f32 of runtime/cpu, with an epilogue in lanes along the channels. All but the direct one read an
 // input whose channels lie innermost.
 struct ConvolutionGemmSchedule {  // conv.h: 1x1 without padding, a product over pixels
@@ -321,11 +339,11 @@ struct LibrarySchedule {
 // monostate: none was chosen (a Program that was not lowered, control flow): a nest runs as loops, a call by its
 // function.
 using Schedule =
-    std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule, ConvolutionGemmSchedule,
-                 ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule, ConvolutionWinogradSchedule,
-                 ConvolutionTransposedSchedule, ConvolutionIntegerSchedule, AttentionSchedule, RecurrentSchedule,
-                 GemmTensorCoreSchedule, GemmWarpgroupSchedule, ConvolutionWarpgroupSchedule, ConvolutionStripsSchedule,
-                 RecurrentStepsSchedule, LibrarySchedule>;
+    std::variant<std::monostate, MapSchedule, RowsSchedule, LoopsSchedule, GemmSchedule, GemmBlocksSchedule,
+                 ConvolutionGemmSchedule, ConvolutionDirectSchedule, ConvolutionDepthwiseSchedule,
+                 ConvolutionWinogradSchedule, ConvolutionTransposedSchedule, ConvolutionIntegerSchedule,
+                 AttentionSchedule, RecurrentSchedule, GemmTensorCoreSchedule, GemmWarpgroupSchedule,
+                 ConvolutionWarpgroupSchedule, ConvolutionStripsSchedule, RecurrentStepsSchedule, LibrarySchedule>;
 
 // "gemm", "conv.winograd4"; "" when none was chosen. What steps, manifest and reports call it.
 std::string name(const Schedule &schedule);

@@ -46,6 +46,16 @@ void fields(S &s, V &&v) {
   v("scratch_bytes", s.scratch_bytes);
 }
 
+template <SameAs<BlockScales> S, typename V>
+void fields(S &s, V &&v) {
+  v("block", s.block), v("scale", s.scale), v("zero", s.zero), v("zero_value", s.zero_value), v("rounded", s.rounded);
+}
+template <SameAs<GemmBlocksSchedule> S, typename V>
+void fields(S &s, V &&v) {
+  v("view", s.view), v("scales", s.scales), v("codes", s.codes), v("packed_scales", s.packed_scales);
+  v("packed_zeros", s.packed_zeros), v("partial", s.partial), v("scratch_bytes", s.scratch_bytes);
+}
+
 template <SameAs<ConvolutionGeometry> S, typename V>
 void fields(S &s, V &&v) {
   v("channels", s.channels), v("filters", s.filters), v("groups", s.groups);
@@ -153,8 +163,8 @@ void fields(S &s, V &&v) {
 // A part of a schedule that has fields of its own.
 template <typename T>
 concept HasFields = SameAs<T, OperandView> || SameAs<T, ZeroPoint> || SameAs<T, ZeroPoints> || SameAs<T, GemmView> ||
-    SameAs<T, ConvolutionGeometry> || SameAs<T, ConvolutionOperands> || SameAs<T, AttentionRows> ||
-    SameAs<T, AttentionMask> || SameAs<T, RecurrentSchedule::Layer> || SameAs<T, TensorCoreProduct::Operand> ||
-    SameAs<T, TensorMap> || SameAs<T, ImageMap>;
+    SameAs<T, BlockScales> || SameAs<T, ConvolutionGeometry> || SameAs<T, ConvolutionOperands> ||
+    SameAs<T, AttentionRows> || SameAs<T, AttentionMask> || SameAs<T, RecurrentSchedule::Layer> ||
+    SameAs<T, TensorCoreProduct::Operand> || SameAs<T, TensorMap> || SameAs<T, ImageMap>;
 
 }  // namespace optc

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "ir/program/access.h"
+#include "ir/program/block_view.h"
 #include "ir/program/contraction_view.h"
 #include "ir/program/recurrent.h"
 #include "ir/program/tensor_core.h"
@@ -99,8 +100,35 @@ class ScheduleVerifier {
     if (!(given == meant)) fail_("S2", std::string(size) + " is " + given.str() + ", not " + meant.str());
   }
 
+  void check(const GemmBlocksSchedule &s) {
+    const Contraction *c = contraction(ContractionKind::kMatMul);
+    if (!c) return;
+    const auto factor = block_factor(p_, c->rhs);
+    if (!factor) return fail_("S1", "its schedule is for a product of what is dequantized");
+    const Scalar *lhs = load_of(c->lhs), &rhs = p_.scalars.at(factor->element);
+    if (!check_product(s.view, lhs, &rhs)) return;
+    if (s.view.a.element != lhs->type || s.view.b.element != rhs.type || s.scales.rounded != factor->rounded)
+      return fail_("S2", "an operand of its schedule has another type");
+    const bool whole = packed_bits(rhs.type) > 0 && s.scales.block > 0 &&
+                       (s.scales.block % (32 / packed_bits(rhs.type)) == 0 || s.view.inner.is(s.scales.block));
+    if (!whole) return fail_("S2", "a word of packed numbers would have two scales");
+    same_by_blocks("the scale", s, s.scales.scale, p_.scalars.at(factor->scale));
+    if (factor->zero.valid() != s.scales.zero.buffer.valid() || factor->zero_value != s.scales.zero_value)
+      return fail_("S2", "its schedule has other zero points than the nest");
+    if (factor->zero.valid()) same_by_blocks("the zero point", s, s.scales.zero, p_.scalars.at(factor->zero));
+  }
+  void same_by_blocks(const char *what, const GemmBlocksSchedule &s, const OperandView &view, const Scalar &load) {
+    if (view.strides.size() != 2 || view.element != load.type)
+      return fail_("S2", std::string("the view of ") + what + " is of another form");
+    const Dim address = view.offset + view.strides[0] * floor_div(collapsed(s.view.k), s.scales.block) +
+                        view.strides[1] * collapsed(s.view.n);
+    same_address(what, view.buffer, address, load.buffer, load.index);
+  }
   void check(const GemmSchedule &s) {
-    if (!check_product(s.view)) return;
+    const Contraction *c = contraction(ContractionKind::kMatMul);
+    if (!c ||
+        !check_product(s.view, load_of(factor_parts(p_, c->lhs).element), load_of(factor_parts(p_, c->rhs).element)))
+      return;
     for (const OperandView *operand : {&s.view.a, &s.view.b})
       if (p_.buffer(operand->buffer).element() != operand->element)
         return fail_("S2", "an operand of its schedule has another type");
@@ -117,17 +145,15 @@ class ScheduleVerifier {
     if (!same(given.a, meant.a) || !same(given.b, meant.b))
       fail_("S2", "its schedule has other zero points than the nest");
   }
-  bool check_product(const GemmView &v) {
-    const Contraction *c = contraction(ContractionKind::kMatMul);
-    if (!c) return false;
+  // `lhs`, `rhs`: the loads that the factors are made of; null: a factor is none.
+  bool check_product(const GemmView &v, const Scalar *lhs, const Scalar *rhs) {
     const auto join = [](std::initializer_list<const std::vector<Loop> *> lists) {
       std::vector<Loop> all;
       for (const auto *l : lists) all.insert(all.end(), l->begin(), l->end());
       return all;
     };
     covers(join({&v.batch, &v.m, &v.n}), kernel_.nest()->loops);
-    covers(v.k, kernel_.nest()->stages[c->stage].loops);
-    const Scalar *lhs = load_of(factor_parts(p_, c->lhs).element), *rhs = load_of(factor_parts(p_, c->rhs).element);
+    covers(v.k, kernel_.nest()->stages[kernel_.nest()->contraction->stage].loops);
     if (!lhs || !rhs || v.a.strides.size() < v.batch.size() || v.b.strides.size() < v.batch.size()) {
       fail_("S2", "a factor is no load");
       return false;

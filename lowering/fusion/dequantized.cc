@@ -10,6 +10,7 @@
 
 #include "evaluate/evaluate.h"
 #include "ir/program/access.h"
+#include "ir/program/block_view.h"
 #include "ir/program/contraction_view.h"
 #include "lowering/fusion/fusion.h"
 #include "lowering/fusion/legality.h"
@@ -40,6 +41,10 @@ std::optional<Dequantized> dequantized(Program &program, ScalarId value) {
   return std::nullopt;
 }
 
+// What fold.dequantize may make of constants: so many bytes, or so many times theirs.
+constexpr int64_t kSmall = 4096, kMostGrowth = 4;
+constexpr int kMostViews = 4;  // between dequantized weights and the product that reads them
+
 class IntegerSums {
  public:
   IntegerSums(Program &program, const LoweringOptions &options, Steps &steps)
@@ -49,6 +54,14 @@ class IntegerSums {
     for_each_sequence(p_, [this](std::vector<KernelId> &order) {
       for (KernelId k : order)
         if (options_.target == LoweringOptions::Target::kCpu && steps_.allowed("fuse.dequantize")) sum_integers(k);
+    });
+    fold_weights(true);
+  }
+
+  // `spare`: those that a product could read as they are, once views are read through, are left to keep_blocks.
+  void fold_weights(bool spare) {
+    spare_ = spare && options_.target == LoweringOptions::Target::kCpu && options_.fuse;
+    for_each_sequence(p_, [this](std::vector<KernelId> &order) {
       for (KernelId k : order) fold(k);
       std::erase_if(order, [&](KernelId k) { return !p_.kernel(k).alive; });
     });
@@ -179,23 +192,27 @@ class IntegerSums {
     if (!is_map(p_.kernel(k))) return;
     const LoopNest &nest = *p_.kernel(k).nest();
     const Stage &stage = nest.stages[0];
-    if (stage.outputs.size() != 1 || !dequantized(p_, stage.outputs[0].value) ||
+    if (stage.outputs.size() != 1 || !is_dequantized(stage.outputs[0].value) ||
         !defines_whole(p_, uses_, k, stage, stage.outputs[0]))
       return;
     const BufferId result = stage.outputs[0].buffer;
-    if (!is_static(p_.buffer(result).shape())) return;
+    if (!is_static(p_.buffer(result).shape()) || (spare_ && only_products_read(result, kMostViews))) return;
+    int64_t read = 0;
     std::vector<StoredBuffer> memory;
     for (BufferId b : uses_.reads(k)) {
       const Buffer &buffer = p_.buffer(b);
       if (buffer.kind != BufferKind::kConstant || buffer.alias.valid() || !row_major(buffer)) return;
       memory.push_back({b, buffer.constant.data()});
+      read += static_cast<int64_t>(buffer.constant.size());
     }
+    // As fold.constant of the optimizer: what is packed in less than a byte grows too much.
+    const Dim stored = storage_bytes(p_.buffer(result));
+    if (!stored.is_constant() || (stored.value() > kSmall && stored.value() > kMostGrowth * read)) return;
     if (std::all_of(uses_.names(result).begin(), uses_.names(result).end(),
                     [&](BufferId b) { return uses_.readers(b).empty(); }))
       return;  // remove_dead_kernels
     if (!steps_.allowed("fold.dequantize")) return;
-    const int64_t count = element_count(p_.buffer(result).shape()).value();
-    std::vector<uint8_t> room(static_cast<size_t>(count) * sizeof(float));
+    std::vector<uint8_t> room(static_cast<size_t>(stored.value()));
     memory.push_back({result, room.data()});
     Diagnostics quiet;
     auto values = evaluate_kernel(p_, k, {}, memory, {}, quiet);
@@ -208,6 +225,31 @@ class IntegerSums {
     uses_.remove(k);
   }
 
+  // In f32, or rounded to 16 bits.
+  bool is_dequantized(ScalarId value) { return dequantized(p_, value) || block_factor(p_, value); }
+
+  // Whether nobody but products reads the buffer, as their right factor, through at most so many views.
+  bool only_products_read(BufferId buffer, int views) const {
+    bool any = false;
+    for (BufferId name : uses_.names(buffer))
+      for (KernelId r : uses_.readers(name)) {
+        any = true;
+        const LoopNest *nest = p_.kernel(r).nest();
+        if (!nest) return false;
+        if (nest->contraction) {
+          if (nest->contraction->kind != ContractionKind::kMatMul) return false;
+          std::vector<ScalarId> loads;
+          collect_loads(p_, nest->contraction->rhs, loads);
+          if (loads.size() != 1 || p_.scalars.at(loads[0]).buffer != name) return false;
+          continue;
+        }
+        if (!is_map(p_.kernel(r)) || nest->stages[0].outputs.size() != 1 || views == 0) return false;
+        const StageOutput &o = nest->stages[0].outputs[0];
+        if (p_.scalars.at(o.value).op != ScalarOp::kLoad || !only_products_read(o.buffer, views - 1)) return false;
+      }
+    return any;
+  }
+
   static bool is_static(const Shape &shape) {
     return std::all_of(shape.begin(), shape.end(), [](Dim d) { return d.is_constant(); });
   }
@@ -216,12 +258,17 @@ class IntegerSums {
   const LoweringOptions &options_;
   Steps &steps_;
   Uses uses_;
+  bool spare_ = false;
 };
 
 }  // namespace
 
 void sum_integers(Program &program, const LoweringOptions &options, Steps &steps) {
   IntegerSums(program, options, steps).run();
+}
+
+void fold_weights(Program &program, const LoweringOptions &options, Steps &steps) {
+  IntegerSums(program, options, steps).fold_weights(false);
 }
 
 }  // namespace optc

@@ -130,6 +130,7 @@ class Chooser {
     const AddConstant add = [this](const std::string &name, Constant value) { return packed(name, std::move(value)); };
     const Kernel &kernel = p_.kernel(id);
     if (auto *gemm = std::get_if<GemmSchedule>(&schedule)) prepare(p_, kernel, add, *gemm);
+    if (auto *blocks = std::get_if<GemmBlocksSchedule>(&schedule)) prepare(p_, kernel, add, *blocks);
     if (auto *recurrent = std::get_if<RecurrentSchedule>(&schedule)) prepare(p_, kernel, add, *recurrent);
     if (auto *steps = std::get_if<RecurrentStepsSchedule>(&schedule)) prepare(p_, kernel, add, *steps);
     if (auto *integers = std::get_if<ConvolutionIntegerSchedule>(&schedule))
@@ -195,6 +196,7 @@ std::vector<Schedule> candidates(const Program &program, const Kernel &kernel, c
   switch (nest->contraction->kind) {
     case ContractionKind::kMatMul:
       add(gemm_schedule(program, kernel));
+      add(gemm_blocks_schedule(program, kernel));
       break;
     case ContractionKind::kConvolution:
       return convolution_schedules(program, kernel, options);

@@ -44,6 +44,10 @@ Dim integer_gemm_scratch(Dim rows, Dim inner, bool packed);
 std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &kernel);
 void prepare(const Program &program, const Kernel &kernel, const AddConstant &add, GemmSchedule &schedule);
 
+// A product by a constant that stays quantized.
+std::optional<GemmBlocksSchedule> gemm_blocks_schedule(const Program &program, const Kernel &kernel);
+void prepare(const Program &program, const Kernel &kernel, const AddConstant &add, GemmBlocksSchedule &schedule);
+
 // The algorithm that suits the shape, then the direct one, then others that can compute it.
 std::vector<Schedule> convolution_schedules(const Program &program, const Kernel &kernel,
                                             const LoweringOptions &options);

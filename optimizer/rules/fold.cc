@@ -56,17 +56,33 @@ bool is_step(const Graph &graph, const Node &node) {
   return true;
 }
 
-// Quantized weights stay quantized: a quarter of the bytes, and lowering may multiply them as they are.
+// Whether all that reads `v`, through transposes, slices and other shapes, are products.
+bool only_multiplied(const Graph &graph, ValueId v, int &visits) {
+  const std::vector<Use> &uses = graph.value(v).uses;
+  return !uses.empty() && std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
+    if (use.kind != UseKind::kOperand || --visits < 0) return false;
+    const Node &node = graph.node(use.node);
+    if (node.op == "MatMul" || node.op == "Gemm") return true;
+    const bool view = node.op == "Transpose" || node.op == "Slice" || node.op == "Reshape" || node.op == "Squeeze" ||
+                      node.op == "Unsqueeze" || node.op == "Identity";
+    return view && node.inputs[0] == v && node.outputs.size() == 1 && only_multiplied(graph, node.outputs[0], visits);
+  });
+}
+bool only_convolved(const Graph &graph, ValueId v) {
+  const std::vector<Use> &uses = graph.value(v).uses;
+  return !uses.empty() && std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
+    return use.kind == UseKind::kOperand && graph.node(use.node).op == "Conv";
+  });
+}
+
+// Quantized weights stay quantized: a quarter of the bytes or less, and lowering may multiply them as they are.
 bool is_quantized_weight(const Graph &graph, const Node &node) {
   if (node.op != "DequantizeLinear" || node.inputs.empty() || node.outputs.size() != 1) return false;
   const Constant *q = graph.constant(node.inputs[0]);
-  if (!q || q->rank() < 2 || (q->type() != ElementType::kInt8 && q->type() != ElementType::kUInt8)) return false;
-  const std::vector<Use> &uses = graph.value(node.outputs[0]).uses;
-  return !uses.empty() && std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
-    if (use.kind != UseKind::kOperand) return false;
-    const std::string_view op = graph.node(use.node).op;
-    return op == "MatMul" || op == "Gemm" || op == "Conv";
-  });
+  if (!q || q->rank() < 2 || !is_integer(q->type()) || bit_width(q->type()) > 8) return false;
+  if (bit_width(q->type()) == 8 && only_convolved(graph, node.outputs[0])) return true;
+  int visits = 64;
+  return only_multiplied(graph, node.outputs[0], visits);
 }
 
 Result<bool> fold_constant(RuleContext &context, NodeId n) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ir/program/contraction_view.h"
+#include "runtime/cpu/gemm_blocks_plan.h"
 
 namespace optc::testing {
 namespace {
@@ -103,6 +104,17 @@ void add_edges(const Program &program, const Kernel &kernel, std::set<std::strin
     cells.insert(name + ":inner." + edge(view.inner, 1024));
     if (!view.batch.empty()) cells.insert(name + ":batch");
     if (!view.a_inner.is(1)) cells.insert(name + ":a.transposed");
+    if (!view.b_column.is(1)) cells.insert(name + ":b.transposed");
+  } else if (const auto *blocks = std::get_if<GemmBlocksSchedule>(&kernel.schedule)) {
+    const GemmView &view = blocks->view;
+    const BlockScales &scales = blocks->scales;
+    cells.insert(name + ":types." + std::string(to_string(view.a.element)) + "." +
+                 std::string(to_string(view.b.element)));
+    cells.insert(name + ":zero." + (scales.zero.buffer.valid() ? "given" : "none"));
+    cells.insert(name + ":block." + (view.inner.is(scales.block) ? "whole" : "part"));
+    cells.insert(name + ":rows." + edge(view.rows, kOptcBlockFewRows + 1));
+    cells.insert(name + ":columns." + edge(view.columns, 16));
+    if (!view.batch.empty()) cells.insert(name + ":batch");
     if (!view.b_column.is(1)) cells.insert(name + ":b.transposed");
   } else if (const ConvolutionOperands *operands = convolution(kernel.schedule)) {
     const ConvolutionGeometry &g = operands->geometry;

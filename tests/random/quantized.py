@@ -6,7 +6,7 @@ from onnx import TensorProto
 from layers import activation, image, tokens, vector
 from oracle import Reject
 from registry import op
-from values import F32
+from values import F32, INT4
 
 
 @op(2.5)
@@ -117,6 +117,31 @@ def dynamic_quantized_product(g):
     y = g.node("Cast", [g.node("MatMulInteger", [q, w, zero, wz])], to=TensorProto.FLOAT)
     y = g.node("Mul", [y, g.node("Mul", [scale, g.const((g.np.integers(1, 5, r.choice([[1], [n]])) / 64).astype(F32))])])
     if r.random() < 0.6:
+        y = g.node("Add", [y, vector(g, n)])
+    activation(g, y)
+
+
+@op(2)
+def quantized_weights(g):
+    """A product by weights that are quantized by columns or, of opset 21, in blocks along the sum, perhaps in 4 bits and transposed."""
+    r = g.r
+    blocks = g.opset >= 21 and r.random() < 0.8
+    t = np.dtype(r.choice([np.int8, np.uint8, *INT4] if blocks else [np.int8, np.uint8]))
+    x = tokens(g) if r.random() < 0.5 else g.add_input(F32, [r.choice([1, 2, 4, 5, 9, 20]), r.choice([8, 16, 17, 64, 100])])
+    k, n = g.v[x].shape[-1], r.choice([1, 5, 16, 17, 64, 80])
+    block = r.choice([b for b in (2, 8, 16, 32, k) if b < k or b == k]) if blocks else k
+    parts, turned = -(-k // block), r.random() < 0.5
+    turn = (lambda a: np.ascontiguousarray(a.T)) if turned else (lambda a: a)
+    low, high = (-8, 8) if t == INT4[0] else (0, 16) if t == INT4[1] else (-9, 10) if t == np.int8 else (0, 19)
+    q = g.const(turn(g.np.integers(low, high, (k, n))).astype(t))
+    scale = (g.np.integers(1, 5, (parts, n)) / 64).astype(F32)
+    zero = g.np.integers(max(low, -4), 5, (parts, n))
+    given = [q, g.const(turn(scale) if blocks else scale[0])]
+    if r.random() < 0.6:
+        given.append(g.const((turn(zero) if blocks else zero[0]).astype(t)))
+    w = g.node("DequantizeLinear", given, axis=(1 if turned else 0) if blocks else (0 if turned else 1), **({"block_size": block} if blocks else {}))
+    y = g.node("MatMul", [x, g.node("Transpose", [w], perm=[1, 0]) if turned else w])
+    if r.random() < 0.5:
         y = g.node("Add", [y, vector(g, n)])
     activation(g, y)
 
