@@ -46,13 +46,13 @@ class BlockWeights {
     left_ = kMostSteps;
     substitute_nest(p_, *trial.nest(), weights);
     if (!gemm_blocks_schedule(p_, trial)) return;
-    steps_.record("fuse.blocks", trial.name);
     for (KernelId w : made_by_) {
       const std::vector<uint32_t> &origin = p_.kernel(w).origin;
       trial.origin.insert(trial.origin.end(), origin.begin(), origin.end());
     }
     std::sort(trial.origin.begin(), trial.origin.end());
     trial.origin.erase(std::unique(trial.origin.begin(), trial.origin.end()), trial.origin.end());
+    steps_.record("fuse.blocks", trial.name, trial.origin);
     trial.note += " of quantized weights";
     p_.kernel(k) = std::move(trial);
     uses_.update(k);
