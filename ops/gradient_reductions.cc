@@ -47,7 +47,11 @@ Status reduction(Derivative &d) {
 }
 ValueId f_one(Derivative &, ValueId, ValueId) { return {}; }
 ValueId f_sign(Derivative &d, ValueId x, ValueId) { return d.b.op("Sign", {x}); }
-ValueId f_length(Derivative &d, ValueId x, ValueId y) { return d.b.div(x, y); }
+// 0 where the length is 0, as one of the derivatives from both sides, and as PyTorch has it.
+ValueId f_length(Derivative &d, ValueId x, ValueId y) {
+  Body &b = d.b;
+  return b.div(x, b.op("Where", {b.op("Equal", {y, b.like(y, 0)}), b.like(y, 1), y}));
+}
 ValueId f_double(Derivative &d, ValueId x, ValueId) { return d.b.add(x, x); }
 ValueId f_log_sum(Derivative &d, ValueId x, ValueId y) {
   return d.b.op("Expand", {d.b.op("Exp", {d.b.op("Neg", {y})}), d.b.op("Shape", {x})});

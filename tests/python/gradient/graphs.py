@@ -377,7 +377,7 @@ def random_graph(rng, run, layers):
     for _ in range(layers):
         try:
             made = LAYERS[pick(rng, *names)](rng, b, x)
-        except (IndexError, ValueError):  # of ONNX's reference, in some poolings and convolutions
+        except (IndexError, TypeError, ValueError):  # of ONNX's reference, in some poolings and convolutions, and of scalars
             continue
         if 0 < made.array.size <= 300 and np.isfinite(made.array).all() and np.abs(made.array).max() < 50:
             x = made

@@ -226,6 +226,16 @@ def test_what_does_not_depend(evaluator, tmp_path):
     assert got[1].shape == (4,) and got[2].shape == (2, 3)
 
 
+def test_a_length_of_zero(evaluator, tmp_path):
+    """Where it is 0 the length of a row has no derivative: 0 is taken, as PyTorch does, and no NaN reaches what is multiplied by it."""
+    x = np.array([[3.0, 4.0], [0.0, 0.0]])
+    nodes = [helper.make_node("ReduceL2", ["x", "axes"], ["l"], keepdims=0), helper.make_node("ReduceSum", ["l"], ["y"], keepdims=0), gradient(["x"], "y")]
+    model = double_model(nodes, {"x": x}, ["d_x"])
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "axes"))
+    got = answers(evaluator, tmp_path, model, {"x": x})
+    assert np.allclose(got[0], [[0.6, 0.8], [0, 0]])
+
+
 @pytest.mark.parametrize(
     "change, code, text",
     [
