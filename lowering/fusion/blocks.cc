@@ -20,8 +20,7 @@ constexpr int kMostSteps = 16;  // from the weights as the product reads them ba
 
 class BlockWeights {
  public:
-  BlockWeights(Program &program, const LoweringOptions &options, Steps &steps)
-      : p_(program), options_(options), steps_(steps), uses_(program) {}
+  BlockWeights(Program &program, Steps &steps) : p_(program), steps_(steps), uses_(program) {}
 
   void run() {
     for_each_sequence(p_, [this](std::vector<KernelId> &order) {
@@ -107,7 +106,6 @@ class BlockWeights {
   }
 
   Program &p_;
-  const LoweringOptions &options_;
   Steps &steps_;
   Uses uses_;
   std::vector<KernelId> made_by_;
@@ -117,7 +115,7 @@ class BlockWeights {
 }  // namespace
 
 void keep_blocks(Program &program, const LoweringOptions &options, Steps &steps) {
-  if (options.target == LoweringOptions::Target::kCpu) BlockWeights(program, options, steps).run();
+  if (options.target == LoweringOptions::Target::kCpu) BlockWeights(program, steps).run();
 }
 
 }  // namespace optc
