@@ -22,8 +22,6 @@ constexpr int64_t kMostRowElements = 4096;
 constexpr int64_t kMostRowBlocks = 528;
 // So many drafts share a launch at most; their code is one kernel's.
 constexpr size_t kMostBeside = 4;
-// Products of so many rows pass their weights through once, and wait for memory and for one another.
-constexpr int64_t kFewRows = 16;
 // A pointwise kernel of more blocks takes longer than a launch.
 constexpr int64_t kMostSmallBlocks = 528;
 

@@ -11,8 +11,6 @@ namespace optc::ptx {
 
 namespace {
 
-constexpr int64_t kFewRows = 16;
-
 bool same_extents(const std::vector<Loop> &a, const std::vector<Loop> &b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Loop &x, const Loop &y) { return x.extent == y.extent; });

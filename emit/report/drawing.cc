@@ -130,8 +130,6 @@ class Union {
   }
 
  private:
-  using Places = std::unordered_map<uint32_t, size_t>;  // value -> the item that gives it
-
   size_t add(DrawnItem item) {
     drawing_.items.push_back(item);
     return drawing_.items.size() - 1;
@@ -207,14 +205,7 @@ class Union {
   }
 
   void edges_of(const Graph &graph, uint8_t side, NodeId DrawnItem::*node, ValueId DrawnItem::*value) {
-    Places place;
-    for (size_t i = 0; i < drawing_.items.size(); ++i) {
-      const DrawnItem &item = drawing_.items[i];
-      if (item.kind == DrawnItem::Kind::kInput && (item.*value).valid()) place[(item.*value).index] = i;
-      if (item.kind != DrawnItem::Kind::kNode || !(item.*node).valid()) continue;
-      for (ValueId v : graph.node(item.*node).outputs)
-        if (v.valid()) place[v.index] = i;
-    }
+    const DrawnSources place = drawn_sources(graph, drawing_, node, value);
     const auto edge = [&](ValueId v, size_t to) {
       const auto it = v.valid() ? place.find(v.index) : place.end();
       if (it != place.end() && it->second != to) sides_[{it->second, to}] |= side;
@@ -393,6 +384,19 @@ class Union {
 };
 
 }  // namespace
+
+DrawnSources drawn_sources(const Graph &graph, const Drawing &drawing, NodeId DrawnItem::*node,
+                           ValueId DrawnItem::*value) {
+  DrawnSources sources;
+  for (size_t i = 0; i < drawing.items.size(); ++i) {
+    const DrawnItem &item = drawing.items[i];
+    if (item.kind == DrawnItem::Kind::kInput && (item.*value).valid()) sources[(item.*value).index] = i;
+    if (item.kind != DrawnItem::Kind::kNode || !(item.*node).valid()) continue;
+    for (ValueId v : graph.node(item.*node).outputs)
+      if (v.valid()) sources[v.index] = i;
+  }
+  return sources;
+}
 
 Drawing draw_union(const Graph &before, const Graph &after, const GraphDiff &diff, const NodeScopes &scopes) {
   return Union(before, after, diff, scopes).run();

@@ -48,6 +48,12 @@ struct Drawing {
   std::vector<DrawnFolder> folders;
 };
 
+// By the number of a value of one of the two graphs: the item that gives it, a node or an input. `node` and `value` say
+// which graph: before and value_before, or after and value_after.
+using DrawnSources = std::unordered_map<uint32_t, size_t>;
+DrawnSources drawn_sources(const Graph &graph, const Drawing &drawing, NodeId DrawnItem::*node,
+                           ValueId DrawnItem::*value);
+
 Drawing draw_union(const Graph &before, const Graph &after, const GraphDiff &diff, const NodeScopes &scopes);
 
 // folders.cc: sets the folders of the drawing; paths: one for each item, from the outermost scope; keys: equal for

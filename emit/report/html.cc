@@ -59,15 +59,7 @@ Json differences(const List &numbers) {
 class Side {
  public:
   Side(const Graph &graph, const Drawing &drawing, NodeId DrawnItem::*node, ValueId DrawnItem::*value, Texts &texts)
-      : graph_(graph), node_(node), value_(value), texts_(texts) {
-    for (size_t i = 0; i < drawing.items.size(); ++i) {
-      const DrawnItem &item = drawing.items[i];
-      if (item.kind == DrawnItem::Kind::kInput && (item.*value).valid()) source_[(item.*value).index] = i;
-      if (item.kind != DrawnItem::Kind::kNode || !(item.*node).valid()) continue;
-      for (ValueId v : graph.node(item.*node).outputs)
-        if (v.valid()) source_[v.index] = i;
-    }
-  }
+      : graph_(graph), node_(node), value_(value), texts_(texts), source_(drawn_sources(graph, drawing, node, value)) {}
   bool has(const DrawnItem &item) const {
     return item.kind == DrawnItem::Kind::kNode ? (item.*node_).valid() : (item.*value_).valid();
   }
@@ -114,7 +106,7 @@ class Side {
   NodeId DrawnItem::*node_;
   ValueId DrawnItem::*value_;
   Texts &texts_;
-  std::unordered_map<uint32_t, size_t> source_;  // value -> the item that gives it
+  const DrawnSources source_;
 };
 
 // The items by columns, those that are different after the rewrites once more, and edges that no operand says.

@@ -51,15 +51,12 @@ class ExplorerGraph {
  public:
   ExplorerGraph(const Graph &graph, const Drawing &drawing, const GraphDiff &diff, NodeId DrawnItem::*node,
                 ValueId DrawnItem::*value)
-      : graph_(graph), drawing_(drawing), diff_(diff), node_(node), value_(value) {
-    for (size_t i = 0; i < drawing.items.size(); ++i) {
-      const DrawnItem &item = drawing.items[i];
-      if (item.kind == DrawnItem::Kind::kInput && (item.*value).valid()) source_[(item.*value).index] = i;
-      if (item.kind != DrawnItem::Kind::kNode || !(item.*node).valid()) continue;
-      for (ValueId v : graph.node(item.*node).outputs)
-        if (v.valid()) source_[v.index] = i;
-    }
-  }
+      : graph_(graph),
+        drawing_(drawing),
+        diff_(diff),
+        node_(node),
+        value_(value),
+        source_(drawn_sources(graph, drawing, node, value)) {}
 
   Json print(const std::string &id, const std::vector<std::string> &paths) const {
     Json nodes = Json::array();
@@ -145,7 +142,7 @@ class ExplorerGraph {
   const GraphDiff &diff_;
   NodeId DrawnItem::*node_;
   ValueId DrawnItem::*value_;
-  std::unordered_map<uint32_t, size_t> source_;  // value -> the item that gives it
+  const DrawnSources source_;
 };
 
 std::string text_of(const Json &json) {

@@ -63,14 +63,6 @@ int64_t divisor_of(Dim d, Dim counter) {
   return found;
 }
 
-bool uses_loops(Dim d) {
-  std::vector<const DimSymbol *> symbols;
-  collect_symbols(d, symbols);
-  for (const DimSymbol *s : symbols)
-    if (s->kind == SymbolKind::kLoop || s->kind == SymbolKind::kScalar) return true;
-  return false;
-}
-
 // A load that has one value for a block and a column: strides by both.
 std::optional<OperandView> by_blocks(const Program &program, const Scalar &load, const std::vector<Loop> &columns,
                                      const DimSymbol *k, Dim counter, int64_t block) {
@@ -87,16 +79,16 @@ std::optional<OperandView> by_blocks(const Program &program, const Scalar &load,
   };
   Dim rest = at(0);
   const Dim step = k && uses_symbol(offset, k) ? at(block) - rest : Dim(0);
-  if (!(offset == rest + step * floor_div(counter, block)) || uses_loops(step)) return std::nullopt;
+  if (!(offset == rest + step * floor_div(counter, block)) || uses_any_loop(step)) return std::nullopt;
   std::vector<Dim> strides;
   for (const Loop &l : columns) {
     const auto part = affine_in(rest, l.index);
-    if (!part || uses_loops(part->coefficient)) return std::nullopt;
+    if (!part || uses_any_loop(part->coefficient)) return std::nullopt;
     strides.push_back(part->coefficient);
     rest = part->rest;
   }
   const auto column = uniform_stride(columns, strides);
-  if (!column || uses_loops(rest)) return std::nullopt;
+  if (!column || uses_any_loop(rest)) return std::nullopt;
   view.offset = rest;
   view.strides = {step, *column};
   return view;

@@ -34,14 +34,6 @@ bool gather(const LoopNest &nest, const std::vector<const DimSymbol *> &symbols,
   return true;
 }
 
-bool uses_any_loop(Dim d) {
-  std::vector<const DimSymbol *> symbols;
-  collect_symbols(d, symbols);
-  for (const DimSymbol *s : symbols)
-    if (s->kind == SymbolKind::kLoop || s->kind == SymbolKind::kScalar) return true;
-  return false;
-}
-
 // The length of spatial dimension i of a convolution's result.
 Dim outputs_of(const Contraction &c, size_t i, Dim in) {
   const int64_t reach = (c.kernel[i] - 1) * c.dilations[i] + 1;
@@ -93,6 +85,14 @@ bool reads_operands_themselves(const Program &program, const LoopNest &nest, con
 }
 
 }  // namespace
+
+bool uses_any_loop(Dim d) {
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(d, symbols);
+  for (const DimSymbol *s : symbols)
+    if (s->kind == SymbolKind::kLoop || s->kind == SymbolKind::kScalar) return true;
+  return false;
+}
 
 std::optional<OperandView> affine_operand(const Program &program, ScalarId scalar, const std::vector<Loop> &loops) {
   scalar = strip_casts(program, scalar);

@@ -18,6 +18,8 @@ std::optional<OperandView> affine_operand(const Program &program, ScalarId scala
 // of extent 1 aside). Empty list or all extents 1: stride 0.
 std::optional<Dim> uniform_stride(const std::vector<Loop> &loops, const std::vector<Dim> &strides);
 Dim total_extent(const std::vector<Loop> &loops);
+// Whether `d` depends on a loop's counter or on a value that is computed.
+bool uses_any_loop(Dim d);
 
 // A factor of a product: the element as it is stored (perhaps behind exact casts), and the zero point that is
 // subtracted from it in int32; invalid: none.
