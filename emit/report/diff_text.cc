@@ -18,17 +18,6 @@ size_t width(const std::string &text) {
   return columns;
 }
 
-std::string sum_text(const Graph &before, const Graph &after, const GraphDiff &diff) {
-  std::string text = fmt::format("{} → {} nodes: ", before.live_node_count(), after.live_node_count());
-  for (const auto &[status, count] : kStatusCounts) {
-    if (status == DiffStatus::kSame)
-      text += fmt::format("{} same", diff.*count);
-    else if (diff.*count)
-      text += fmt::format(", {} {}", diff.*count, to_string(status));
-  }
-  return text;
-}
-
 // Where a pattern is met: names of nodes of its groups, the first ones.
 std::string places(const Graph &before, const Graph &after, const GraphDiff &diff, const GraphDiff::Pattern &pattern) {
   constexpr size_t kShown = 2;
@@ -78,7 +67,32 @@ std::string rest_text(size_t all, size_t shown, const char *what) {
   return fmt::format("and {} more {}{}", all - shown, what, all - shown == 1 ? "" : "s");
 }
 
+// Nodes before and after of the groups of one status.
+std::pair<size_t, size_t> nodes_of(const GraphDiff &diff, DiffStatus status) {
+  std::pair<size_t, size_t> nodes;
+  for (const DiffGroup &group : diff.groups) {
+    if (group.status != status) continue;
+    nodes.first += group.before.size();
+    nodes.second += group.after.size();
+  }
+  return nodes;
+}
+
 }  // namespace
+
+// What stands before "into" and what is removed adds up to the nodes before, what stands behind it and what is added to
+// the nodes after.
+std::string sum_text(const Graph &before, const Graph &after, const GraphDiff &diff) {
+  std::string text =
+      fmt::format("{} → {} nodes: {} same", before.live_node_count(), after.live_node_count(), diff.same);
+  for (const auto &[status, count] : kStatusCounts) {
+    if (status == DiffStatus::kSame || !(diff.*count)) continue;
+    const auto [from, to] = nodes_of(diff, status);
+    text += fmt::format(", {} {}", from ? from : to, to_string(status));
+    if (status == DiffStatus::kFused || status == DiffStatus::kSplit) text += fmt::format(" into {}", to);
+  }
+  return text;
+}
 
 std::string diff_text(const Graph &before, const Graph &after, const GraphDiff &diff, size_t lines) {
   constexpr size_t kColumn = 56;  // the arrow of longer texts stands further right
@@ -158,7 +172,11 @@ std::string diff_json(const Graph &before, const Graph &after, const GraphDiff &
                         {"status", to_string(p.status)}});
   Json json{
       {"schema_version", 1}, {"nodes_before", before.live_node_count()}, {"nodes_after", after.live_node_count()}};
-  for (const auto &[status, count] : kStatusCounts) json[to_string(status)] = diff.*count;
+  for (const auto &[status, count] : kStatusCounts) {
+    const auto [from, to] = nodes_of(diff, status);
+    json[to_string(status)] = diff.*count;
+    json["nodes_by_status"][to_string(status)] = {from, to};
+  }
   json["equal"] = diff.equal();
   Json changes = Json::array();
   for (const DiffChange &c : diff.changes) {

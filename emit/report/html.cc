@@ -258,9 +258,13 @@ Json page_data(const Graph &before, const Graph &after, const GraphDiff &diff, c
   Json patterns = Json::array();
   for (const GraphDiff::Pattern &p : diff.patterns)
     patterns.push_back({p.before, p.after, p.rules, to_string(p.status), p.groups});
-  Json data{
-      {"schema_version", 4}, {"title", title},       {"nodes", {before.live_node_count(), after.live_node_count()}},
-      {"groups", groups},    {"patterns", patterns}, {"changes", std::move(changes)}};
+  Json data{{"schema_version", 4},
+            {"title", title},
+            {"nodes", {before.live_node_count(), after.live_node_count()}},
+            {"groups", groups},
+            {"patterns", patterns},
+            {"changes", std::move(changes)},
+            {"sum", sum_text(before, after, diff)}};
   const Drawing drawing = draw_union(before, after, diff, facts.scopes);
   write_items(before, after, drawing, texts, data);
   write_folders(drawing, texts, data);

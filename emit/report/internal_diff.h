@@ -18,6 +18,8 @@ inline constexpr std::pair<DiffStatus, size_t GraphDiff::*> kStatusCounts[] = {
 // Operator, count of operands and attributes as one text: two nodes with the same signature compute the same of the
 // same operands.
 std::string signature(const Node &node);
+// "846 → 349 nodes: 309 same, 179 fused into 40, 358 removed".
+std::string sum_text(const Graph &before, const Graph &after, const GraphDiff &diff);
 // "perm=[0,2,1], axis=1": attributes for a reader; long ones are cut.
 std::string attributes_text(const Node &node);
 // One value; `full`: everything, as a key; else as a reader wants to see it.

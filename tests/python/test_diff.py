@@ -130,6 +130,7 @@ def test_two_exporters(optc, root):
     a, b = (numerics.materialized(f"mobilenet_v3_large.{form}") for form in ("script", "dynamo"))
     facts = diff(optc, a, b)
     assert facts["nodes_before"] == 206 and facts["nodes_after"] == 140
+    assert [sum(side) for side in zip(*facts["nodes_by_status"].values())] == [206, 140]
     explained = sum(len(g["after"]) for g in facts["groups"] if g["before"])
     assert explained >= 0.9 * 140
     # All that one has and the other lacks are copies.

@@ -2,11 +2,10 @@
 const element = (tag, text, into, name) => { const e = document.createElement(tag); if (text) e.textContent = text; if (name) e.className = name; if (into) into.append(e); return e };
 
 $("title").textContent = document.title = D.title;
-const counts = Object.fromEntries(STATUS.map(s => [s, 0]));
-for (const g of D.groups) ++counts[g[0]];
-$("sum").textContent = D.nodes[0] + " \u2192 " + D.nodes[1] + " nodes: " + STATUS.filter(s => counts[s]).map(s => counts[s] + " " + s).join(", ");
+$("sum").textContent = D.sum;
+const statuses = new Set(D.groups.map(g => g[0]));
 for (const s of STATUS) {
-  if (!counts[s]) continue;
+  if (!statuses.has(s)) continue;
   const e = element("span", "", $("key"));
   element("i", "", e).style.setProperty("--c", "var(--" + s + ")");
   e.append((GLYPH[s] + " " + s).trim());
