@@ -10,7 +10,7 @@ namespace optc::testing {
 
 namespace {
 
-[[noreturn]] void fault(const std::string &what) { throw AsyncFault(what); }
+[[noreturn]] void fault(const std::string &what) { throw PtxFault(what); }
 
 // The 128-byte swizzle: chunks of 16 bytes change places by the line that they lie in, modulo 8.
 uint64_t swizzled(uint64_t at) { return at ^ ((at >> 7 & 7) << 4); }

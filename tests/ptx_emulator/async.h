@@ -2,12 +2,11 @@
 // What runs beside the threads of a block on sm_90a: barriers in shared memory that count arrivals and bytes, copies by
 // tensor maps, and products of warpgroups, which read shared memory and hold registers until they are waited for.
 // Copies land as late as is legal or at any time before, products count as unread until their wait: what touches
-// shared memory or registers in between is a fault. Faults are AsyncFault, with the reason alone.
+// shared memory or registers in between is a fault. Faults are PtxFault, with the reason alone.
 
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -15,11 +14,6 @@
 #include "tests/ptx_emulator/tensor_map.h"
 
 namespace optc::testing {
-
-class AsyncFault : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 class PtxAsync {
  public:

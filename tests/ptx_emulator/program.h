@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,12 @@ struct PtxInstruction {
   unsigned size = 0;  // cp.async; wgmma: n
   int line = 0;
   std::string text;
+};
+
+// What a program may not do; the reason alone, the block adds where.
+class PtxFault : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 struct PtxFunction {
