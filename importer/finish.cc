@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "importer/internal_converter.h"
+#include "ops/body.h"
 #include "ops/util.h"
 
 namespace optc {
@@ -160,6 +161,7 @@ Status Converter::finish_node(NodeId id, const NodeSource &node_source) {
   const OpDef *def = find_op(graph_.node(id).op);
   if (!def) return expand(id, node_source);
   if (def->body) return write_body(id, node_source);
+  if (!def->signature.inputs.empty()) OPTC_TRY(Body::check(graph_, id, *def, diagnostics_));
   const NodeId before = graph_.node(id).previous;
   const RegionId region = graph_.node(id).region;
   const std::vector<uint32_t> origin = graph_.node(id).origin;

@@ -19,7 +19,8 @@ struct Kind {
   std::string_view letter, text;
   size_t index;  // in Attribute
 };
-constexpr Kind kKinds[] = {{"i", "an int", 0}, {"f", "a float", 1}, {"s", "a string", 2},
+// "b" says yes or no, as 1 or 0: implementations take other numbers differently.
+constexpr Kind kKinds[] = {{"i", "an int", 0}, {"b", "an int", 0},  {"f", "a float", 1}, {"s", "a string", 2},
                            {"is", "ints", 3},  {"fs", "floats", 4}, {"ss", "strings", 5}};
 
 }  // namespace
@@ -61,6 +62,9 @@ Status Body::check(const Signature &signature) {
     for (const Kind &k : kKinds)
       if (k.letter == kind && attribute.index() != k.index)
         return invalid("attribute '" + name + "' of " + node().op + " must be " + std::string(k.text));
+    if (const int64_t *flag = std::get_if<int64_t>(&attribute); kind == "b" && *flag != 0 && *flag != 1)
+      return invalid("attribute '" + name + "' of " + node().op + " is " + std::to_string(*flag) +
+                     "; it says yes by 1 and no by 0");
   }
   for (std::string_view word : attributes)
     if (word.back() == '!' && !node().attribute(name_of(word)))

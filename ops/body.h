@@ -31,6 +31,11 @@ class Body {
   // Checks the signature and writes. The values of the node's outputs, invalid where an output is absent.
   static Result<std::vector<ValueId>> write(Graph &graph, NodeId node, const OpDef &def, Diagnostics &diagnostics);
 
+  // Whether a node of an operator that ONNX has no schema of looks as its row says.
+  static Status check(Graph &graph, NodeId node, const OpDef &def, Diagnostics &diagnostics) {
+    return Body(graph, node, diagnostics).check(def.signature);
+  }
+
   const Graph &graph() const { return graph_; }
   const Node &node() const { return graph_.node(node_); }
   ValueId in(size_t i) const { return node().input(i); }  // invalid when absent

@@ -371,17 +371,17 @@ constexpr OpDef kOps[] = {
     body_row("com.microsoft.Attention",
              {"input weights bias? mask_index? past? attention_bias? past_sequence_length?", "output present?",
               OPTC_MASKED
-              " unidirectional:i qkv_hidden_sizes:is do_rotary:i rotary_embedding_dim:i past_present_share_buffer:i"},
+              " unidirectional:b qkv_hidden_sizes:is do_rotary:b rotary_embedding_dim:i past_present_share_buffer:b"},
              microsoft_attention),
     body_row("com.microsoft.DecoderMaskedMultiHeadAttention",
              {"query key? value? mask_index? attention_bias? past_key? past_value? past_sequence_length? beam_width? "
               "cache_indirection? bias?",
-              "output present_key? present_value? qk?", OPTC_MASKED " output_qk:i past_present_share_buffer:i"},
+              "output present_key? present_value? qk?", OPTC_MASKED " output_qk:b past_present_share_buffer:b"},
              decoder_masked_multi_head_attention),
     body_row("com.microsoft.MultiHeadAttention",
              {"query key? value? bias? key_padding_mask? attention_bias? past_key? past_value? past_sequence_length? "
               "cache_indirection?",
-              "output present_key? present_value? qk?", OPTC_MASKED " unidirectional:i"},
+              "output present_key? present_value? qk?", OPTC_MASKED " unidirectional:b"},
              multi_head_attention),
     body_row("com.microsoft.PackedAttention",
              {"input weights bias token_offset cumulative_sequence_length attention_bias?", "output",
@@ -392,7 +392,7 @@ constexpr OpDef kOps[] = {
              packed_multi_head_attention),
     body_row("com.microsoft.QAttention",
              {"input weight bias input_scale weight_scale mask_index? input_zero_point? weight_zero_point? past?",
-              "output present?", OPTC_MASKED " unidirectional:i do_rotary:i past_present_share_buffer:i"},
+              "output present?", OPTC_MASKED " unidirectional:b do_rotary:b past_present_share_buffer:b"},
              quantized_attention),
 };
 #undef OPTC_MASKED

@@ -201,10 +201,10 @@ constexpr OpDef kOps[] = {
              {"data indices scales zero_points?", "output", "bits:i block_size:i gather_axis:i quantize_axis:i"},
              gather_block_quantized),
     body_row("com.microsoft.MatMulBnb4",
-             {"A B absmax", "Y", "K:i! N:i! block_size:i! quant_type:i! training_mode:i transB:i"}, matmul_bnb4),
+             {"A B absmax", "Y", "K:i! N:i! block_size:i! quant_type:i! training_mode:b transB:b"}, matmul_bnb4),
     body_row("com.microsoft.MatMulNBits",
              {"A B scales zero_points? g_idx? bias?", "Y",
-              "K:i! N:i! accuracy_level:i bits:i block_size:i! weight_prepacked:i"},
+              "K:i! N:i! accuracy_level:i bits:i block_size:i! weight_prepacked:b"},
              matmul_n_bits),
 };
 

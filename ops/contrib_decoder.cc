@@ -264,8 +264,8 @@ constexpr OpDef kOps[] = {
     body_row("com.microsoft.BranchwiseRMSNorm", {"X scale?", "Y", "epsilon:f num_branches:i"}, branchwise_rms_norm),
     body_row("com.microsoft.CausalConvWithState",
              {"input weight bias? past_state?", "output present_state state_update",
-              "activation:s channels_last:i dilation:i input_channel_offset:i input_channels:i ndim:i "
-              "state_channels_last:i state_length:i state_update_capacity:i state_window:i"},
+              "activation:s channels_last:b dilation:i input_channel_offset:i input_channels:i ndim:i "
+              "state_channels_last:b state_length:i state_update_capacity:i state_window:i"},
              causal_conv),
     body_row("com.microsoft.GatedAdd", {"X Y gate gate_weight?", "output", ""}, gated_add),
     body_row("com.microsoft.GatedRMSNorm", {"X scale gate", "Y", "activation:s epsilon:f"}, gated_rms_norm),
@@ -281,12 +281,12 @@ constexpr OpDef kOps[] = {
              linear_attention_gate),
     body_row("com.microsoft.MRotaryEmbedding",
              {"input position_ids cos_cache sin_cache", "output",
-              "interleaved:i is_packed_batching:i mrope_layout:i mrope_section:is! num_heads:i rotary_embedding_dim:i "
+              "interleaved:b is_packed_batching:b mrope_layout:i mrope_section:is! num_heads:i rotary_embedding_dim:i "
               "scale:f"},
              multimodal_rotary),
     body_row("com.microsoft.ScaledSiLU", {"X scale?", "Y", "alpha:f"}, scaled_silu),
     body_row("com.microsoft.SwiGLU",
-             {"gate up?", "output", "activation_alpha:f activation_beta:f limit:f round_activation:i"}, swiglu),
+             {"gate up?", "output", "activation_alpha:f activation_beta:f limit:f round_activation:b"}, swiglu),
 };
 
 }  // namespace

@@ -170,14 +170,14 @@ Status ngram_repeat_block(Body &b) {
 }
 
 constexpr OpDef kOps[] = {
-    body_row("com.microsoft.BiasSoftmax", {"data bias", "output", "axis:i is_inner_broadcast:i!"}, bias_softmax),
+    body_row("com.microsoft.BiasSoftmax", {"data bias", "output", "axis:i is_inner_broadcast:b!"}, bias_softmax),
     body_row("com.microsoft.GatedRelativePositionBias",
              {"query_layer query_bias rel_pos weight bias eco_a token_offset?", "output", "num_heads:i!"},
              gated_relative_position_bias),
     body_row("com.microsoft.GemmaRotaryEmbedding", {"emb q q_rot k k_rot", "output1 output2", ""}, gemma_rotary),
     body_row("com.microsoft.NGramRepeatBlock", {"input_ids scores", "scores_out", "ngram_size:i!"}, ngram_repeat_block),
     body_row("com.microsoft.RelativePositionBias",
-             {"bias_table query_length key_length", "output", "is_bidirectional:i max_distance:i!"},
+             {"bias_table query_length key_length", "output", "is_bidirectional:b max_distance:i!"},
              relative_position_bias),
     body_row("com.microsoft.RemovePadding",
              {"input sequence_token_count", "output token_offset cumulated_seq_len max_seq_len", ""}, remove_padding),

@@ -186,8 +186,8 @@ constexpr OpDef kOps[] = {
              {"input router_probs fc1_experts_weights fc1_experts_bias? fc2_experts_weights fc2_experts_bias? "
               "fc3_experts_weights? fc3_experts_bias?",
               "output",
-              "activation_alpha:f activation_beta:f activation_type:s k:i normalize_routing_weights:i swiglu_fusion:i "
-              "swiglu_limit:f swiglu_limit_after_activation:i use_sparse_mixer:i"},
+              "activation_alpha:f activation_beta:f activation_type:s k:i normalize_routing_weights:b swiglu_fusion:i "
+              "swiglu_limit:f swiglu_limit_after_activation:b use_sparse_mixer:b"},
              moe),
     body_row("com.microsoft.QMoE",
              {"input router_probs fc1_experts_weights fc1_scales? fc1_experts_bias? fc2_experts_weights fc2_scales? "
@@ -197,8 +197,8 @@ constexpr OpDef kOps[] = {
               "output",
               "accuracy_level:i activation_alpha:f activation_beta:f activation_type:s block_size:i "
               "expert_weight_bits:i fc1_expert_weight_bits:i fc2_expert_weight_bits:i fc3_expert_weight_bits:i k:i "
-              "normalize_routing_weights:i quant_type:s swiglu_fusion:i swiglu_limit:f "
-              "swiglu_limit_after_activation:i use_sparse_mixer:i weights_prepacked:i"},
+              "normalize_routing_weights:b quant_type:s swiglu_fusion:i swiglu_limit:f "
+              "swiglu_limit_after_activation:b use_sparse_mixer:b weights_prepacked:i"},
              q_moe),
 };
 

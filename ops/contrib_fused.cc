@@ -191,12 +191,12 @@ constexpr OpDef kOps[] = {
     body_row("com.microsoft.FusedConv", {"X W B? Z?", "Y", OPTC_CONV " activation:s activation_params:fs"},
              fused_conv<false>),
     body_row("com.microsoft.FusedGemm",
-             {"A B C?", "Y", "alpha:f beta:f transA:i transB:i activation:s" OPTC_ACTIVATION}, fused_gemm),
-    body_row("com.microsoft.FusedMatMul", {"A B", "Y", "alpha:f transA:i transB:i transBatchA:i transBatchB:i"},
+             {"A B C?", "Y", "alpha:f beta:f transA:b transB:b activation:s" OPTC_ACTIVATION}, fused_gemm),
+    body_row("com.microsoft.FusedMatMul", {"A B", "Y", "alpha:f transA:b transB:b transBatchA:b transBatchB:b"},
              fused_matmul),
     body_row("com.microsoft.FusedMatMulActivation",
              {"A B", "Y",
-              "alpha:f transA:i transB:i transBatchA:i transBatchB:i activation:s! activation_axis:i" OPTC_ACTIVATION},
+              "alpha:f transA:b transB:b transBatchA:b transBatchB:b activation:s! activation_axis:i" OPTC_ACTIVATION},
              fused_matmul_activation),
     body_row("com.microsoft.Gelu", {"X", "Y", ""}, gelu),
     body_row("com.microsoft.GemmFastGelu", {"X W bias?", "Y", ""}, gemm_fast_gelu),
@@ -204,9 +204,9 @@ constexpr OpDef kOps[] = {
     body_row("com.microsoft.NhwcFusedConv", {"X W B? Z?", "Y", OPTC_CONV " activation:s activation_params:fs"},
              fused_conv<true>),
     body_row("com.microsoft.NhwcMaxPool",
-             {"x", "y", "auto_pad:s ceil_mode:i dilations:is kernel_shape:is! pads:is strides:is"}, nhwc_max_pool),
+             {"x", "y", "auto_pad:s ceil_mode:b dilations:is kernel_shape:is! pads:is strides:is"}, nhwc_max_pool),
     body_row("com.microsoft.QuickGelu", {"X", "Y", "alpha:f"}, quick_gelu),
-    body_row("com.microsoft.TransposeMatMul", {"A B", "Y", "alpha:f transA:i transB:i"}, fused_matmul),
+    body_row("com.microsoft.TransposeMatMul", {"A B", "Y", "alpha:f transA:b transB:b"}, fused_matmul),
 };
 #undef OPTC_ACTIVATION
 #undef OPTC_CONV

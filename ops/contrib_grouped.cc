@@ -220,13 +220,13 @@ constexpr OpDef kOps[] = {
              {"query key? value? past_key? past_value? seqlens_k total_sequence_length cos_cache? sin_cache? "
               "position_ids? attention_bias? head_sink? k_scale? v_scale? q_norm_weight? k_norm_weight? query_seqlens?",
               "output present_key? present_value? output_qk?",
-              "num_heads:i! kv_num_heads:i! causal:i do_rotary:i rotary_interleaved:i local_window_size:i scale:f "
+              "num_heads:i! kv_num_heads:i! causal:b do_rotary:b rotary_interleaved:b local_window_size:i scale:f "
               "softcap:f smooth_softmax:i qk_norm_epsilon:f q_norm_epsilon:f k_norm_epsilon:f qk_output:i "
-              "kv_cache_bit_width:i k_quant_type:s v_quant_type:s sliding_window_cache:i"},
+              "kv_cache_bit_width:i k_quant_type:s v_quant_type:s sliding_window_cache:b"},
              group_query_attention),
     body_row("com.microsoft.RotaryEmbedding",
              {"input position_ids cos_cache sin_cache", "output",
-              "interleaved:i is_packed_batching:i num_heads:i rotary_embedding_dim:i scale:f"},
+              "interleaved:b is_packed_batching:b num_heads:i rotary_embedding_dim:i scale:f"},
              rotary_embedding),
 };
 

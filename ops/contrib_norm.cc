@@ -167,7 +167,7 @@ constexpr OpDef kOps[] = {
         {"input_ids segment_ids? word_embedding position_embedding segment_embedding? gamma beta mask? position_ids?",
          "output mask_index? embedding_sum?", "epsilon:f mask_index_type:i"},
         embed_layer_norm),
-    body_row("com.microsoft.GroupNorm", {"X gamma beta", "Y", "activation:i! channels_last:i epsilon:f groups:i!"},
+    body_row("com.microsoft.GroupNorm", {"X gamma beta", "Y", "activation:i! channels_last:b epsilon:f groups:i!"},
              group_norm),
     body_row(
         "com.microsoft.QEmbedLayerNormalization",
@@ -178,7 +178,7 @@ constexpr OpDef kOps[] = {
          "layernorm_out mask_index_out?", "epsilon:f"},
         qembed_layer_norm),
     body_row("com.microsoft.SkipGroupNorm",
-             {"X gamma beta skip bias?", "Y S?", "activation:i! channels_last:i epsilon:f groups:i!"}, skip_group_norm),
+             {"X gamma beta skip bias?", "Y S?", "activation:i! channels_last:b epsilon:f groups:i!"}, skip_group_norm),
     body_row("com.microsoft.SkipLayerNormalization",
              {"input skip gamma beta? bias?", "output mean? inv_std_var? input_skip_bias_sum?", "epsilon:f"},
              skip_layer_norm),

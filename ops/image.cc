@@ -52,7 +52,7 @@ Status infer_affine_grid(InferContext &c) {
 }
 
 // grid[n, d.., i] = sum over j of theta[n, i, j] * p_j + theta[n, i, last], p_j the coordinate in [-1, 1] of the j-th
-// axis from the end.
+// axis from the end; where corners are aligned an axis of one element lies at -1, as in ONNX's reference.
 Status build_affine_grid(BuildContext &c) {
   const Shape out = c.output_shape(0);
   const size_t axes = out.size() - 2;
@@ -71,7 +71,6 @@ Status build_affine_grid(BuildContext &c) {
     Expr at = cast(nest.index(position), type);
     if (align) {
       at = at * 2.0 / cast(nest.index(max(extent - 1, 1)), type) - 1.0;
-      if (extent.is(1)) at = at.constant(0);
     } else {
       at = (at * 2.0 + 1.0) / cast(nest.index(extent), type) - 1.0;
     }

@@ -41,9 +41,9 @@ struct VersionStep {
 class Body;
 
 // What a node must look like of an operator that ONNX has no schema of. Names are separated by blanks and may end in
-// '?' (may be absent) or, the last one, '*' (any number). An attribute is "name:k" with k one of i, f, s, is, fs, ss
-// (int, float, string, ints, floats, strings), and ends in '!' when it is required. An attribute that is not named is
-// an error: what it asks for would be lost in silence.
+// '?' (may be absent) or, the last one, '*' (any number). An attribute is "name:k" with k one of i, b, f, s, is, fs, ss
+// (int, int that is 0 or 1, float, string, ints, floats, strings), and ends in '!' when it is required. An attribute
+// that is not named is an error: what it asks for would be lost in silence.
 struct Signature {
   std::string_view inputs, outputs, attributes;
 };

@@ -102,7 +102,6 @@ Status build_det(BuildContext &c) {
 
 // com.microsoft.Inverse, which ONNX has no schema of.
 Status infer_inverse(InferContext &c) {
-  if (c.input_count() != 1 || c.output_count() != 1) return c.invalid("one input and one output are wanted");
   OPTC_TRY(require_square(c));
   if (!is_float(c.element(0))) return c.invalid("the input must be a tensor of floats");
   c.set_tensor(0, c.element(0), c.shape(0));
@@ -143,7 +142,7 @@ const OpDef kOps[] = {
     {"STFT", OpForm::kLibrary, 17, infer_stft, build_stft},
     {"MelWeightMatrix", OpForm::kLibrary, 17, infer_mel, build_mel},
     {"Det", OpForm::kLibrary, 22, infer_det, build_det},
-    {"com.microsoft.Inverse", OpForm::kLibrary, 1, infer_inverse, build_inverse},
+    {"com.microsoft.Inverse", OpForm::kLibrary, 1, infer_inverse, build_inverse, {}, true, {"X", "Y", ""}},
 };
 
 }  // namespace

@@ -68,6 +68,22 @@ def causal_conv(rng):
     return model, inputs, [y, line[:, :, length:]]
 
 
+def affine_grid(rng):
+    """Axes of one element, where aligned corners have one place to be; sizes that the model says or the run."""
+    axes = int(rng.integers(2, 4))
+    size = np.array([rng.integers(1, 3), 1, *rng.integers(1, 4, size=axes)])
+    theta = floats(rng, size[0], axes, axes + 1)
+    node = helper.make_node("AffineGrid", ["theta", "size"], ["grid"], align_corners=int(rng.integers(2)))
+    if rng.integers(2):
+        inputs = {"theta": theta, "size": size}
+        model = model_of([node], inputs, ["grid"], 20)
+    else:
+        inputs = {"theta": theta}
+        model = model_of([node], inputs, ["grid"], 20)
+        model.graph.initializer.append(numpy_helper.from_array(size, "size"))
+    return model, inputs, ReferenceEvaluator(model).run(None, inputs)  # ONNX Runtime puts the one element at 1
+
+
 def sequence_of_inputs(rng):
     """A sequence that the caller gives, its items of one rank and different dims."""
     rank = int(rng.integers(1, 4))
@@ -283,7 +299,7 @@ def fills_of_texts(rng):
     return model, inputs, answers
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts)}
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts)}
 
 
 def random_cases(family, count, seed):
