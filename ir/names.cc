@@ -65,9 +65,23 @@ bool in_family(std::string_view name) {
 
 bool is_reserved(std::string_view name) { return words().count(name) || in_family(name); }
 
+// "/layer/layer.1/conv/Conv" -> "layer.1/conv/Conv": exporters of PyTorch begin a module's name with that of its list.
+static std::string without_repeats(std::string_view path) {
+  std::string out;
+  while (!path.empty()) {
+    const size_t end = path.find('/');
+    const std::string_view part = path.substr(0, end), rest = end < path.size() ? path.substr(end + 1) : "";
+    const bool repeated = rest.size() > part.size() && rest.compare(0, part.size(), part) == 0 &&
+                          rest[part.size()] == '.' && !part.empty();
+    if (!repeated) out += std::string(part) + (end < path.size() ? "/" : "");
+    path = rest;
+  }
+  return out;
+}
+
 std::string identifier(std::string_view name, size_t longest) {
   std::string out;
-  for (char c : name) {
+  for (char c : without_repeats(name)) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     const bool digit = c >= '0' && c <= '9';
     if (letter || digit) {

@@ -13,9 +13,10 @@ namespace optc {
 // bundle includes, what emitted code and the runtime's headers name themselves.
 bool is_reserved(std::string_view name);
 
-// A C identifier that is not reserved: other characters become '_', runs of them one.
-// "/layer.1/conv/Conv_output_0" -> "layer_1_conv_Conv_output_0". Long names keep their end. Never empty.
-std::string identifier(std::string_view name, size_t longest = 48);
+// A C identifier that is not reserved: other characters become '_', runs of them one; of a path, a part that the next
+// one repeats ("layer/layer.1") goes. "/layer/layer.1/conv/Conv_output_0" -> "layer_1_conv_Conv_output_0". Long names
+// keep their end. Never empty.
+std::string identifier(std::string_view name, size_t longest = 64);
 
 // Names of kernels and buffers, unique among those given so far.
 class UniqueNames {

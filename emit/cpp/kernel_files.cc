@@ -23,12 +23,12 @@ size_t code_lines(const std::string &text) {
 }
 
 // Above a function that several kernels run; model.cpp names each of them where it calls it.
-std::string shared_comment(const std::vector<std::string> &others) {
+std::string shared_comment(const std::vector<std::string> &runs) {
   constexpr size_t kNamed = 3;
-  std::string text = "// With other arguments also:";
-  for (size_t i = 0; i < others.size() && i < kNamed; ++i) text += (i ? ", " : " ") + others[i];
-  if (others.size() > kNamed) text += fmt::format(" and {} more", others.size() - kNamed);
-  return text + "\n";
+  std::string text = "// Run by";
+  for (size_t i = 0; i < runs.size() && i < kNamed; ++i) text += (i ? ", " : " ") + runs[i];
+  if (runs.size() > kNamed) text += fmt::format(" and {} more", runs.size() - kNamed);
+  return text + ":\n";
 }
 
 }  // namespace
@@ -39,12 +39,10 @@ Status BundleWriter::write_kernels(const ModelPrinter &model, const std::string 
   size_t total = 0;  // lines of code, by which the compiler's time goes
   bool strings = false;
   std::vector<const KernelText *> functions;
-  std::map<std::string, std::vector<std::string>> others;  // the further kernels that run a function
+  std::map<std::string, std::vector<std::string>> runs;  // the kernels that run a function
   for (const KernelText &k : model.kernels) {
-    if (k.function != k.name) {
-      others[k.function].push_back(k.name);
-      continue;
-    }
+    runs[k.function].push_back(k.name);
+    if (!k.defines) continue;
     functions.push_back(&k);
     total += code_lines(k.text);
     strings = strings || k.parameters.find("OptcLibString") != std::string::npos;
@@ -59,7 +57,7 @@ Status BundleWriter::write_kernels(const ModelPrinter &model, const std::string 
   for (const KernelText *k : functions) {
     std::string parameters = k->parameters;
     parameters.erase(0, std::string("[[maybe_unused]] ").size());
-    table += fmt::format("  void (*{})({});\n", k->name, parameters);
+    table += fmt::format("  void (*{})({});\n", k->function, parameters);
   }
   table += "};\n\nconst Kernels &kernels();\n";
   for (size_t f = 0; f < files; ++f) table += fmt::format("void kernels_{}(Kernels *optc_table);\n", f);
@@ -74,9 +72,9 @@ Status BundleWriter::write_kernels(const ModelPrinter &model, const std::string 
     while (next < functions.size() && (done < goal || f + 1 == files)) {
       const KernelText &k = *functions[next++];
       done += code_lines(k.text);
-      if (const auto shared = others.find(k.name); shared != others.end()) text += shared_comment(shared->second);
+      if (const auto &all = runs.at(k.function); all.size() > 1) text += shared_comment(all);
       text += k.text + "\n";
-      fill += fmt::format("  optc_table->{0} = {0};\n", k.name);
+      fill += fmt::format("  optc_table->{0} = {0};\n", k.function);
       headers.insert(k.headers.begin(), k.headers.end());
       plans.insert(k.plan_headers.begin(), k.plan_headers.end());
       panels |= k.panels;

@@ -349,14 +349,49 @@ void ModelPrinter::print_copies(const std::vector<DeviceCopy> &copies) {
   }
 }
 
+// What a kernel computes, and how large its result is: "convolution + Relu 1x64x56x56".
+static std::string purpose(const Program &program, const Kernel &kernel, const KernelText &text) {
+  std::string says = kernel.note;
+  if (says.empty())
+    for (size_t i = 0; i < kernel.origin.size() && i < 4; ++i)
+      says += (i ? " + " : "") + program.origins[kernel.origin[i]].op;
+  std::string size;
+  for (size_t i = 0; i < text.buffers.size(); ++i) {
+    if (!text.written[i]) continue;
+    size.clear();
+    for (Dim d : program.buffer(text.buffers[i]).shape()) {
+      if (!d.is_constant()) return says;
+      size += (size.empty() ? " " : "x") + std::to_string(d.value());
+    }
+  }
+  return says + size;
+}
+
+// Kernels of equal form run one function, which is named by what it computes.
+void ModelPrinter::share_functions() {
+  UniqueNames names;
+  std::unordered_map<std::string, size_t> count;
+  for (const Kernel &kernel : program_.kernels) {
+    names.unique(kernel.name);
+    if (const auto text = texts_.find(&kernel); text != texts_.end()) ++count[text->second.form];
+  }
+  for (const Kernel &kernel : program_.kernels) {
+    const auto text = texts_.find(&kernel);
+    if (text == texts_.end() || count[text->second.form] < 2 || functions_.count(text->second.form)) continue;
+    functions_.emplace(text->second.form, names.unique(purpose(program_, kernel, text->second)));
+  }
+}
+
 void ModelPrinter::print_kernel_call(const Kernel &kernel) {
   KernelText text = std::move(texts_.at(&kernel));
   std::string arguments = "env";
   for (size_t i = 0; i < text.buffers.size(); ++i) arguments += ", " + pointer(text.buffers[i], text.written[i]);
   for (const DimSymbol *s : text.symbols) arguments += ", " + symbol(*s);
-  const size_t first = functions_.emplace(text.form, kernels.size()).first->second;
-  text.function = first < kernels.size() ? kernels[first].name : text.name;
-  // A function that bears another kernel's name says whose work it does here.
+  const auto shared = functions_.find(text.form);
+  text.function = shared == functions_.end() ? text.name : shared->second;
+  text.defines = defined_.insert(text.function).second;
+  if (text.defines && text.function != text.name) text.text = with_own_name(text.text, text.name, text.function);
+  // A function that several kernels run says whose work it does here.
   std::string says = text.function == text.name ? "" : text.name;
   if (!kernel.note.empty() && kernel.note != kernel.name)
     says += (says.empty() ? "" : ": ") + comment_text(kernel.note);
@@ -370,6 +405,7 @@ void ModelPrinter::print_kernel_call(const Kernel &kernel) {
 Status ModelPrinter::print() {
   divided_ = program_.kernels.size() > kUndividedKernels;
   OPTC_TRY(place());
+  share_functions();
   print_bind();
   progress_.outputs_set.assign(program_.outputs.size(), false);
   progress_.constraints_set.assign(program_.constraints.size(), false);

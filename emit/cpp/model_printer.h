@@ -136,6 +136,7 @@ class ModelPrinter : private DimText {
   std::string execute_source(const std::string &title) const;
   std::string part_source(const std::string &title, size_t part) const;
   std::string part_head(const std::string &title) const;
+  void share_functions();
   void print_kernel_call(const Kernel &kernel);
   void print_library(const Kernel &kernel, const LibraryCall &call);
   void print_extern(const Kernel &kernel, const LibraryCall &call);
@@ -196,7 +197,8 @@ class ModelPrinter : private DimText {
   std::vector<std::string> problems_;
   size_t grown_scratch_ = SIZE_MAX;  // slot of the row scratch whose size a kernel finds
   std::unordered_map<const Kernel *, KernelText> texts_;
-  std::unordered_map<std::string, size_t> functions_;         // by form, in kernels
+  std::unordered_map<std::string, std::string> functions_;    // names by form, of those that several kernels run
+  std::set<std::string> defined_;                             // functions that a kernel before runs
   std::unordered_map<const Kernel *, size_t> scratch_index_;  // in row_scratches
   size_t extra_slots_ = 0;
   bool uses_objects_ = false;

@@ -74,29 +74,42 @@ std::string NameScope::unique(std::string_view wish, size_t longest) {
   }
 }
 
+namespace {
+
+bool is_letter(char c) { return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Where the token of C++ that begins at `i` ends: a comment up to the end of its line, a string, a word or a character.
+size_t token_end(std::string_view code, size_t i) {
+  const char c = code[i];
+  size_t end = i + 1;
+  if (c == '/' && end < code.size() && code[end] == '/') return std::min(code.find('\n', i), code.size());
+  if (c == '"') {
+    while (end < code.size() && code[end] != '"') end += code[end] == '\\' ? 2 : 1;
+    return std::min(end + 1, code.size());
+  }
+  if (is_letter(c) || is_digit(c))
+    while (end < code.size() && (is_letter(code[end]) || is_digit(code[end]))) ++end;
+  return end;
+}
+
+// `own` or what begins with "own_".
+bool is_own(std::string_view token, const std::string &own) {
+  return token.compare(0, own.size(), own) == 0 && (token.size() == own.size() || token[own.size()] == '_');
+}
+
+}  // namespace
+
 std::string without_names(std::string_view code, const NameScope &names, const std::string &own) {
   std::string out;
   std::unordered_map<std::string, size_t> numbers;
-  const auto letter = [](char c) { return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (size_t i = 0; i < code.size();) {
-    const char c = code[i];
-    size_t end = i + 1;
-    if (c == '/' && end < code.size() && code[end] == '/') {  // up to the end of the line
-      i = std::min(code.find('\n', i), code.size());
-      continue;
-    }
-    if (c == '"') {
-      while (end < code.size() && code[end] != '"') end += code[end] == '\\' ? 2 : 1;
-      end = std::min(end + 1, code.size());
-    } else if (letter(c) || digit(c)) {
-      while (end < code.size() && (letter(code[end]) || digit(code[end]))) ++end;
-    }
+  for (size_t i = 0, end = 0; i < code.size(); i = end) {
+    end = token_end(code, i);
     const std::string token(code.substr(i, end - i));
-    i = end;
-    if (!letter(c) || (!out.empty() && out.back() == '.')) {
+    if (token.compare(0, 2, "//") == 0) continue;
+    if (!is_letter(token[0]) || (!out.empty() && out.back() == '.')) {
       out += token;
-    } else if (token.compare(0, own.size(), own) == 0 && (token.size() == own.size() || token[own.size()] == '_')) {
+    } else if (is_own(token, own)) {
       out += "OWN" + token.substr(own.size());
     } else if (names.has(token)) {
       out += "$" + std::to_string(numbers.emplace(token, numbers.size()).first->second);
@@ -105,6 +118,29 @@ std::string without_names(std::string_view code, const NameScope &names, const s
     }
   }
   return out;
+}
+
+std::string with_own_name(std::string_view code, const std::string &own, const std::string &name) {
+  std::string out;
+  for (size_t i = 0, end = 0; i < code.size(); i = end) {
+    end = token_end(code, i);
+    const std::string_view token = code.substr(i, end - i);
+    const bool renamed = is_letter(token[0]) && is_own(token, own) && (out.empty() || out.back() != '.');
+    out += renamed ? name + std::string(token.substr(own.size())) : std::string(token);
+  }
+  return out;
+}
+
+std::string role_name(const Buffer &buffer, bool written) {
+  if (written) return "y";
+  const std::string_view name = buffer.name;
+  const auto ends_with = [&](std::string_view end) {
+    return name.size() >= end.size() && name.substr(name.size() - end.size()) == end;
+  };
+  if (ends_with("_packed")) return "weights";
+  for (const char *role : {"bias", "weight", "scale", "gamma", "beta"})
+    if (ends_with(role)) return role;
+  return buffer.kind == BufferKind::kConstant ? "constant" : "x";
 }
 
 std::string string_literal(std::string_view text) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/names.h"
+#include "ir/program/program.h"
 
 namespace optc {
 
@@ -22,7 +23,7 @@ class NameScope {
   NameScope() = default;
   explicit NameScope(Use use);  // what the code there uses itself is taken
   // `wish` as an identifier, with a number behind it when it is taken.
-  std::string unique(std::string_view wish, size_t longest = 48);
+  std::string unique(std::string_view wish, size_t longest = 64);
   void take(std::string name) { taken_.insert(std::move(name)); }
   bool has(const std::string &name) const { return taken_.count(name) != 0; }
 
@@ -34,6 +35,12 @@ class NameScope {
 // appearance, `own` and what begins with "OWN_" by OWN. So two functions that differ in names alone give the same text.
 // Names behind a '.' are members and stay.
 std::string without_names(std::string_view code, const NameScope &names, const std::string &own);
+
+// `code` with another name for `own`, and for what begins with "own_". Comments and strings stay.
+std::string with_own_name(std::string_view code, const std::string &own, const std::string &name);
+
+// What a kernel's function calls a buffer by the part that it plays there: x, y, weights, bias, scale, constant ...
+std::string role_name(const Buffer &buffer, bool written);
 
 // The text of a C string literal, quotes included.
 std::string string_literal(std::string_view text);

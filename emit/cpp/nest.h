@@ -35,7 +35,8 @@ struct KernelText {
   std::string parameters;         // the parameter list
   std::string text;               // comment and function
   std::string form;               // the function without its names: kernels of equal form may share one (without_names)
-  std::string function;           // the one that this kernel runs: its own, or an earlier kernel's of the same form
+  std::string function;           // the one that this kernel runs
+  bool defines = false;           // no earlier kernel runs it: `text` is its text
   std::vector<BufferId> buffers;  // arguments in order
   std::vector<bool> written;      // parallel to buffers
   std::vector<const DimSymbol *> symbols;
@@ -86,7 +87,8 @@ class NestPrinter : private DimText, private NestPlan {
   void line(const std::string &text);
   void open(const std::string &text);
   void close(const std::string &tail = "}");
-  std::string buffer_name(BufferId id);
+  // The parameter of a buffer, a new one at the first time: `role`, or what role_name says.
+  std::string buffer_name(BufferId id, const char *role = nullptr);
   Text value(ScalarId id);
   Text node_text(ScalarId id);
   Text memory_node(const Scalar &s);

@@ -263,20 +263,21 @@ bool NestPrinter::print_as(const AttentionSchedule &s) {
   text_.headers = {"runtime/cpu/attention.h"};
   text_.plan_headers = {"runtime/cpu/attention_plan.h"};
   use_task_scratch(s.scratch_bytes);
-  auto pointer = [&](BufferId buffer, Dim offset) {
-    const std::string name = buffer_name(buffer);
+  auto pointer = [&](BufferId buffer, Dim offset, const char *role) {
+    const std::string name = buffer_name(buffer, role);
     return offset.is(0) ? name : name + " + " + dim(offset, kAddPrecedence);
   };
   // Arguments in this order.
-  const std::string query = pointer(s.query.buffer, s.query.offset), key = pointer(s.key.buffer, s.key.offset),
-                    value = pointer(s.value.buffer, s.value.offset);
+  const std::string query = pointer(s.query.buffer, s.query.offset, "q"),
+                    key = pointer(s.key.buffer, s.key.offset, "k"),
+                    value = pointer(s.value.buffer, s.value.offset, "v");
   std::string mask = "{nullptr, nullptr, 0, 0, 0, 0}";
   if (s.mask.buffer.valid()) {
-    const std::string p = pointer(s.mask.buffer, s.mask.offset);
+    const std::string p = pointer(s.mask.buffer, s.mask.offset, "mask");
     mask = fmt::format("{{{}, {}, {}, {}, {}, {}}}", s.mask.allowed ? "nullptr" : p, s.mask.allowed ? p : "nullptr",
                        dim(s.mask.batch), dim(s.mask.head), dim(s.mask.query), dim(s.mask.key));
   }
-  const std::string output = pointer(s.output.buffer, s.output.offset);
+  const std::string output = pointer(s.output.buffer, s.output.offset, "y");
   std::string dims;
   for (Dim d : {s.batch, s.heads, s.kv_heads, s.queries, s.keys, s.width, s.value_width}) dims += dim(d) + ", ";
   uint32_t scale_bits, cap_bits;

@@ -32,9 +32,10 @@ bool NestPrinter::print_as(const GemmBlocksSchedule &schedule) {
   const size_t row_loops = outer_.size() - batch.size() - 1;
   const std::string a = buffer_name(view.a.buffer);
   name_loads(1);
-  const std::string codes = buffer_name(schedule.codes.buffer), scales = buffer_name(schedule.packed_scales.buffer);
+  const std::string codes = buffer_name(schedule.codes.buffer, "codes"),
+                    scales = buffer_name(schedule.packed_scales.buffer, "scales");
   const BufferId zero_buffer = schedule.packed_zeros.buffer;
-  const std::string zeros = zero_buffer.valid() ? buffer_name(zero_buffer) : "nullptr";
+  const std::string zeros = zero_buffer.valid() ? buffer_name(zero_buffer, "zeros") : "nullptr";
   const char *zero = !zero_buffer.valid()                               ? "kCenter"
                      : is_float(program_.buffer(zero_buffer).element()) ? "kFloat"
                                                                         : "kByte";

@@ -35,9 +35,10 @@ std::string lane_access(const char *verb, ElementType type) {
 
 }  // namespace
 
-std::string NestPrinter::buffer_name(BufferId id) {
+std::string NestPrinter::buffer_name(BufferId id, const char *role) {
   if (const auto it = buffer_names_.find(id.index); it != buffer_names_.end()) return it->second;
-  std::string name = names_.unique(program_.buffer(id).name, 32);
+  std::string name =
+      names_.unique(role ? role : role_name(program_.buffer(id), written_buffers_.count(id.index) != 0), 32);
   buffers_.push_back(id);
   buffer_names_[id.index] = name;
   return name;

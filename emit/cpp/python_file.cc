@@ -13,7 +13,8 @@ std::string python_module(const Program &p, const AbiFacts &f) {
     for (char c : line) safe += c == '"' || c == '\\' ? '\'' : c;
     doc += wrap_words(safe, "    ", "      ") + "\n";
   }
-  std::string out = fmt::format(R"PY("""{0}, compiled by optc: the model as a Python callable on arrays of NumPy and tensors of torch, cupy ...
+  std::string out = fmt::format(
+      R"PY("""{0}, compiled by optc: the model as a Python callable on arrays of NumPy and tensors of torch, cupy ...
 
 {1}
     from {0} import Model
@@ -25,7 +26,7 @@ import os
 import numpy as np
 
 )PY",
-                                f.name, doc);
+      f.name, doc);
   // The rest is the same for all models: bundle_module.py.
   out +=
 #include "bundle_module.inc"

@@ -39,15 +39,17 @@ class RecurrentPrinter : private DimText {
     const bool layout = s.batch_first;
     const Shape &x = program_.buffer(call_.inputs[0]).shape();
     const Dim steps = x[layout ? 1 : 0], batch = x[layout ? 0 : 1];
-    const std::string in = buffer(call_.inputs[0], false);
+    const std::string in = buffer(call_.inputs[0], false, "x");
     std::vector<Weights> weights;
     for (const RecurrentSchedule::Layer &layer : s.layers)
-      weights.push_back({matrix(s, layer.w, layer.w_scale, layer.w_zeros, layer.w_zero),
-                         matrix(s, layer.r, layer.r_scale, layer.r_zeros, layer.r_zero),
-                         buffer(layer.bias.buffer, false)});
-    const std::string h0 = operand(5), c0 = gates_ == 4 ? operand(6) : "", p = gates_ == 4 ? operand(7) : "";
-    const std::string y = result(0), y_h = result(1), y_c = gates_ == 4 ? result(2) : "",
-                      sums = buffer(s.sums.buffer, true), bytes = integers_ ? buffer(s.bytes.buffer, true) : "";
+      weights.push_back({matrix(s, layer.w, layer.w_scale, layer.w_zeros, layer.w_zero, "w"),
+                         matrix(s, layer.r, layer.r_scale, layer.r_zeros, layer.r_zero, "r"),
+                         buffer(layer.bias.buffer, false, "bias")});
+    const std::string h0 = operand(5, "initial_h"), c0 = gates_ == 4 ? operand(6, "initial_c") : "",
+                      p = gates_ == 4 ? operand(7, "peepholes") : "";
+    const std::string y = result(0, "y"), y_h = result(1, "y_h"), y_c = gates_ == 4 ? result(2, "y_c") : "",
+                      sums = buffer(s.sums.buffer, true, "sums"),
+                      bytes = integers_ ? buffer(s.bytes.buffer, true, "bytes") : "";
     const std::string t = dim(steps), n = dim(batch), n_factor = dim(batch, kUnaryPrecedence),
                       t_factor = dim(steps, kUnaryPrecedence);
     const std::string state_row = std::to_string(layout ? directions_ * hidden_ : hidden_);
@@ -146,14 +148,15 @@ class RecurrentPrinter : private DimText {
     std::string w, r, bias;
   };
   std::string matrix(const RecurrentSchedule &s, const Packed &packed, const Packed &scale, const Packed &zeros,
-                     int64_t zero) {
-    const std::string panels = buffer(packed.buffer, false);
+                     int64_t zero, const std::string &role) {
+    const std::string panels = buffer(packed.buffer, false, role);
     if (!integers_) return panels;
     const auto is_one = [&](const Packed &p) { return program_.buffer(p.buffer).constant.count() == 1; };
-    const std::string scales = buffer(scale.buffer, false);
-    return fmt::format("RnnI8Weights{{{}, {}, gemm_zero({}), {}, {}}}", panels, s.weights == ElementType::kInt8,
-                       zeros.buffer.valid() ? buffer(zeros.buffer, false) + ", 1" : std::to_string(zero), scales,
-                       is_one(scale) ? 0 : 1);
+    const std::string scales = buffer(scale.buffer, false, role + "_scale");
+    return fmt::format(
+        "RnnI8Weights{{{}, {}, gemm_zero({}), {}, {}}}", panels, s.weights == ElementType::kInt8,
+        zeros.buffer.valid() ? buffer(zeros.buffer, false, role + "_zeros") + ", 1" : std::to_string(zero), scales,
+        is_one(scale) ? 0 : 1);
   }
   std::string symbol(const DimSymbol &s) override {
     for (const auto &[known, name] : symbols_)
@@ -164,7 +167,8 @@ class RecurrentPrinter : private DimText {
   void line(int indent, const std::string &text) {
     out_ += std::string(static_cast<size_t>(indent) * 2, ' ') + text + "\n";
   }
-  std::string buffer(BufferId b, bool written) {
+  // The parameter of a buffer, named `role` where it is a new one.
+  std::string buffer(BufferId b, bool written, const std::string &role) {
     for (size_t i = 0; i < buffers_.size(); ++i)
       if (buffers_[i] == b) {
         written_[i] = written_[i] || written;
@@ -172,14 +176,14 @@ class RecurrentPrinter : private DimText {
       }
     buffers_.push_back(b);
     written_.push_back(written);
-    buffer_names_.push_back(names_.unique(program_.buffer(b).name, 40));
+    buffer_names_.push_back(names_.unique(role, 40));
     return buffer_names_.back();
   }
-  std::string operand(size_t i) {
-    return i < call_.inputs.size() && call_.inputs[i].valid() ? buffer(call_.inputs[i], false) : "";
+  std::string operand(size_t i, const char *role) {
+    return i < call_.inputs.size() && call_.inputs[i].valid() ? buffer(call_.inputs[i], false, role) : "";
   }
-  std::string result(size_t i) {
-    return i < call_.outputs.size() && call_.outputs[i].valid() ? buffer(call_.outputs[i], true) : "";
+  std::string result(size_t i, const char *role) {
+    return i < call_.outputs.size() && call_.outputs[i].valid() ? buffer(call_.outputs[i], true, role) : "";
   }
   // The OptcRnn of a direction, whose activations lowering has looked at.
   std::string literal(int64_t direction) const {
