@@ -398,7 +398,7 @@ Status ProgramBuilder::build_node(NodeId id) {
   if (context.failure()) return *context.failure();
   for (; checked_ < program_.kernels.size(); ++checked_)
     if (const LoopNest *nest = program_.kernels[checked_].nest(); nest && !addressable(program_, *nest))
-      return diagnostics_.error(ErrorKind::kUnsupported, "an index is an expression of too many parts",
+      return diagnostics_.error(ErrorKind::kUnsupported, "an index is too large, or an expression of too many parts",
                                 graph_.describe(id), "fix symbolic dimensions with --dim");
   return {};
 }

@@ -67,7 +67,7 @@ std::vector<std::optional<AxisPlan>> plan_axes(Context &c, const Shape &in, cons
       plan.scale = scale;
       if (in[k].is_constant()) {
         plan.length = optc_lib_resize_length(scale, in[k].value());
-        plan.out = static_cast<int64_t>(std::floor(plan.length));
+        plan.out = static_cast<int64_t>(std::floor(std::min(plan.length, 0x1p62)));
       } else if (scale == std::floor(scale)) {
         plan.out = in[k] * static_cast<int64_t>(scale);
       } else if (1 / scale == std::floor(1 / scale)) {
@@ -138,7 +138,10 @@ Status infer_resize(InferContext &c) {
   if (by_scales && scales) {
     if (scales->count() != static_cast<int64_t>(count)) return c.invalid("scales must have one entry an axis");
     for (int64_t j = 0; j < scales->count(); ++j)
-      if (!(scales->as_double(j) > 0)) return c.invalid("a scale is not positive");
+      if (!(scales->as_double(j) > 0))
+        return c.invalid("a scale is not positive");
+      else if (!(scales->as_double(j) < 0x1p53))
+        return c.invalid("a scale is too large");
   }
   if (const Dims *sizes = by_sizes ? c.elements(at.sizes) : nullptr) {
     if (sizes->size() != count) return c.invalid("sizes must have one entry an axis");

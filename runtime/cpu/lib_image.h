@@ -125,6 +125,10 @@ static inline int optc_lib_grid_sample(OptcLibCall *call) {
   return 0;
 }
 
+// Samples along a bin that is `extent` pixels long: one a pixel, at least one.
+static inline int64_t optc_lib_roi_samples(double extent) {
+  return extent > 1 ? extent < 0x1p30 ? (int64_t)ceil(extent) : (int64_t)1 << 30 : 1;
+}
 // inputs: X [N, C, H, W], rois [R, 4] (x1, y1, x2, y2), batch_indices [R]; attributes mode, output_height,
 // output_width, sampling_ratio, spatial_scale, half_pixel. Output: [R, C, output_height, output_width].
 static inline int optc_lib_roi_align(OptcLibCall *call) {
@@ -135,22 +139,24 @@ static inline int optc_lib_roi_align(OptcLibCall *call) {
                 ratio = optc_lib_int_attribute(call, "sampling_ratio", 0);
   const double scale = optc_lib_float_attribute(call, "spatial_scale", 1),
                shift = optc_lib_int_attribute(call, "half_pixel", 1) ? 0.5 : 0;
-  const int most = optc_lib_same(optc_lib_string_attribute(call, "mode", "avg"), "max");
+  const int most = optc_lib_same(optc_lib_string_attribute(call, "mode", "avg"), "max"), empty = height * width == 0;
   for (int64_t r = 0; r < regions; ++r) {
     const int64_t batch = optc_lib_int_at(&call->inputs[2], r);
     if (batch < 0 || batch >= x->dims[0]) return optc_lib_fault(call, "RoiAlign: a batch index is out of range");
     double box[4];
-    for (int k = 0; k < 4; ++k) box[k] = optc_lib_double(rois, 4 * r + k) * scale - shift;
+    for (int k = 0; k < 4; ++k) {
+      box[k] = optc_lib_double(rois, 4 * r + k) * scale - shift;
+      if (!(fabs(box[k]) < INFINITY)) return optc_lib_fault(call, "RoiAlign: a region is not finite");
+    }
     double rw = box[2] - box[0], rh = box[3] - box[1];
     if (shift == 0) rw = rw > 1 ? rw : 1, rh = rh > 1 ? rh : 1;
     const double bh = rh / (double)oh, bw = rw / (double)ow;
-    int64_t gh = ratio > 0 ? ratio : (int64_t)ceil(bh), gw = ratio > 0 ? ratio : (int64_t)ceil(bw);
-    if (gh < 1) gh = 1;
-    if (gw < 1) gw = 1;
+    const int64_t gh = ratio > 0 ? ratio : optc_lib_roi_samples(bh), gw = ratio > 0 ? ratio : optc_lib_roi_samples(bw);
+    if (gh >= ((int64_t)1 << 30) / gw) return optc_lib_fault(call, "RoiAlign: a region is too large");
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t i = 0; i < oh; ++i)
         for (int64_t j = 0; j < ow; ++j) {
-          double sum = 0, best = -INFINITY;
+          double sum = 0, best = empty ? 0 : -INFINITY;
           const int64_t base = (batch * channels + c) * height * width;
           for (int64_t u = 0; u < gh; ++u)
             for (int64_t v = 0; v < gw; ++v) {
@@ -158,6 +164,7 @@ static inline int optc_lib_roi_align(OptcLibCall *call) {
                      z = box[0] + (double)j * bw + ((double)v + 0.5) * bw / (double)gw;
               double w[4] = {0, 0, 0, 0};
               int64_t y0 = 0, y1 = 0, x0 = 0, x1 = 0;
+              if (empty) continue;
               if (y >= -1 && y <= (double)height && z >= -1 && z <= (double)width) {
                 y = y > 0 ? y : 0, z = z > 0 ? z : 0;
                 y0 = (int64_t)y, x0 = (int64_t)z;
@@ -197,7 +204,8 @@ static inline int optc_lib_max_roi_pool(OptcLibCall *call) {
     const int64_t batch = optc_lib_int_at(rois, 5 * r);
     if (batch < 0 || batch >= x->dims[0]) return optc_lib_fault(call, "MaxRoiPool: a batch index is out of range");
     int64_t box[4];
-    for (int k = 0; k < 4; ++k) box[k] = (int64_t)round(optc_lib_double(rois, 5 * r + 1 + k) * scale);
+    for (int k = 0; k < 4; ++k)  // far outside is outside
+      box[k] = (int64_t)round(fmin(fmax(optc_lib_double(rois, 5 * r + 1 + k) * scale, -0x1p40), 0x1p40));
     const double rh = (double)(box[3] - box[1] + 1 > 1 ? box[3] - box[1] + 1 : 1),
                  rw = (double)(box[2] - box[0] + 1 > 1 ? box[2] - box[0] + 1 : 1);
     for (int64_t c = 0; c < channels; ++c)

@@ -187,6 +187,7 @@ static inline int optc_lib_resize_axes(OptcLibCall *call, OptcLibResizeAxis *axe
       a->scale = optc_lib_double(scales, j);
       if (!(a->scale > 0)) return optc_lib_fault(call, "Resize: a scale is not positive");
       a->length = optc_lib_resize_length(a->scale, a->in);
+      if (!(a->length < 0x1p62)) return optc_lib_fault(call, "Resize: a scale is too large");
       a->out = (int64_t)floor(a->length);
     } else {
       a->out = optc_lib_int_at(sizes, j);

@@ -207,8 +207,11 @@ static inline int optc_lib_range_sizes(OptcLibCall *call) {
     call->sizes[0] = (double)whole < n ? whole + 1 : whole;
   } else {
     if (w[2] == 0) return optc_lib_fault(call, "Range: delta is 0");
-    const int64_t span = w[2] > 0 ? w[1] - w[0] : w[0] - w[1], by = w[2] > 0 ? w[2] : -w[2];
-    call->sizes[0] = span > 0 ? (span - 1) / by + 1 : 0;
+    const int64_t low = w[2] > 0 ? w[0] : w[1], high = w[2] > 0 ? w[1] : w[0];
+    const uint64_t span = high > low ? (uint64_t)high - (uint64_t)low : 0,
+                   by = w[2] > 0 ? (uint64_t)w[2] : 0 - (uint64_t)w[2], n = span ? (span - 1) / by + 1 : 0;
+    if (n >= (uint64_t)1 << 50) return optc_lib_fault(call, "Range: too many elements");
+    call->sizes[0] = (int64_t)n;
   }
   return 0;
 }

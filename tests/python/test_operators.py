@@ -1,6 +1,7 @@
 """Operators of ai.onnx in forms that ONNX's own tests lack, at random shapes, against ONNX Runtime or ONNX's reference implementation."""
 
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
@@ -347,6 +348,58 @@ def test_a_shape_found_by_the_run_fits_the_elements(evaluator, optc):
         assert cases.failures(binary, [cases.Case("fits", model, inputs, [np.ones((1, 6), np.float32)])]) == {}
         (failure,) = cases.failures(binary, [cases.Case("one", model, inputs | {"s": np.array([5])}, [None])]).values()
         assert failure.startswith("fault:") and "number of elements" in failure, failure
+
+
+def one_node(op, inputs, opset=21, order=None, **attributes):
+    """A node whose operands are all found by the run, at dims that the model leaves open."""
+    types = {k: helper.make_tensor_type_proto(cases.element_type(v), [f"{k}_{i}" for i in range(v.ndim)]) for k, v in inputs.items()}
+    return model_of([helper.make_node(op, order or list(inputs), ["y"], **attributes)], inputs, ["y"], opset, types=types)
+
+
+FAR = [np.inf, 1e30, 3e18]
+
+
+def test_numbers_far_outside_end_in_a_fault(evaluator, optc):
+    """Where a float says a size or how many samples there are."""
+    made = {}
+    picture = np.ones((1, 1, 4, 4), np.float32)
+    for far in FAR:
+        inputs = {"x": picture, "scales": np.array([1, 1, far, 1.5], np.float32)}
+        made[f"resize {far}"] = (one_node("Resize", inputs, order=["x", "", "scales"]), inputs)
+        inputs = {"x": picture, "rois": np.array([[0, 0, 3, far]], np.float32), "batch": np.zeros(1, np.int64)}
+        made[f"roi {far}"] = (one_node("RoiAlign", inputs, output_height=2, output_width=2), inputs)
+    inputs = {"start": np.array(-(2**62)), "limit": np.array(2**62), "delta": np.array(2)}
+    made["range"] = (one_node("Range", inputs), inputs)
+    for binary in (evaluator, optc.parent / "optc_conformance_bundles"):
+        said = cases.failures(binary, [cases.Case(name, *model, [None]) for name, model in made.items()])
+        assert len(said) == len(made), said.keys()
+        assert all(words.startswith("fault:") and any(w in words for w in ("too large", "too many", "not finite")) for words in said.values()), said
+
+
+def test_numbers_far_outside_that_have_a_meaning(evaluator, optc):
+    made = []
+    for start, limit, delta in [(-(2**63), 2**63 - 1, 2**61), (2**63 - 1, -(2**63), -(2**63)), (5, -(2**63), 1)]:
+        inputs = {"start": np.array(start), "limit": np.array(limit), "delta": np.array(delta)}
+        made.append(cases.Case(f"range {start} {delta}", one_node("Range", inputs), inputs, [np.array(range(start, limit, delta), np.int64)]))
+    picture = np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4)
+    for far in FAR:
+        inputs = {"x": picture, "rois": np.array([[0, -far, -far, far, far]], np.float32)}
+        made.append(cases.Case(f"max {far}", one_node("MaxRoiPool", inputs, pooled_shape=[1, 1]), inputs, [picture.max(axis=(2, 3), keepdims=True)]))
+    for mode in ("avg", "max"):  # of no pixel
+        inputs = {"x": picture[:, :, :0], "rois": np.array([[0, 0, 1, 1]], np.float32), "batch": np.zeros(1, np.int64)}
+        made.append(cases.Case(f"empty {mode}", one_node("RoiAlign", inputs, mode=mode), inputs, [np.zeros((1, 2, 1, 1), np.float32)]))
+    for binary in (evaluator, optc.parent / "optc_conformance_bundles"):
+        assert cases.failures(binary, made) == {}
+
+
+def test_scales_that_a_model_says_are_sizes(optc, tmp_path):
+    for scale, text in ((np.inf, "a scale is too large"), (np.nan, "a scale is not positive"), (1e15, "is too large")):
+        node = helper.make_node("Resize", ["x", "", "s"], ["y"])
+        model = model_of([node], {"x": np.ones((1, 1, 2**20, 2), np.float32)}, ["y"], 19)
+        model.graph.initializer.append(numpy_helper.from_array(np.array([1, 1, scale, 1], np.float32), "s"))
+        onnx.save(model, tmp_path / "model.onnx")
+        done = subprocess.run([optc, "opt", tmp_path / "model.onnx", "-o", tmp_path / "out.onnx"], capture_output=True, text=True, timeout=60)
+        assert done.returncode in (3, 4) and text in done.stderr and "-92233" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("declared, item", [(["N", 2], (3,)), ([3], (4,)), (["N", 2], (3, 3))])
