@@ -62,10 +62,11 @@ std::optional<double> percent_of(std::string text) {
 
 // What a time is of: two times can be compared where all of it is the same.
 nlohmann::ordered_json setting(const BenchOptions &o, const SizeByName &dims, bool gpu, const std::string &model_hash) {
+  const std::string precision = o.weights.empty() ? o.precision : o.precision + ", weights " + o.weights;
   return {{"model_hash", model_hash},
           {"device", gpu ? "gpu" : "cpu"},
           {"threads", o.threads},
-          {"precision", o.precision},
+          {"precision", precision},
           {"dims", dims}};
 }
 
@@ -187,7 +188,7 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
     oracle.threads = o.threads;
     oracle.iterations = o.iterations;
     oracle.seconds = o.duration;
-    OPTC_ASSIGN(const OracleResult rival, run_oracle(o.model, model, inputs, oracle, diagnostics));
+    OPTC_ASSIGN(const OracleResult rival, run_oracle(prepared.file, model, inputs, oracle, diagnostics));
     const Times theirs = summarize(rival.milliseconds, o.percentiles);
     const double ratio = theirs.median / own.median;
     const char *key = name == "openvino" ? "openvino" : "onnxruntime";

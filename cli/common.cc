@@ -17,6 +17,7 @@
 
 #include "driver/places.h"
 #include "driver/tuning_cache.h"
+#include "emit/onnx/export.h"
 #include "ir/program/gpu_machine.h"
 
 namespace optc::cli {
@@ -199,6 +200,18 @@ bool parse_pin(const std::string &text, DimPin &pin) {
   return parse_number(range.substr(0, dots), pin.min) && parse_number(last, pin.max) && pin.min <= pin.max;
 }
 
+// "int8", "int4:64".
+bool parse_weights(const std::string &text, WeightFormat &format) {
+  const size_t colon = text.find(':');
+  const std::string type = text.substr(0, colon);
+  if (type != "int8" && type != "int4") return false;
+  format = type == "int8" ? WeightFormat{8, 0} : WeightFormat{4, 32};
+  if (colon == std::string::npos) return true;
+  constexpr int64_t kLargest = 1 << 16;
+  return parse_number(text.substr(colon + 1), format.block) && format.block > 0 && format.block % 8 == 0 &&
+         format.block <= kLargest;
+}
+
 }  // namespace
 
 // The sections of a verb's help.
@@ -251,6 +264,34 @@ void add_disable_pass(Verb &verb, CommonOptions &o) {
       ->group(kCompiling);
 }
 
+void add_weight_options(Verb &verb, CommonOptions &o) {
+  verb.add_option(
+          "--quantize-weights", o.weights,
+          "constant weights of products in fewer bits, one scale (and a zero point where that is nearer) for so "
+          "many numbers of a sum: int4 (blocks of 32: one scale is then a fifth of the bytes, and a large number "
+          "coarsens 31 others alone), int4:64, int8 (a scale a column), int8:32; activations stay as they are; "
+          "weights that alone change an output by more than 1 % (int8) or 20 % (int4) of its range on sample "
+          "inputs stay, by name")
+      ->check([](const std::string &text) -> std::string {
+        WeightFormat format;
+        return parse_weights(text, format)
+                   ? ""
+                   : "'" + text + "': expected int8 or int4, with a block of a multiple of 8 numbers: int4:32";
+      })
+      ->type_name("TYPE[:BLOCK]")
+      ->group(kCompiling);
+  verb.add_option("--keep-weights", o.keep_weights,
+                  "weights that --quantize-weights leaves as they are, by name; a * stands for any text (repeatable)")
+      ->type_name("NAME")
+      ->group(kCompiling);
+  verb.add_option(
+          "--calibrate", o.samples,
+          "a folder of inputs (as --inputs) on which the cost of --precision and --quantize-weights is measured; "
+          "else random ones")
+      ->type_name("DIR")
+      ->group(kCompiling);
+}
+
 void add_compile_options(Verb &verb, CommonOptions &o) {
   verb.add_option("--target", o.targets,
                   "cpu (always there), GPUs " + gpu_target_names() + " (repeatable, comma-separated)")
@@ -277,10 +318,7 @@ void add_compile_options(Verb &verb, CommonOptions &o) {
       ->one_of({"f32", "f16", "bf16"})
       ->type_name("TYPE")
       ->group(kCompiling);
-  verb.add_option("--calibrate", o.samples,
-                  "a folder of inputs (as --inputs) on which the cost of --precision is measured; else random ones")
-      ->type_name("DIR")
-      ->group(kCompiling);
+  add_weight_options(verb, o);
   verb.add_option("--tuning-cache", o.tuning,
                   "a file of `optc tune`: kernels of the forms that it has run as it was measured (repeatable)")
       ->type_name("FILE")
@@ -332,6 +370,15 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
   options.precision = o.precision == "f16"    ? ElementType::kFloat16
                       : o.precision == "bf16" ? ElementType::kBFloat16
                                               : ElementType::kFloat32;
+  if (!o.weights.empty()) (void)parse_weights(o.weights, options.weights.format);
+  options.weights.keep = o.keep_weights;
+  if (o.weights.empty() && !o.keep_weights.empty())
+    return diagnostics.error(ErrorKind::kUsage, "--keep-weights says what --quantize-weights leaves as it is", {},
+                             "give --quantize-weights=int4, say, too");
+  if (!o.weights.empty() && has_gpu_target(options))
+    return diagnostics.error(ErrorKind::kUnsupported,
+                             "--quantize-weights: kernels of a GPU have no weights of 4 or 8 bits yet", {},
+                             "--precision=f16 halves them there; for a bundle of the CPU leave GPUs out of --target");
   if (!o.tuning.empty()) {
     OPTC_ASSIGN(options.tuning, load_tuning(o.tuning, o.targets, o.foreign_tuning, diagnostics));
   }
@@ -420,9 +467,20 @@ Result<Prepared> prepare(const CommonOptions &o, Listener &listener, Diagnostics
     return diagnostics.error(ErrorKind::kUsage, "--variant: a bundle has variants, --engine=evaluate has none");
   OPTC_TRY(check_runnable(compile, diagnostics));
   OPTC_ASSIGN(InputSource source, input_source(o, diagnostics));
-  OPTC_ASSIGN(Graph model, load_model(o.model, compile, listener, diagnostics));
+  OPTC_ASSIGN(Graph model, load_model(o.model, compile, listener, diagnostics, &compile.weights));
   InputSets inputs(model, std::move(source));
-  return Prepared{std::move(compile), std::move(model), std::move(inputs)};
+  Prepared prepared{std::move(compile), std::move(model), std::move(inputs), o.model, nullptr};
+  if (prepared.options.weights.format.bits > 0) {
+    prepared.scratch = std::make_shared<const ScratchFolder>();
+    if (prepared.scratch->path().empty()) return diagnostics.error(ErrorKind::kIo, "cannot make a temporary folder");
+    prepared.file = prepared.scratch->path() + "/" + name_of_model(o.model) + ".onnx";
+    Diagnostics quiet;  // of the opset that it is raised to
+    const Status written = export_file(prepared.model, prepared.file, {}, quiet);
+    for (const Diagnostic &d : quiet.all())
+      if (d.severity == Severity::kError) (void)diagnostics.add(d);
+    OPTC_TRY(written);
+  }
+  return prepared;
 }
 
 Result<InputSets> variant_inputs(const CommonOptions &o, const Prepared &prepared, const std::vector<DimPin> &variant,

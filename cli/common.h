@@ -10,6 +10,7 @@
 #include "driver/samples.h"
 #include "driver/toolchain.h"
 #include "support/diagnostics.h"
+#include "support/staging.h"
 
 namespace optc::cli {
 
@@ -30,6 +31,8 @@ struct CommonOptions {
   std::string engine = "bundle";
   std::string f32 = "3xtf32";
   std::string precision = "f32";
+  std::string weights;                    // "int4:32"; empty: as they are
+  std::vector<std::string> keep_weights;  // names, "decoder.*"
   std::string samples;
   std::vector<std::string> tuning;  // files of `optc tune`
   bool foreign_tuning = false;
@@ -46,6 +49,7 @@ void add_model(Verb &verb, CommonOptions &options);
 // -v, -q, --color, --format
 void add_output_options(Verb &verb, CommonOptions &options, const std::vector<std::string> &forms = {"text", "json"});
 void add_disable_pass(Verb &verb, CommonOptions &options);
+void add_weight_options(Verb &verb, CommonOptions &options);   // --quantize-weights, --keep-weights, --calibrate
 void add_shape_options(Verb &verb, CommonOptions &options);    // --dim, --shape, --custom-op, --extern
 void add_compile_options(Verb &verb, CommonOptions &options);  // --target, --variant, -O, --disable-pass, --name
 void add_run_options(Verb &verb, CommonOptions &options);      // --inputs, --input, --seed, --threads
@@ -62,6 +66,9 @@ struct Prepared {
   CompileOptions options;
   Graph model;
   InputSets inputs;
+  // The file that says `model`: the user's, or, where its weights were quantized as it was read, one that was written.
+  std::string file;
+  std::shared_ptr<const ScratchFolder> scratch;  // where that lies
 };
 Result<Prepared> prepare(const CommonOptions &options, Listener &listener, Diagnostics &diagnostics);
 // Inputs of a variant's sizes, from the same files and seed.

@@ -195,6 +195,7 @@ void add_opt(CommandLine &line, int &code) {
       ->type_name("FILE");
   verb->add_option("-O", o->level, "0: no rewrites; 1..3: all (default 2)")->between(0, 3)->type_name("LEVEL");
   add_disable_pass(*verb, *o);
+  add_weight_options(*verb, *o);
   add_shape_options(*verb, *o);
   add_output_options(*verb, *o);
   on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return opt(*o, diagnostics); });

@@ -62,12 +62,13 @@ Status check_reference(const VerifyOptions &o, Diagnostics &diagnostics) {
 }
 
 // The answers that `inputs` should give.
-Result<std::vector<RuntimeValue>> expected_outputs(const VerifyOptions &o, const Graph &model,
-                                                   const std::vector<RuntimeValue> &inputs,
-                                                   const CompileOptions &options, Listener &listener,
+Result<std::vector<RuntimeValue>> expected_outputs(const VerifyOptions &o, const Prepared &prepared,
+                                                   const std::vector<RuntimeValue> &inputs, Listener &listener,
                                                    std::string &reference, Diagnostics &diagnostics) {
+  const Graph &model = prepared.model;
+  const CompileOptions &options = prepared.options;
   if (o.against == "ort") {
-    OPTC_ASSIGN(OracleResult oracle, run_oracle(o.model, model, inputs, {}, diagnostics));
+    OPTC_ASSIGN(OracleResult oracle, run_oracle(prepared.file, model, inputs, {}, diagnostics));
     reference = "ONNX Runtime " + oracle.version;
     return std::move(oracle.outputs);
   }
@@ -90,15 +91,16 @@ Result<std::vector<RuntimeValue>> expected_outputs(const VerifyOptions &o, const
     }
     return outputs;
   }
+  CompileOptions plain = options;
+  plain.precision = ElementType::kFloat32;
+  plain.weights = {};
   Diagnostics other(o.against);
-  Result<Graph> other_model = load_model(o.against, options, listener, other);
+  Result<Graph> other_model = load_model(o.against, plain, listener, other);
   if (!other_model) {
     for (const Diagnostic &d : other.all()) (void)diagnostics.add(d);
     return other_model.failure();
   }
   reference = o.against + " on the evaluator";
-  CompileOptions plain = options;
-  plain.precision = ElementType::kFloat32;
   return run_model(o.against, *other_model, inputs, Engine::kEvaluate, 1, o.seed, plain, listener, diagnostics);
 }
 
@@ -268,7 +270,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
       return further ? carried(states, values, answers.back().actual) : values;
     };
     const auto ask = [&](const InputSet &tried, Diagnostics &said) -> Status {
-      OPTC_ASSIGN(expected, expected_outputs(o, model, with_states(tried.values), options, *listener, reference, said));
+      OPTC_ASSIGN(expected, expected_outputs(o, prepared, with_states(tried.values), *listener, reference, said));
       return {};
     };
     std::optional<InputSets> grown;
@@ -303,7 +305,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
     bool agree = true;
     for (size_t i = 0; i < actual.size(); ++i) agree = agree && compare(actual[i], expected[i], tolerances[i]).ok;
     if (o.against == "ort" && by_default && !agree) {
-      const std::vector<Rounding> here = rounding_of(o.model, model, inputs, expected, tolerances);
+      const std::vector<Rounding> here = rounding_of(prepared.file, model, inputs, expected, tolerances);
       for (size_t i = 0; i < rounding.size(); ++i) rounding[i].merge(here[i]);
     }
     if (run == 0 && o.against == "ort" && is_quantized(model)) steps = crossed_steps(model, inputs, options, *listener);
@@ -375,7 +377,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   // How much the model's own rounding decides.
   std::string sensitivity;
   if (o.against == "ort") {
-    if (!by_default) rounding = rounding_of(o.model, model, bad_inputs, bad_expected, tolerances);
+    if (!by_default) rounding = rounding_of(prepared.file, model, bad_inputs, bad_expected, tolerances);
     for (size_t i = 0; i < checked.size() && sensitivity.empty(); ++i)
       if (!checked[i].comparison.ok)
         sensitivity = fmt::format("output '{}': {}", model.value(ids[i]).name, describe(rounding[i]));

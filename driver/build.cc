@@ -42,8 +42,9 @@ std::string stamps(const std::string &folder, bool deep) {
 // Every option, with the state of the files that it names. The fields are named one by one, so that one which is added
 // does not compile until it stands here.
 std::string text_of(const CompileOptions &options) {
-  [[maybe_unused]] const auto &[import, level, disabled, targets, name, f32, precision, samples, force, dry_run,
-                                embed_weights, probe, stop_after_rewrites, variants, aliases, tuning, opset] = options;
+  [[maybe_unused]] const auto &[import, level, disabled, targets, name, f32, precision, samples, weights, force,
+                                dry_run, embed_weights, probe, stop_after_rewrites, variants, aliases, tuning, opset] =
+      options;
   const auto &[dims, shapes, custom_ops, externs, max_nodes] = import;
   std::string text =
       fmt::format("level={} f32={} precision={} embed={} probe={} stop={} opset={} nodes={} name={}", level, f32,
@@ -62,6 +63,8 @@ std::string text_of(const CompileOptions &options) {
   for (const std::vector<DimPin> &sizes : variants) text += "\nvariant " + describe(sizes);
   if (tuning) text += "\ntuned";
   for (const auto &[form, way] : tuning ? tuning->ways : decltype(tuning->ways)()) text += "\n" + form + " " + way;
+  text += "\nweights " + to_string(weights.format) + (weights.measure ? " measured" : "");
+  for (const std::string &kept : weights.keep) text += "\nkept " + kept;
   if (!samples.empty()) text += "\nsamples" + stamps(samples, false);
   return text;
 }

@@ -104,8 +104,9 @@ Result<Program> lower_variant(const std::string &path, const CompileOptions &opt
   return program;
 }
 
-Result<BundleFacts> compile_model(const std::string &path, const std::string &folder, const CompileOptions &options,
+Result<BundleFacts> compile_model(const std::string &path, const std::string &folder, const CompileOptions &given,
                                   Listener &listener, Diagnostics &diagnostics) {
+  CompileOptions options = given;
   BundleFacts facts;
   facts.folder = folder;
   facts.name = options.name.empty() ? name_of_model(path) : options.name;
@@ -121,7 +122,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
 
   OPTC_TRY(check_variants(options, gpu, diagnostics));
 
-  OPTC_ASSIGN(Graph model, load_model(path, options, listener, diagnostics));
+  OPTC_ASSIGN(Graph model, load_model(path, given, listener, diagnostics, &options.weights));
   const Graph original = model.clone();
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, listener, diagnostics));
   std::vector<std::pair<std::string, std::string>> gpu_kept;

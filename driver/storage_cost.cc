@@ -12,7 +12,6 @@
 namespace optc {
 namespace {
 
-constexpr int kMostEvaluations = 56;
 constexpr uint64_t kSeed = 20;
 
 struct Sample {
@@ -55,16 +54,16 @@ void count_rows(const RuntimeValue &actual, const RuntimeValue &expected, Storag
 
 class Search {
  public:
-  Search(const Program &plain, const LowerNarrow &lower, const std::vector<Sample> &samples)
-      : plain_(plain), lower_(lower), samples_(samples) {}
+  Search(const Program &plain, const LowerNarrow &lower, const std::vector<Sample> &samples, const StorageTrial &trial)
+      : plain_(plain), lower_(lower), samples_(samples), trial_(trial) {}
 
   // All tensors that can be narrow are, but for `kept`.
   StorageCost cost(const KeptTensors &kept, std::vector<std::string> *names = nullptr) {
     StorageCost cost;
     ++evaluations_;
-    PrecisionReport report;
-    const Result<Program> program = lower_(kept, report);
-    if (names) *names = report.narrow;
+    std::vector<std::string> narrow;
+    const Result<Program> program = lower_(kept, narrow);
+    if (names) *names = std::move(narrow);
     for (const Sample &sample : samples_) {
       Diagnostics quiet;
       const auto outputs = program.ok() ? run(*program, sample.inputs, quiet) : program.failure();
@@ -86,26 +85,26 @@ class Search {
     return cost;
   }
 
-  // Names to keep f32 so that the rest is within the bound; `all` costs `known`. What a tensor costs depends on the
-  // others (an operand of a product stays f32 with the other one), so they become narrow one after the other: halving
-  // finds the first with which the cost leaves the bound, that one stays f32, and so on.
+  // Names to keep as they were so that the rest is within the bound; `all` costs `known`. What a tensor costs depends
+  // on the others (an operand of a product stays f32 with the other one), so they become narrow one after the other:
+  // halving finds the first with which the cost leaves the bound, that one stays f32, and so on.
   KeptTensors find(const std::vector<std::string> &names, double known) {
     KeptTensors kept;
     size_t good = 0;  // so many of them may be narrow, but for `kept`
     double at_good = 0;
-    while (known > kStorageBound) {
+    while (known > trial_.bound) {
       size_t bad = names.size();
       double at_bad = known;
-      while (bad - good > 1 && evaluations_ < kMostEvaluations) {
+      while (bad - good > 1 && evaluations_ < trial_.evaluations) {
         const size_t middle = good + (bad - good) / 2;
         const double by = cost(without_tail(kept, names, middle)).difference;
-        (by > kStorageBound ? bad : good) = middle;
-        (by > kStorageBound ? at_bad : at_good) = by;
+        (by > trial_.bound ? bad : good) = middle;
+        (by > trial_.bound ? at_bad : at_good) = by;
       }
       for (size_t i = good; i < bad; ++i) kept.emplace_back(names[i], reason(at_good, at_bad, bad - good));
       good = bad;
       if (good == names.size()) break;
-      if (evaluations_ >= kMostEvaluations) {
+      if (evaluations_ >= trial_.evaluations) {
         for (; good < names.size(); ++good)
           kept.emplace_back(names[good], "the tensors before it already change an output by as much as is allowed");
         break;
@@ -115,23 +114,61 @@ class Search {
     return kept;
   }
 
+  // Names that alone, all others as they were, cost more than the bound; `all` together cost `known`.
+  KeptTensors find_alone(const std::vector<std::string> &all, double known) {
+    KeptTensors kept;
+    struct Group {
+      size_t begin, end;
+      double cost;  // of its tensors together; beyond the bound
+    };
+    std::vector<Group> groups = {{0, all.size(), known}};
+    while (!groups.empty()) {
+      const Group g = groups.back();
+      groups.pop_back();
+      if (g.end - g.begin == 1 || evaluations_ >= trial_.evaluations) {
+        for (size_t i = g.begin; i < g.end; ++i) kept.emplace_back(all[i], reason(0, g.cost, g.end - g.begin));
+        continue;
+      }
+      const size_t middle = g.begin + (g.end - g.begin) / 2;
+      for (const auto &[begin, end] : {std::pair(middle, g.end), std::pair(g.begin, middle)}) {
+        const double by = cost(outside(all, begin, end)).difference;
+        if (by > trial_.bound) groups.push_back({begin, end, by});
+      }
+    }
+    std::sort(kept.begin(), kept.end(), [&](const auto &a, const auto &b) {
+      const auto at = [&](const auto &t) { return std::find(all.begin(), all.end(), t.first); };
+      return at(a) < at(b);
+    });
+    return kept;
+  }
+
  private:
-  // All from `narrow` on stay f32.
+  static KeptTensors outside(const std::vector<std::string> &names, size_t begin, size_t end) {
+    KeptTensors kept;
+    for (size_t i = 0; i < names.size(); ++i)
+      if (i < begin || i >= end) kept.emplace_back(names[i], "not measured yet");
+    return kept;
+  }
+  // All from `narrow` on stay.
   static KeptTensors without_tail(KeptTensors kept, const std::vector<std::string> &names, size_t narrow) {
     for (size_t i = narrow; i < names.size(); ++i) kept.emplace_back(names[i], "not measured yet");
     return kept;
   }
-  static std::string reason(double without, double with, size_t tensors) {
+  std::string reason(double without, double with, size_t tensors) const {
     const auto amount = [](double by) {
       return std::isinf(by) ? std::string("to NaN or infinity") : fmt::format("by {:.1e} of its range", by);
     };
-    return fmt::format("in 16 bits{} it changes an output {} on the samples, without it {}",
-                       tensors == 1 ? "" : fmt::format(" with {} others", tensors - 1), amount(with), amount(without));
+    const std::string others = tensors == 1 ? "" : fmt::format(" with {} others", tensors - 1);
+    if (trial_.alone)
+      return fmt::format("in {}{} it changes an output {} on the samples", trial_.form, others, amount(with));
+    return fmt::format("in {}{} it changes an output {} on the samples, without it {}", trial_.form, others,
+                       amount(with), amount(without));
   }
 
   const Program &plain_;
   const LowerNarrow &lower_;
   const std::vector<Sample> &samples_;
+  const StorageTrial &trial_;
   int evaluations_ = 0;
 };
 
@@ -147,14 +184,14 @@ std::string describe(const StorageCost &cost) {
     text += fmt::format(", the largest element of {} of {} row{}", cost.moved, cost.rows, cost.rows == 1 ? "" : "s");
   text += " (" + cost.samples + ")";
   for (size_t i = 0; i < cost.kept.size() && i < 3; ++i)
-    text += (i == 0 ? "; f32 for their cost: " : ", ") + cost.kept[i].first;
+    text += (i == 0 ? "; " + cost.kept_as + " for their cost: " : ", ") + cost.kept[i].first;
   if (cost.kept.size() > 3) text += fmt::format(" and {} more", cost.kept.size() - 3);
-  if (cost.difference > kStorageBound) text += fmt::format("; beyond {:.0e}", kStorageBound);
+  if (cost.bound > 0 && cost.difference > cost.bound) text += fmt::format("; beyond {:.0e}", cost.bound);
   return text;
 }
 
 StorageCost measure_storage(const Graph &graph, const std::string &samples_folder, const Program &plain,
-                            const LowerNarrow &lower) {
+                            const LowerNarrow &lower, const StorageTrial &trial) {
   InputSource source;
   source.folder = samples_folder;
   source.seed = kSeed;
@@ -181,21 +218,23 @@ StorageCost measure_storage(const Graph &graph, const std::string &samples_folde
     samples.push_back(std::move(sample));
   }
 
-  Search search(plain, lower, samples);
+  Search search(plain, lower, samples, trial);
   std::vector<std::string> names;
   KeptTensors kept;
   StorageCost cost = search.cost(kept, &names);
-  if (cost.difference > kStorageBound && !names.empty()) {
+  if (cost.difference > trial.bound && !names.empty()) {
     // Weights first: of a product's operands the computed one is to blame.
     const auto is_constant = [&](const std::string &name) {
       return std::any_of(plain.buffers.begin(), plain.buffers.end(),
                          [&](const Buffer &b) { return b.kind == BufferKind::kConstant && b.name == name; });
     };
-    std::stable_partition(names.begin(), names.end(), is_constant);
-    kept = search.find(names, cost.difference);
+    if (!trial.alone) std::stable_partition(names.begin(), names.end(), is_constant);
+    kept = trial.alone ? search.find_alone(names, cost.difference) : search.find(names, cost.difference);
     cost = search.cost(kept);
   }
   cost.samples = described;
+  cost.bound = trial.alone ? 0 : trial.bound;
+  cost.kept_as = trial.kept_as;
   cost.kept = std::move(kept);
   return cost;
 }

@@ -8,6 +8,7 @@
 #include "driver/bisect.h"
 #include "driver/step.h"
 #include "driver/storage_cost.h"
+#include "driver/weight_cost.h"
 #include "emit/onnx/export.h"
 #include "emit/report/report.h"
 #include "lowering/lower.h"
@@ -16,7 +17,7 @@
 namespace optc {
 
 Result<Graph> load_model(const std::string &path, const CompileOptions &options, Listener &listener,
-                         Diagnostics &diagnostics) {
+                         Diagnostics &diagnostics, WeightQuantization *settled) {
   Step step(listener, path.substr(path.find_last_of('/') + 1));
   OPTC_ASSIGN(Graph graph, import_model(path, options.import, diagnostics));
   const GraphFacts facts = facts_of(graph);
@@ -25,6 +26,7 @@ Result<Graph> load_model(const std::string &path, const CompileOptions &options,
     if (domain.empty() || domain == "ai.onnx") opset = fmt::format("opset {}, ", version);
   step.end(fmt::format("{}{} nodes, {} parameters ({}), input {}", opset, facts.nodes, format_count(facts.parameters),
                        format_bytes(facts.parameter_bytes), describe_inputs(graph)));
+  if (options.weights.format.bits > 0) OPTC_TRY(quantize_weights(graph, options, listener, diagnostics, settled));
   return graph;
 }
 
@@ -96,13 +98,13 @@ Result<KeptTensors> costly_tensors(const Graph &graph, const LoweringOptions &lo
   wide.precision = ElementType::kFloat32;
   LoweringReport report;
   OPTC_ASSIGN(const Program plain, lower(graph, wide, report, diagnostics));
-  const LowerNarrow narrow = [&](const KeptTensors &kept, PrecisionReport &made) -> Result<Program> {
+  const LowerNarrow narrow = [&](const KeptTensors &kept, std::vector<std::string> &made) -> Result<Program> {
     LoweringOptions tried = lowering;
     tried.keep_f32 = kept;
     LoweringReport said;
     Diagnostics quiet;  // what it says is said again when the choice is made
     Result<Program> program = lower(graph, tried, said, quiet);
-    made = std::move(said.precision);
+    made = std::move(said.precision.narrow);
     return program;
   };
   StorageCost cost = measure_storage(graph, samples, plain, narrow);

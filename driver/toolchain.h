@@ -16,6 +16,7 @@
 #include "ir/program/program.h"
 #include "ir/program/schedule_choice.h"
 #include "lowering/tuning.h"
+#include "optimizer/weight_quantization.h"
 #include "support/diagnostics.h"
 #include "support/result.h"
 
@@ -31,6 +32,14 @@ class Listener {
   virtual bool wants_details() const { return false; }  // also a line a rule, not only one a step
 };
 
+// Constant weights of products in 8 or 4 bits (driver/weight_cost.h): part of the model from its loading on, so that
+// whatever reads it sees the same numbers.
+struct WeightQuantization {
+  WeightFormat format{0, 0};      // bits of 0: none
+  std::vector<std::string> keep;  // names of weights that stay as they are; a * stands for any text
+  bool measure = true;            // false: `keep` says all, as it was found before
+};
+
 struct CompileOptions {
   ImportOptions import;
   int level = 2;                                  // 0: no rewrites and no fusion; 1 and more: all
@@ -39,11 +48,13 @@ struct CompileOptions {
   std::string name;                               // of the bundle; empty: the model's stem as a C identifier
   std::string f32 = "3xtf32";                     // f32 products on a GPU: "3xtf32", "tf32", "ieee"
   ElementType precision = ElementType::kFloat32;  // storage of f32 tensors: kFloat32, kFloat16 or kBFloat16
-  std::string samples;         // folder of inputs on which the cost of `precision` is measured; empty: random ones
-  bool force = false;          // replace files in the bundle's folder that were changed by others
-  bool dry_run = false;        // compile_model writes nothing, and says what it would
-  bool embed_weights = false;  // in the library, instead of a file beside it
-  bool probe = false;          // the bundle tells of each kernel (driver/kernel_watch.h)
+  std::string samples;  // folder of inputs on which the cost of `precision` and `weights` is measured; empty:
+                        // random ones
+  WeightQuantization weights;
+  bool force = false;                // replace files in the bundle's folder that were changed by others
+  bool dry_run = false;              // compile_model writes nothing, and says what it would
+  bool embed_weights = false;        // in the library, instead of a file beside it
+  bool probe = false;                // the bundle tells of each kernel (driver/kernel_watch.h)
   int64_t stop_after_rewrites = -1;  // for bisection: only so many rewrites are allowed; negative: all
   // Sizes for which the bundle also has code of its own, behind guards: each a list of pins that narrow the model.
   std::vector<std::vector<DimPin>> variants;
@@ -87,8 +98,9 @@ struct BundleFacts {
   double build_seconds = 0;           // about, of one core: optimized, by g++
 };
 
+// `settled`, when given, gets what options.weights came to: a second load by it gives the same, measuring nothing.
 Result<Graph> load_model(const std::string &path, const CompileOptions &options, Listener &listener,
-                         Diagnostics &diagnostics);
+                         Diagnostics &diagnostics, WeightQuantization *settled = nullptr);
 // `made` (may be null) gets the rewrites, on an error too: then the last one is to blame.
 Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Listener &listener,
                                  Diagnostics &diagnostics, std::vector<RewriteRecord> *made = nullptr);

@@ -37,7 +37,12 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
       report.epilogues += merged;
       if (inlined + merged == 0) break;
     }
-    keep_blocks(program, options, steps);
+    if (keep_blocks(program, options, steps)) {
+      // A table that a product read, too, has its gathers alone now: they dequantize the rows that they take.
+      remove_dead_kernels(program);
+      Uses left(program);
+      report.inlined += inline_producers(program, left, options, steps);
+    }
     fold_weights(program, options, steps);
   }
   remove_dead_kernels(program);

@@ -22,10 +22,11 @@ class BlockWeights {
  public:
   BlockWeights(Program &program, Steps &steps) : p_(program), steps_(steps), uses_(program) {}
 
-  void run() {
+  bool run() {
     for_each_sequence(p_, [this](std::vector<KernelId> &order) {
       for (KernelId k : order) take_weights(k);
     });
+    return taken_;
   }
 
  private:
@@ -55,6 +56,7 @@ class BlockWeights {
     trial.note += " of quantized weights";
     p_.kernel(k) = std::move(trial);
     uses_.update(k);
+    taken_ = true;
   }
 
   bool is_constant(BufferId b) const {
@@ -110,12 +112,13 @@ class BlockWeights {
   Uses uses_;
   std::vector<KernelId> made_by_;
   int left_ = 0;
+  bool taken_ = false;
 };
 
 }  // namespace
 
-void keep_blocks(Program &program, const LoweringOptions &options, Steps &steps) {
-  if (options.target == LoweringOptions::Target::kCpu) BlockWeights(program, steps).run();
+bool keep_blocks(Program &program, const LoweringOptions &options, Steps &steps) {
+  return options.target == LoweringOptions::Target::kCpu && BlockWeights(program, steps).run();
 }
 
 }  // namespace optc

@@ -228,15 +228,16 @@ class IntegerSums {
   // In f32, or rounded to 16 bits.
   bool is_dequantized(ScalarId value) { return dequantized(p_, value) || block_factor(p_, value); }
 
-  // Whether nobody but products reads the buffer, as their right factor, through at most so many views.
+  // Whether nobody but products reads the buffer, as their right factor, through at most so many views; and, where one
+  // does, what gathers from it.
   bool only_products_read(BufferId buffer, int views) const {
     bool any = false;
     for (BufferId name : uses_.names(buffer))
       for (KernelId r : uses_.readers(name)) {
-        any = true;
         const LoopNest *nest = p_.kernel(r).nest();
         if (!nest) return false;
         if (nest->contraction) {
+          any = true;
           if (nest->contraction->kind != ContractionKind::kMatMul) return false;
           std::vector<ScalarId> loads;
           collect_loads(p_, nest->contraction->rhs, loads);
@@ -245,9 +246,21 @@ class IntegerSums {
         }
         if (!is_map(p_.kernel(r)) || nest->stages[0].outputs.size() != 1 || views == 0) return false;
         const StageOutput &o = nest->stages[0].outputs[0];
-        if (p_.scalars.at(o.value).op != ScalarOp::kLoad || !only_products_read(o.buffer, views - 1)) return false;
+        const Scalar &load = p_.scalars.at(o.value);
+        if (load.op != ScalarOp::kLoad) return false;
+        if (gathers(load)) continue;
+        if (!only_products_read(o.buffer, views - 1)) return false;
+        any = true;
       }
     return any;
+  }
+
+  // By an index that the run computes.
+  static bool gathers(const Scalar &load) {
+    std::vector<const DimSymbol *> symbols;
+    for (Dim d : load.index) collect_symbols(d, symbols);
+    return std::any_of(symbols.begin(), symbols.end(),
+                       [](const DimSymbol *symbol) { return symbol->kind == SymbolKind::kScalar; });
   }
 
   static bool is_static(const Shape &shape) {

@@ -26,8 +26,9 @@ void tidy(Program &program, Steps &steps);  // loops of extent 1, views
 // target has them; what is dequantized of constants otherwise becomes a constant.
 void sum_integers(Program &program, const LoweringOptions &options, Steps &steps);
 // Products read quantized weights as they are, where a template of the target has them (behind the other fusions:
-// weights are seen through their views). What is left then of dequantized constants becomes constants.
-void keep_blocks(Program &program, const LoweringOptions &options, Steps &steps);
+// weights are seen through their views): whether one does now. What is left then of dequantized constants becomes
+// constants.
+bool keep_blocks(Program &program, const LoweringOptions &options, Steps &steps);
 void fold_weights(Program &program, const LoweringOptions &options, Steps &steps);
 // Recurrent layers whose steps have a form on a GPU: the part of the inputs becomes a product, the steps the library
 // call "rnn_steps" (ir/program/recurrent.h).

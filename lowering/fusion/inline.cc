@@ -16,6 +16,7 @@ struct Body {
   int transcendental = 0;
   int loads = 0;
   bool gathers = false;  // an index computed from data
+  bool constant = true;  // it loads constants alone
   int nodes = 0;
 };
 
@@ -35,6 +36,7 @@ void measure(const Program &program, ScalarId id, std::unordered_set<uint32_t> &
   };
   if (s.op == ScalarOp::kLoad) {
     ++body.loads;
+    body.constant = body.constant && program.buffer(s.buffer).kind == BufferKind::kConstant;
     for (Dim d : s.index) dims(d);
   } else if (s.op == ScalarOp::kIndex) {
     dims(s.index_value);
@@ -164,13 +166,16 @@ class Inliner {
     return true;
   }
 
-  // Loads whose address needs a division: a view that is better stored.
-  int quotient_loads(const LoopNest &nest, const std::vector<BufferId> &except) const {
+  // Loads whose address needs a division: a view that is better stored. Of constants it may: they are a table's scales,
+  // one for a block of a row.
+  int quotient_loads(const LoopNest &nest, const std::vector<BufferId> &except, bool constants = true) const {
     int count = 0;
     for (const Stage &stage : nest.stages)
       for (ScalarId id : loads_of(program_, stage)) {
         const Scalar &load = program_.scalars.at(id);
-        if (std::find(except.begin(), except.end(), load.buffer) != except.end()) continue;
+        if (std::find(except.begin(), except.end(), load.buffer) != except.end() ||
+            (!constants && program_.buffer(load.buffer).kind == BufferKind::kConstant))
+          continue;
         count += has_quotient(linear_offset(program_.buffer(load.buffer), load.index));
       }
     return count;
@@ -179,7 +184,8 @@ class Inliner {
   bool substitute_reader(KernelId reader, LoopNest &nest, const StageOutput &o, const std::vector<BufferId> &names,
                          const std::vector<Loop> &loops, const Body &body, bool view, bool no_traffic) {
     const Shape shape = program_.buffer(o.buffer).shape();
-    const int quotients_before = quotient_loads(nest, names);
+    const bool count_constants = !body.constant || body.loads < 2;  // a view of a constant is better stored
+    const int quotients_before = quotient_loads(nest, names, count_constants);
     int stages_that_load = 0;
     for (const Stage &stage : nest.stages) {
       if (!stage_loads(program_, stage, names)) continue;
@@ -188,7 +194,9 @@ class Inliner {
       if (view || no_traffic) continue;
       const Dim times = evaluations(nest, stage), elements = element_count(shape);
       const bool once = times == elements || proved_at_least(elements, times);
-      const bool cheap = body.transcendental == 0 && body.operations <= 3 && body.loads <= 2;
+      // What is computed of constants is stored by each run anew (a quantized table with scales and zero points).
+      const int more = body.constant ? 1 : 0;
+      const bool cheap = body.transcendental == 0 && body.operations <= 3 + more && body.loads <= 2 + more;
       if (!once && !cheap) return false;
       if (!once && reduces(stage)) return false;
     }
@@ -214,7 +222,8 @@ class Inliner {
     };
     const std::optional<Contraction> before = nest.contraction;
     substitute_nest(program_, nest, substitution);
-    if (!invertible || !addressable(program_, nest) || quotient_loads(nest, {}) > quotients_before) return false;
+    if (!invertible || !addressable(program_, nest) || quotient_loads(nest, {}, count_constants) > quotients_before)
+      return false;
     if (before && !contraction_allows(reader, nest, *before, view)) return false;
     return true;
   }

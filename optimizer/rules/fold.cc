@@ -56,16 +56,20 @@ bool is_step(const Graph &graph, const Node &node) {
   return true;
 }
 
-// Whether all that reads `v`, through transposes, slices and other shapes, are products.
-bool only_multiplied(const Graph &graph, ValueId v, int &visits) {
+// Whether all that reads `v`, through transposes, slices and other shapes, are products and, of a table that products
+// read too, gathers: `product` is set at the first product.
+bool only_multiplied(const Graph &graph, ValueId v, bool &product, int &visits) {
   const std::vector<Use> &uses = graph.value(v).uses;
   return !uses.empty() && std::all_of(uses.begin(), uses.end(), [&](const Use &use) {
     if (use.kind != UseKind::kOperand || --visits < 0) return false;
     const Node &node = graph.node(use.node);
-    if (node.op == "MatMul" || node.op == "Gemm") return true;
+    const bool multiplies = node.op == "MatMul" || node.op == "Gemm";
+    product = product || multiplies;
+    if (multiplies || (node.op == "Gather" && use.index == 0)) return true;
     const bool view = node.op == "Transpose" || node.op == "Slice" || node.op == "Reshape" || node.op == "Squeeze" ||
                       node.op == "Unsqueeze" || node.op == "Identity";
-    return view && node.inputs[0] == v && node.outputs.size() == 1 && only_multiplied(graph, node.outputs[0], visits);
+    return view && node.inputs[0] == v && node.outputs.size() == 1 &&
+           only_multiplied(graph, node.outputs[0], product, visits);
   });
 }
 bool only_convolved(const Graph &graph, ValueId v) {
@@ -82,7 +86,8 @@ bool is_quantized_weight(const Graph &graph, const Node &node) {
   if (!q || q->rank() < 2 || !is_integer(q->type()) || bit_width(q->type()) > 8) return false;
   if (bit_width(q->type()) == 8 && only_convolved(graph, node.outputs[0])) return true;
   int visits = 64;
-  return only_multiplied(graph, node.outputs[0], visits);
+  bool product = false;
+  return only_multiplied(graph, node.outputs[0], product, visits) && product;
 }
 
 Result<bool> fold_constant(RuleContext &context, NodeId n) {
