@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/conditions.h"
 #include "ops/pointwise.h"
 #include "ops/rows.h"
 #include "ops/steps.h"
@@ -269,6 +270,7 @@ Status axes_to_attribute(Graph &graph, NodeId node, Diagnostics &diagnostics) {
 Status infer_arg(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   OPTC_ASSIGN(const int64_t axis, c.axis(c.node().int_or("axis", 0), c.rank(0)));
+  OPTC_TRY(at_most(c, 1, c.shape(0)[static_cast<size_t>(axis)], "one element and the axis"));
   const bool keep = c.node().int_or("keepdims", 1) != 0;
   Shape shape;
   for (int64_t k = 0; k < c.rank(0); ++k) {

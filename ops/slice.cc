@@ -1,5 +1,7 @@
 // Slice and Pad.
 
+#include <algorithm>
+
 #include "ops/build.h"
 #include "ops/conditions.h"
 #include "ops/elements.h"
@@ -83,6 +85,9 @@ std::optional<std::vector<int64_t>> slice_steps(Context &c, size_t count) {
   if (!c.has_input(4)) return std::vector<int64_t>(count, 1);
   auto steps = static_ints(c.elements(4));
   if (!steps) steps = constant_ints(c.constant(4));
+  constexpr int64_t kFar = int64_t{1} << 40;  // longer than any dimension: such steps take one element
+  if (steps)
+    for (int64_t &step : *steps) step = std::clamp(step, -kFar, kFar);
   return steps;
 }
 

@@ -246,9 +246,11 @@ TEST(Hostile, OperandsThatDoNotReach) {
   one("float[3,5] x, int64[3] l, float[4] w) => (float y", "y = NegativeLogLikelihoodLoss(x, l, w)",
       "the number of weights and of classes");
   one("float[2,3,2] t, int64[4] s) => (float[2,a,b,2] y", "y = AffineGrid(t, s)", "the rows of theta");
+  one("float[2,0] x) => (int64[2] y", "y = ArgMax <axis = 1, keepdims = 0> (x)", "one element and the axis");
   const std::string lstm = "float[3,2,4] x, float[2,20,4] w, float[2,20,5] r";
   one(lstm + ", float[1,15] p) => (float[3,2,2,5] y",
-      "y = LSTM <direction = \"bidirectional\", hidden_size = 5> (x, w, r, , , , , p)", "the number of directions of P");
+      "y = LSTM <direction = \"bidirectional\", hidden_size = 5> (x, w, r, , , , , p)",
+      "the number of directions of P");
   one("float[2,6,3] c, float[2,1,3] u, int64[1] i) => (float[2,6,3] y", "y = TensorScatter(c, u, i)",
       "the length of write_indices");
   one("float[1,16,1] x, int64 s, float[1,8] w) => (float[1,a,b,2] y", "y = STFT(x, s, w)",

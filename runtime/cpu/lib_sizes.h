@@ -154,15 +154,17 @@ static inline int optc_lib_slice_sizes(OptcLibCall *call) {
     if (axis < 0 || axis >= data->rank) return optc_lib_fault(call, "Slice: an axis is out of range");
     if (seen >> axis & 1) return optc_lib_fault(call, "Slice: an axis is listed twice");
     seen |= (uint64_t)1 << axis;
-    const int64_t d = data->dims[axis], by = steps ? optc_lib_int_at(steps, j) : 1;
+    const int64_t d = data->dims[axis];
+    int64_t by = steps ? optc_lib_int_at(steps, j) : 1;
     if (by == 0) return optc_lib_fault(call, "Slice: a step is 0");
+    by = by < -OPTC_LIB_FAR ? -OPTC_LIB_FAR : by;  // one element either way
     const int64_t low = by > 0 ? 0 : -1, high = by > 0 ? d : d - 1;
     int64_t start = optc_lib_int_at(&call->inputs[1], j), end = optc_lib_int_at(&call->inputs[2], j);
     if (start < 0) start += d;
     if (end < 0) end += d;
     start = start < 0 ? (by > 0 || d > 0 ? 0 : -1) : start > high ? high : start;  // never before the first element
     end = end < low ? low : end > high ? high : end;
-    const int64_t span = by > 0 ? end - start : start - end, size = by > 0 ? by : -(by + 1) + 1;
+    const int64_t span = by > 0 ? end - start : start - end, size = by > 0 ? by : -by;
     first[axis] = start < 0 ? 0 : start;
     step[axis] = by;
     call->sizes[axis] = span > 0 ? (span - 1) / size + 1 : 0;

@@ -370,10 +370,12 @@ def test_numbers_far_outside_end_in_a_fault(evaluator, optc):
         made[f"roi {far}"] = (one_node("RoiAlign", inputs, output_height=2, output_width=2), inputs)
     inputs = {"start": np.array(-(2**62)), "limit": np.array(2**62), "delta": np.array(2)}
     made["range"] = (one_node("Range", inputs), inputs)
+    inputs = {"x": np.zeros((2, 0), np.float32)}  # no element is the largest
+    made["arg"] = (one_node("ArgMax", inputs, axis=1), inputs)
     for binary in (evaluator, optc.parent / "optc_conformance_bundles"):
         said = cases.failures(binary, [cases.Case(name, *model, [None]) for name, model in made.items()])
         assert len(said) == len(made), said.keys()
-        assert all(words.startswith("fault:") and any(w in words for w in ("too large", "too many", "not finite")) for words in said.values()), said
+        assert all(words.startswith(("fault:", "usage:")) and any(w in words for w in ("too large", "too many", "not finite", "takes 1 or more")) for words in said.values()), said
 
 
 def test_numbers_far_outside_that_have_a_meaning(evaluator, optc):
@@ -385,6 +387,12 @@ def test_numbers_far_outside_that_have_a_meaning(evaluator, optc):
     for far in FAR:
         inputs = {"x": picture, "rois": np.array([[0, -far, -far, far, far]], np.float32)}
         made.append(cases.Case(f"max {far}", one_node("MaxRoiPool", inputs, pooled_shape=[1, 1]), inputs, [picture.max(axis=(2, 3), keepdims=True)]))
+    for step in (-(2**62), -(2**63), 2**63 - 1):  # one element, by steps that the model says or the run
+        inputs = {"x": picture[0, 0], "starts": np.array([-1]), "ends": np.array([-(2**63) + 1 if step < 0 else 9]), "axes": np.array([0]), "steps": np.array([step])}
+        made.append(cases.Case(f"slice {step}", model_of([helper.make_node("Slice", list(inputs), ["y"])], inputs, ["y"], 21), inputs, [picture[0, 0, -1:]]))
+        model = model_of([helper.make_node("Slice", list(inputs), ["y"])], {"x": inputs["x"]}, ["y"], 21)
+        model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in inputs.items() if k != "x")
+        made.append(cases.Case(f"slice {step} as the model says", model, {"x": inputs["x"]}, [picture[0, 0, -1:]]))
     for mode in ("avg", "max"):  # of no pixel
         inputs = {"x": picture[:, :, :0], "rois": np.array([[0, 0, 1, 1]], np.float32), "batch": np.zeros(1, np.int64)}
         made.append(cases.Case(f"empty {mode}", one_node("RoiAlign", inputs, mode=mode), inputs, [np.zeros((1, 2, 1, 1), np.float32)]))
