@@ -133,3 +133,72 @@ def test_vad_refuses_what_it_cannot_read(vad, tmp_path, damage, words):
     (tmp_path / "bad.wav").write_bytes(damage(source.read_bytes()))
     done = subprocess.run([program, tmp_path / "bad.wav"], capture_output=True, text=True)
     assert done.returncode == 2 and words in done.stderr and done.stdout == ""
+
+
+@pytest.fixture(scope="module")
+def chat(optc, tmp_path_factory):
+    """The program of a decoder of two layers, and the model that both it and ONNX Runtime run: weights of 4 bits."""
+    work = tmp_path_factory.mktemp("chat")
+    subprocess.run([sys.executable, EXAMPLES / "chat/make_model.py", work / "decoder.onnx", "--layers", "2", "--units", "128", "--heads", "4", "--groups", "2"], check=True)
+    subprocess.run([optc, "opt", work / "decoder.onnx", "-o", work / "quantized.onnx", "--quantize-weights=int4", "--disable-pass", "matmul.bias", "-q"], check=True)
+    subprocess.run([optc, work / "decoder.onnx", "-o", work / "decoder", "--quantize-weights=int4", "--alias", "past_*=present_*", "--variant", "S=1", "-q"], check=True)
+    return build("chat", work / "build", f"-DDECODER_BUNDLE={work / 'decoder'}", "-DCMAKE_BUILD_TYPE=Debug"), work / "quantized.onnx"
+
+
+def chat_said(program, *arguments, **options):
+    return subprocess.run([program, *map(str, arguments)], capture_output=True, check=True, **options).stdout
+
+
+def greedy(model, prompt, count):
+    """By ONNX Runtime without optimizations, all bytes anew in each step: what caches must not change."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    empty = {i.name: np.zeros((i.shape[0], 0, i.shape[2]), np.float32) for i in session.get_inputs()[1:]}
+    tokens = list(prompt)
+    for _ in range(count):
+        logits = session.run(["logits"], {"ids": np.array(tokens, np.int64), **empty})[0]
+        tokens.append(int(logits.argmax()))
+    return tokens[len(prompt) :]
+
+
+def test_chat_writes_what_onnx_runtime_writes(chat):
+    program, model = chat
+    prompt = b"The ship left the harbour"
+    want = greedy(model, prompt, 40)
+    for threads in (1, 2):
+        said = chat_said(program, "--ids", "--tokens", 40, "--threads", threads, prompt.decode())
+        assert [int(line) for line in said.split()] == want[: len(said.split())] and len(said.split()) in (40, want.index(256) if 256 in want else 40)
+    assert len(set(want)) > 1  # no text of one letter
+
+
+def test_chat_remembers_a_conversation(chat):
+    """The second reply is that to all before it, cache and all."""
+    program, model = chat
+    first, second = b"good morning\n", b"and now\n"
+    said = chat_said(program, "--ids", "--tokens", 10, input=first + second).split()
+    reply = greedy(model, first, 10)
+    assert 256 not in reply
+    assert [int(t) for t in said] == reply + greedy(model, first + bytes(reply) + second, 10)
+
+
+def test_chat_samples_by_its_seed(chat):
+    program, _ = chat
+    hot = ["--tokens", 60, "--temperature", 1.5, "quiet"]
+    assert chat_said(program, "--seed", 3, *hot) == chat_said(program, "--seed", 3, *hot) != chat_said(program, "--seed", 4, *hot)
+    likeliest = chat_said(program, "--tokens", 60, "quiet")
+    for cut in (["--top-k", 1], ["--top-p", 0]):
+        assert chat_said(program, "--seed", 3, *cut, *hot) == likeliest
+
+
+@pytest.mark.parametrize("arguments,words", [(["--tokens", "0", "a"], "a number from 1"), (["--colour", "a"], "no option"), ([""], "prompt is empty"), (["a", "b"], "more than one")])
+def test_chat_refuses(chat, arguments, words):
+    done = subprocess.run([chat[0], *arguments], capture_output=True, text=True)
+    assert done.returncode == 2 and words in done.stderr and not done.stdout
+
+
+def test_chat_is_measured_beside_onnx_runtime(chat):
+    program, model = chat
+    done = subprocess.run([sys.executable, EXAMPLES / "chat/bench.py", program, model, "--tokens", "24", "--rounds", "1"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("tokens/s") == 3 and "24 of 24 tokens as chat's" in done.stdout
