@@ -87,6 +87,17 @@ Option *Verb::add_flag(const std::string &names, int &count, const std::string &
 void Verb::footer(const std::string &text) { app_of(app_)->footer(text); }
 void Verb::callback(std::function<void()> chosen) { app_of(app_)->callback(std::move(chosen)); }
 
+std::string Verb::name() const { return app_of(app_)->get_name(); }
+std::vector<std::pair<std::string, std::vector<std::string>>> Verb::given() const {
+  std::vector<std::pair<std::string, std::vector<std::string>>> list;
+  for (const CLI::Option *option : app_of(app_)->get_options()) {
+    if (option->count() == 0 || option->get_positional()) continue;
+    const auto &names = option->get_lnames().empty() ? option->get_snames() : option->get_lnames();
+    list.emplace_back(names.front(), option->results());
+  }
+  return list;
+}
+
 struct CommandLine::Parts {
   CLI::App app;
   std::vector<std::unique_ptr<Verb>> verbs;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace optc::cli {
@@ -44,6 +45,10 @@ class Verb {
   Option *add_flag(const std::string &names, int &count, const std::string &help);
   void footer(const std::string &text);  // the last lines of the verb's help
   void callback(std::function<void()> chosen);
+  std::string name() const;
+  // The options that were given, in the table's order, by long name ("dim"; "O" where there is only a short one), each
+  // with its values; a flag has true or false. Words without a dash are left out.
+  std::vector<std::pair<std::string, std::vector<std::string>>> given() const;
 
  private:
   friend class CommandLine;

@@ -10,8 +10,12 @@
 #include <optional>
 #include <thread>
 
+#include "cli/bench_kernels.h"
 #include "cli/common.h"
+#include "cli/internal_json.h"
 #include "driver/bundle.h"
+#include "driver/doctor.h"
+#include "driver/machine_peak.h"
 #include "driver/oracle.h"
 #include "driver/processor.h"
 #include "support/file.h"
@@ -24,11 +28,12 @@ struct BenchOptions : CommonOptions {
   double duration = 5;
   std::string baseline, slower;
   std::vector<std::string> against, percentiles;
-  bool per_node = false;
+  bool per_node = false, roofline = false;
+  int streams = 1;
 };
 
 struct Times {
-  double median = 0, min = 0, p95 = 0;
+  double median = 0, min = 0, p90 = 0, p95 = 0, p99 = 0;
   size_t runs = 0;
   std::vector<std::pair<std::string, double>> percentiles;  // "99.9": ms, as they were asked for
 };
@@ -46,7 +51,9 @@ Times summarize(std::vector<double> ms, const std::vector<std::string> &asked) {
   std::sort(ms.begin(), ms.end());
   t.min = ms.front();
   t.median = ms.size() % 2 ? ms[ms.size() / 2] : 0.5 * (ms[ms.size() / 2 - 1] + ms[ms.size() / 2]);
+  t.p90 = percentile(ms, 90);
   t.p95 = percentile(ms, 95);
+  t.p99 = percentile(ms, 99);
   for (const std::string &p : asked) t.percentiles.emplace_back(p, percentile(ms, std::strtod(p.c_str(), nullptr)));
   return t;
 }
@@ -63,21 +70,19 @@ std::optional<double> percent_of(std::string text) {
 // What a time is of: two times can be compared where all of it is the same.
 nlohmann::ordered_json setting(const BenchOptions &o, const SizeByName &dims, bool gpu, const std::string &model_hash) {
   const std::string precision = o.weights.empty() ? o.precision : o.precision + ", weights " + o.weights;
-  return {{"model_hash", model_hash},
-          {"device", gpu ? "gpu" : "cpu"},
-          {"threads", o.threads},
-          {"precision", precision},
-          {"dims", dims}};
+  return {{"model_hash", model_hash}, {"device", gpu ? "gpu" : "cpu"}, {"threads", o.threads},
+          {"streams", o.streams},     {"precision", precision},        {"dims", dims}};
 }
 
 // An earlier `bench --format=json`: its median, once it is known to be of the same setting.
 Result<double> baseline_median(const std::string &path, const nlohmann::ordered_json &now, Diagnostics &diagnostics) {
   OPTC_ASSIGN(const auto file, MappedFile::open(path, diagnostics));
-  const auto then = nlohmann::ordered_json::parse(file->data(), file->data() + file->size(), nullptr, false);
+  auto then = nlohmann::ordered_json::parse(file->data(), file->data() + file->size(), nullptr, false);
   if (!then.is_object() || !then.contains("median_ms") || !then["median_ms"].is_number() || then["median_ms"] <= 0 ||
       !then.contains("setting"))
     return diagnostics.error(ErrorKind::kUsage, path + " is no result of optc bench", {},
                              "`optc bench MODEL --format=json > " + path + "` makes one");
+  if (then["setting"].is_object() && !then["setting"].contains("streams")) then["setting"]["streams"] = 1;
   for (const auto &[key, value] : now.items())
     if (!then["setting"].contains(key) || then["setting"][key] != value)
       return diagnostics.error(
@@ -88,46 +93,52 @@ Result<double> baseline_median(const std::string &path, const nlohmann::ordered_
   return then["median_ms"].get<double>();
 }
 
-// What a kernel does in a run with these sizes; negative: it depends on what the run finds.
-struct Work {
-  double bytes = -1, operations = -1;
-};
-
-// By kernel name. Costs are expressions of the dims: the same lowering as the bundle's gives them.
-Result<std::map<std::string, Work>> work_of_kernels(const Graph &model, const CompileOptions &options,
-                                                    const std::vector<RuntimeValue> &inputs, Listener &listener,
-                                                    Diagnostics &diagnostics) {
-  OPTC_ASSIGN(const Optimized optimized, optimize_model(model.clone(), options, listener, diagnostics));
-  OPTC_ASSIGN(const Program program, lower_model(optimized.graph, options, listener, diagnostics));
-  std::map<const DimSymbol *, int64_t> sizes;
-  for (const SymbolSource &source : program.sources)
-    if (source.input < inputs.size() && inputs[source.input].kind == RuntimeValue::Kind::kTensor)
-      sizes[source.symbol] = inputs[source.input].tensor.dims()[source.axis];
-  const DimValues values = [&sizes](const DimSymbol &symbol) -> std::optional<int64_t> {
-    const auto at = sizes.find(&symbol);
-    if (at == sizes.end()) return std::nullopt;
-    return at->second;
-  };
-  std::map<std::string, Work> work;
-  for (const Kernel &kernel : program.kernels) {
-    const auto read = evaluate(kernel.cost.bytes_read, values), written = evaluate(kernel.cost.bytes_written, values),
-               operations = evaluate(kernel.cost.flops, values);
-    Work &w = work[kernel.name];
-    if (read && written) w.bytes = static_cast<double>(*read) + static_cast<double>(*written);
-    if (operations) w.operations = static_cast<double>(*operations);
-  }
-  return work;
-}
-
-// "12.3", in 10^9 a second; empty where it is not known or nothing.
-std::string rate(double amount, double us) {
-  return amount > 0 && us > 0 ? fmt::format("{:.3g}", amount / us / 1000) : std::string();
-}
-
 nlohmann::ordered_json to_json(const Times &t) {
-  nlohmann::ordered_json json = {{"median_ms", t.median}, {"min_ms", t.min}, {"p95_ms", t.p95}, {"runs", t.runs}};
+  nlohmann::ordered_json json = {{"median_ms", t.median}, {"min_ms", t.min}, {"p90_ms", t.p90},
+                                 {"p95_ms", t.p95},       {"p99_ms", t.p99}, {"runs", t.runs}};
   for (const auto &[percent, ms] : t.percentiles) json["percentiles_ms"][percent] = ms;
   return json;
+}
+
+// Runs of several contexts at the same time.
+struct Streams {
+  std::vector<double> milliseconds;  // of each run, of all streams
+  double runs_per_second = 0;        // of all together
+};
+Result<Streams> time_streams(const std::vector<std::unique_ptr<Bundle>> &bundles,
+                             const std::vector<RuntimeValue> &inputs, const BenchOptions &o, Diagnostics &diagnostics) {
+  struct One {
+    std::vector<double> milliseconds;
+    Diagnostics said;
+    Status status;
+  };
+  std::vector<One> all(bundles.size());
+  const auto run = [&](size_t i) {
+    Result<std::vector<double>> times = bundles[i]->time(inputs, o.warmup, o.iterations, o.duration, all[i].said);
+    if (times)
+      all[i].milliseconds = std::move(*times);
+    else
+      all[i].status = times.failure();
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < bundles.size(); ++i) others.emplace_back(run, i);
+  run(0);
+  for (std::thread &t : others) t.join();
+  Streams result;
+  for (const One &one : all) {
+    for (const Diagnostic &d : one.said.all()) (void)diagnostics.add(d);
+    if (!one.status.ok()) return one.status.failure();
+    double seconds = 0;
+    for (const double ms : one.milliseconds) seconds += ms / 1000;
+    if (seconds > 0) result.runs_per_second += static_cast<double>(one.milliseconds.size()) / seconds;
+    result.milliseconds.insert(result.milliseconds.end(), one.milliseconds.begin(), one.milliseconds.end());
+  }
+  return result;
+}
+
+// 0 threads: those of the machine.
+int used_threads(const BenchOptions &o) {
+  return o.threads > 0 ? o.threads : static_cast<int>(std::thread::hardware_concurrency());
 }
 
 Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
@@ -145,9 +156,16 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
   run_options.threads = o.threads;
   run_options.cuda = has_gpu_half(built.folder);
   run_options.weights_path = built.folder + "/" + built.name + ".weights";
-  OPTC_ASSIGN(const auto bundle, Bundle::load(built.library, built.name, run_options, diagnostics));
+  if (o.roofline && run_options.cuda)
+    return diagnostics.error(ErrorKind::kUnsupported, "--roofline: what a GPU can do at most is not measured", {},
+                             "without a GPU among the targets it tells of the CPU's kernels; --per-node tells of both");
+  std::vector<std::unique_ptr<Bundle>> bundles;  // a context each; weights are mapped once
+  for (int i = 0; i < o.streams; ++i) {
+    OPTC_ASSIGN(std::unique_ptr<Bundle> one, Bundle::load(built.library, built.name, run_options, diagnostics));
+    bundles.push_back(std::move(one));
+  }
   const auto once = [&](const InputSet &tried, Diagnostics &said) -> Status {
-    OPTC_TRY(bundle->run(tried.values, said));
+    OPTC_TRY(bundles.front()->run(tried.values, said));
     return {};
   };
   OPTC_ASSIGN(const InputSet set, prepared.inputs.fitting(model, 0, once, diagnostics));
@@ -155,23 +173,29 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
   const std::vector<RuntimeValue> &inputs = set.values;
   const SizeByName &chosen = set.sizes;
   listener->begin("measure");
-  OPTC_ASSIGN(const auto milliseconds, bundle->time(inputs, o.warmup, o.iterations, o.duration, diagnostics));
-  const Times own = summarize(milliseconds, o.percentiles);
+  OPTC_ASSIGN(const Streams measured, time_streams(bundles, inputs, o, diagnostics));
+  const Times own = summarize(measured.milliseconds, o.percentiles);
   std::string dims;
   for (const auto &[name, value] : chosen) dims += fmt::format(" {}={}", name, value);
   nlohmann::ordered_json json = {{"schema_version", 1},
                                  {"model", o.model},
                                  {"device", run_options.cuda ? "gpu" : "cpu"},
                                  {"threads", o.threads},
+                                 {"streams", o.streams},
                                  {"dims", chosen},
                                  {"processor", processor_name()},
-                                 {"cores", std::thread::hardware_concurrency()}};
+                                 {"cores", std::thread::hardware_concurrency()},
+                                 {"runs_per_second", measured.runs_per_second}};
+  for (const auto &[key, value] : machine_record()) json["machine"][key] = value;
+  if (run_options.cuda)
+    for (const Finding &card : driver_and_cards()) json["machine"]["gpu"].push_back(card.name + ": " + card.what);
   json.update(to_json(own));
   OPTC_ASSIGN(const auto model_file, MappedFile::open(o.model, diagnostics));
   json["setting"] = setting(o, chosen, run_options.cuda, xxh3_128(model_file->data(), model_file->size()));
   const std::string where = run_options.cuda ? "GPU" : fmt::format("{} thread{}", o.threads, o.threads == 1 ? "" : "s");
-  std::string text = fmt::format("{}{}  {}   {:.3f} ms median (min {:.3f}, p95 {:.3f}, {} runs)", built.name, dims,
-                                 where, own.median, own.min, own.p95, own.runs);
+  std::string text = fmt::format("{}{}  {}   {:.3f} ms median (min {:.3f}, p90 {:.3f}, p99 {:.3f}, {} runs)",
+                                 built.name, dims, where, own.median, own.min, own.p90, own.p99, own.runs);
+  if (o.streams > 1) text += fmt::format("   {} streams: {:.4g} runs/s together", o.streams, measured.runs_per_second);
   for (const auto &[percent, ms] : own.percentiles) text += fmt::format("   p{} {:.3f}", percent, ms);
   double change = 0;
   if (!o.baseline.empty()) {
@@ -197,53 +221,14 @@ Status bench(const BenchOptions &o, Diagnostics &diagnostics) {
     json["speedup"] = json.contains("speedup") ? std::min(json["speedup"].get<double>(), ratio) : ratio;
     text += fmt::format("   {} {:.3f} ({:.2f}×)", to_string(oracle.runtime), theirs.median, ratio);
   }
-  if (o.per_node) {
-    OPTC_ASSIGN(const std::string profile,
-                bundle->profile(inputs, std::max(3, std::min(o.iterations, 20)), diagnostics));
-    const nlohmann::json kernels = nlohmann::json::parse(profile, nullptr, false);
-    if (!kernels.is_array()) return diagnostics.error(ErrorKind::kUnsupported, "the bundle gives no profile by kernel");
-    const nlohmann::json manifest = nlohmann::json::parse(bundle->manifest(), nullptr, false);
-    std::map<std::pair<std::string, std::string>, std::string> notes;  // by variant and name
-    const auto add_notes = [&](const nlohmann::json &entry, const std::string &variant) {
-      if (!entry.is_object() || !entry.contains("kernels")) return;
-      for (const auto &k : entry["kernels"])
-        notes[{variant, k.value("name", std::string())}] = k.value("note", std::string());
-    };
-    add_notes(manifest, "");
-    if (manifest.is_object() && manifest.contains("variants"))
-      for (const auto &entry : manifest["variants"]) add_notes(entry, entry.value("name", std::string()));
-    OPTC_ASSIGN(const auto work, work_of_kernels(model, prepared.options, inputs, *listener, diagnostics));
-    struct Row {
-      double us;
-      std::string name, operations, bytes;
-    };
-    std::vector<Row> rows;
-    double total = 0;
-    json["kernels"] = nlohmann::ordered_json::array();
-    for (const auto &k : kernels) {
-      const double us = k.value("ns", 0.0) / std::max(1.0, k.value("calls", 1.0)) / 1000;
-      const std::string name = k.value("kernel", std::string()), variant = k.value("variant", std::string());
-      if (!prepared.options.variants.empty() && k.value("calls", 0.0) == 0) continue;  // of another entry
-      const auto known = variant.empty() ? work.find(name) : work.end();  // what was counted is the general Program's
-      const Work w = known == work.end() ? Work() : known->second;
-      const std::string &note = notes[{variant, name}];
-      json["kernels"].push_back(
-          {{"name", name},
-           {"us", us},
-           {"note", note},
-           {"bytes", w.bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(w.bytes)},
-           {"flops", w.operations < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(w.operations)}});
-      rows.push_back({us, note.empty() ? name : name + "  " + note, rate(w.operations, us), rate(w.bytes, us)});
-      total += us;
-    }
-    std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) { return a.us > b.us; });
-    text += "\n        µs      %  GFLOP/s   GB/s  kernel";
-    for (const Row &row : rows)
-      text += fmt::format("\n{:>10.1f}  {:>5.1f}  {:>7}  {:>5}  {}", row.us, 100 * row.us / std::max(total, 1e-9),
-                          row.operations, row.bytes, row.name);
+  if (o.per_node || o.roofline) {
+    OPTC_ASSIGN(const KernelTimes kernels,
+                time_kernels(*bundles.front(), prepared, inputs, std::max(3, std::min(o.iterations, 20)),
+                             used_threads(o), o.roofline, *listener, diagnostics));
+    json.update(nlohmann::ordered_json::parse(kernels.json));
+    text += kernels.text;
   }
-  print(o.format == "json" ? json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
-                           : text + "\n");
+  print(o.format == "json" ? json_text(json) : text + "\n");
   if (!o.slower.empty() && change > *percent_of(o.slower))
     return diagnostics.error(ErrorKind::kMismatch, fmt::format("{:.1f} % slower than {}", change, o.baseline));
   return {};
@@ -278,9 +263,16 @@ void add_bench(CommandLine &line, int &code) {
       ->check([](const std::string &text) { return percent_of(text) ? "" : "expected a percentage, as 5%"; })
       ->type_name("P%");
   verb->add_flag("--per-node", o->per_node, "time by kernel, with the operations and the bytes moved a second");
+  verb->add_flag("--roofline", o->roofline,
+                 "by kernel also the least time that its operations and bytes need on this processor, by the peak and "
+                 "the bandwidths measured in the same run, and sums by strategy");
+  verb->add_option("--streams", o->streams, "contexts that run at the same time, of --threads each (default 1)")
+      ->between(1, 256)
+      ->type_name("N");
   add_run_options(*verb, *o);
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);
+  add_step_options(*verb, *o);
   add_output_options(*verb, *o);
   on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return bench(*o, diagnostics); });
 }

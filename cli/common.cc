@@ -1,24 +1,22 @@
 #include "cli/common.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <thread>
 
+#include "cli/config_file.h"
+#include "cli/internal_json.h"
 #include "driver/places.h"
 #include "driver/tuning_cache.h"
 #include "emit/onnx/export.h"
 #include "ir/program/gpu_machine.h"
+#include "optimizer/optimize.h"
+#include "support/staging.h"
 
 namespace optc::cli {
 namespace {
@@ -29,121 +27,18 @@ bool colored(const CommonOptions &options, int file) {
   return isatty(file) != 0;
 }
 
-// Columns of a UTF-8 text.
-int width(const std::string &text) {
-  int columns = 0;
-  for (const char c : text) columns += (c & 0xC0) != 0x80;
-  return columns;
-}
-
-// The columns of the terminal behind stderr; 0: not known.
-int terminal_width() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
-// The text in at most `most` columns.
-std::string fitted(const std::string &text, int most) {
-  if (width(text) <= most) return text;
-  size_t end = 0;
-  for (int columns = 0; end < text.size(); ++end) {
-    if ((text[end] & 0xC0) == 0x80) continue;
-    if (columns == std::max(0, most - 1)) break;
-    ++columns;
-  }
-  return text.substr(0, end) + "…";
-}
-
-class TextListener : public Listener {
- public:
-  TextListener(bool quiet, bool all, bool terminal) : quiet_(quiet), all_(all), terminal_(terminal && !quiet) {
-    if (terminal_) ticker_ = std::thread([this] { tick(); });
-  }
-  void begin(std::string_view step) override {
-    const std::lock_guard lock(mutex_);
-    step_ = step;
-    state_ = "";
-    begun_ = Clock::now();
-    if (terminal_) draw();
-  }
-  void progress(int64_t done, int64_t total) override {
-    if (!terminal_ || total <= 0) return;
-    const std::lock_guard lock(mutex_);
-    constexpr int kWidth = 30;
-    const int full = static_cast<int>(kWidth * done / total);
-    state_ = fmt::format("{:━<{}}{:╌<{}} {}/{}", "", full, "", kWidth - full, done, total);
-    const auto now = Clock::now();
-    if (done < total && now - drawn_ < std::chrono::milliseconds(100)) return;
-    draw();
-  }
-  void end(std::string_view step, const std::string &facts, double seconds) override {
-    const std::lock_guard lock(mutex_);
-    step_.clear();
-    if (quiet_) return;
-    std::string line = fmt::format("{:<15} {}", step, facts);
-    // A step that is taken again (a second input set, a bundle that is compiled for the model just read) says nothing
-    // new.
-    const bool fresh = said_.insert(line).second || all_;
-    const std::string time = seconds >= 0.005 ? fmt::format("{:.2f} s", seconds) : "";
-    // Of a terminal a line takes one row: the facts give way, the time stands at the right.
-    constexpr int kColumns = 108;
-    const int columns = terminal_ ? terminal_width() : 0;
-    if (columns > 0) line = fitted(line, std::max(16, columns - 1 - (time.empty() ? 0 : width(time) + 2)));
-    const int at = columns > 0 ? std::min(kColumns, columns - 1 - width(time)) : kColumns;
-    if (!time.empty()) line += std::string(static_cast<size_t>(std::max(2, at - width(line))), ' ') + time;
-    if (fresh)
-      std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\x1b[K" : "", line.c_str());
-    else if (terminal_)
-      std::fputs("\r\x1b[K", stderr);
-  }
-  bool wants_details() const override { return all_; }
-  ~TextListener() override {
-    if (!terminal_) return;
-    {
-      const std::lock_guard lock(mutex_);
-      ended_ = true;
-    }
-    wake_.notify_all();
-    ticker_.join();
-    std::fputs("\r\x1b[K", stderr);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  void draw() {
-    drawn_ = Clock::now();
-    const double seconds = std::chrono::duration<double>(drawn_ - begun_).count();
-    const std::string line = fmt::format(
-        "{:<15} {}{}", step_, state_,
-        seconds < 1 ? (state_.empty() ? "..." : "") : fmt::format("{}{:.0f} s", state_.empty() ? "" : "   ", seconds));
-    const int columns = terminal_width();
-    std::fprintf(stderr, "\r\x1b[K%s", columns > 0 ? fitted(line, columns - 1).c_str() : line.c_str());
-    std::fflush(stderr);
-  }
-  void tick() {
-    std::unique_lock lock(mutex_);
-    while (!ended_) {
-      wake_.wait_for(lock, std::chrono::seconds(1));
-      if (!ended_ && !step_.empty()) draw();
-    }
-  }
-  const bool quiet_, all_, terminal_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::thread ticker_;
-  bool ended_ = false;
-  std::set<std::string> said_;
-  std::string step_, state_;  // the step that runs; its bar
-  Clock::time_point begun_, drawn_;
-};
-
-// A line of JSON for programs that asked for it.
-void print_json(const Diagnostic &d) {
+nlohmann::ordered_json json_of(const Diagnostic &d) {
   nlohmann::ordered_json json{{"schema_version", 1},
                               {"severity", d.severity == Severity::kError ? "error" : "warning"}};
   if (d.severity == Severity::kError) json.update({{"kind", to_string(d.kind)}, {"exit_code", exit_code(d.kind)}});
   json.update({{"message", d.message}, {"file", d.file}, {"node", d.node}});
   json.update({{"places", d.places}, {"notes", d.notes}, {"help", d.help}});
+  return json;
+}
+
+// A line of JSON for programs that asked for it.
+void print_json(const Diagnostic &d) {
+  const nlohmann::ordered_json json = json_of(d);
   std::fputs((json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n").c_str(), stderr);
 }
 
@@ -216,7 +111,7 @@ bool parse_weights(const std::string &text, WeightFormat &format) {
 
 // The sections of a verb's help.
 constexpr const char *kPrinting = "Printing", *kShapes = "Reading the model", *kCompiling = "Compiling",
-                     *kInputs = "Inputs";
+                     *kInputs = "Inputs", *kOptions = "Options as a file";
 
 void add_model(Verb &verb, CommonOptions &o) {
   verb.add_option("MODEL", o.model, "the ONNX model: .onnx, .onnxtxt (ONNX's text), .json or .textproto")
@@ -235,6 +130,28 @@ void add_output_options(Verb &verb, CommonOptions &o, const std::vector<std::str
                   fmt::format("text, {}json (one object on stdout)", forms.size() > 2 ? "markdown or " : "or "))
       ->one_of(forms)
       ->type_name("FORM")
+      ->group(kPrinting);
+  verb.add_option("--report", o.report,
+                  "write what the command did as JSON: options, steps with their times, errors and warnings, exit code")
+      ->type_name("FILE")
+      ->group(kPrinting);
+  verb.add_option("--config", o.config,
+                  "read options from a file, one a line, as `dim = batch=1`; those of the command line count more")
+      ->type_name("FILE")
+      ->group(kOptions);
+  verb.add_option("--save-config", o.save_config, "write the options that are given here to a file for --config")
+      ->type_name("FILE")
+      ->group(kOptions);
+}
+
+void add_step_options(Verb &verb, CommonOptions &o) {
+  verb.add_option("--progress", o.progress,
+                  "of steps: auto (a bar on a terminal, a line when one ends), lines (no bar) or off")
+      ->one_of({"auto", "lines", "off"})
+      ->type_name("WHEN")
+      ->group(kPrinting);
+  verb.add_option("--trace", o.trace, "write when each step and pass ran, for chrome://tracing or ui.perfetto.dev")
+      ->type_name("FILE")
       ->group(kPrinting);
 }
 
@@ -382,6 +299,11 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
   if (!o.tuning.empty()) {
     OPTC_ASSIGN(options.tuning, load_tuning(o.tuning, o.targets, o.foreign_tuning, diagnostics));
   }
+  if (o.record)
+    options.after_pass = [record = o.record](const PassRun &run) -> Status {
+      record->add_pass(run.pass, run.rewrites, run.seconds);
+      return {};
+    };
   options.import.custom_ops = o.custom_ops;
   options.aliases = o.aliases;
   for (const std::string &text : o.externs) {
@@ -496,10 +418,6 @@ void report_inputs(const InputSet &set, const CommonOptions &o) {
   std::fprintf(stderr, "%-15s %s; %s\n", "inputs", taken.c_str(), set.refused.c_str());
 }
 
-std::unique_ptr<Listener> make_listener(const CommonOptions &o) {
-  return std::make_unique<TextListener>(o.quiet, o.verbose > 0, isatty(STDERR_FILENO) != 0);
-}
-
 void print_warnings(const Diagnostics &diagnostics, const CommonOptions &o) {
   std::fflush(stdout);
   if (o.quiet) return;
@@ -512,11 +430,43 @@ void print_warnings(const Diagnostics &diagnostics, const CommonOptions &o) {
       std::fputs(format(d).c_str(), stderr);
 }
 
-void on_parsed(Verb &verb, std::shared_ptr<const CommonOptions> options, int &code,
+namespace {
+
+// The files that tell of a command that is over.
+Status write_records(const Verb &verb, const CommonOptions &o, int code, Diagnostics &diagnostics) {
+  if (!o.trace.empty()) OPTC_TRY(write_file(o.trace, o.record->trace(), diagnostics));
+  if (o.report.empty()) return {};
+  nlohmann::ordered_json options = nlohmann::ordered_json::object(), said = nlohmann::ordered_json::array();
+  for (const auto &[name, values] : verb.given()) {
+    if (values.size() == 1)
+      options[name] = values[0];
+    else
+      options[name] = values;
+  }
+  for (const Diagnostic &d : diagnostics.all()) said.push_back(json_of(d));
+  const nlohmann::ordered_json json{{"schema_version", 1},
+                                    {"optc", kVersion},
+                                    {"verb", verb.name()},
+                                    {"options", options},
+                                    {"exit_code", code},
+                                    {"seconds", o.record->now()},
+                                    {"steps", nlohmann::ordered_json::parse(o.record->json())},
+                                    {"diagnostics", said}};
+  return write_file(o.report, json_text(json), diagnostics);
+}
+
+}  // namespace
+
+void on_parsed(Verb &verb, std::shared_ptr<CommonOptions> options, int &code,
                std::function<Status(Diagnostics &)> work) {
-  verb.callback([options = std::move(options), &code, work = std::move(work)] {
+  verb.callback([&verb, options = std::move(options), &code, work = std::move(work)] {
     Diagnostics diagnostics(options->model);
-    const Status status = work(diagnostics);
+    if (!options->trace.empty() || !options->report.empty()) options->record = std::make_shared<StepRecord>();
+    Status status = options->save_config.empty() ? Status() : write_config(verb, options->save_config, diagnostics);
+    if (status.ok()) status = work(diagnostics);
+    code = status.ok() ? 0 : exit_code(status.failure().kind);
+    const Status noted = write_records(verb, *options, code, diagnostics);
+    if (status.ok()) status = noted;
     if (!status.ok())
       code = report(diagnostics, status.failure(), *options);
     else

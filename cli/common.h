@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/steps.h"
 #include "driver/samples.h"
 #include "driver/toolchain.h"
 #include "support/diagnostics.h"
 #include "support/staging.h"
 
 namespace optc::cli {
+
+inline constexpr const char *kVersion = "0.1.0";
 
 // Options that most verbs take. Which of them a verb shows is the choice of its add_* calls.
 struct CommonOptions {
@@ -43,11 +46,15 @@ struct CommonOptions {
   int threads = 1;
   bool quiet = false;
   int verbose = 0;
+  std::string progress = "auto";
+  std::string config, save_config, report, trace;  // files
+  std::shared_ptr<StepRecord> record;              // null: nobody asked for it
 };
 
 void add_model(Verb &verb, CommonOptions &options);
-// -v, -q, --color, --format
+// -v, -q, --color, --format, --report, --config, --save-config
 void add_output_options(Verb &verb, CommonOptions &options, const std::vector<std::string> &forms = {"text", "json"});
+void add_step_options(Verb &verb, CommonOptions &options);  // --progress, --trace
 void add_disable_pass(Verb &verb, CommonOptions &options);
 void add_weight_options(Verb &verb, CommonOptions &options);   // --quantize-weights, --keep-weights, --calibrate
 void add_shape_options(Verb &verb, CommonOptions &options);    // --dim, --shape, --custom-op, --extern
@@ -78,15 +85,15 @@ Result<InputSets> variant_inputs(const CommonOptions &options, const Prepared &p
 void report_inputs(const InputSet &set, const CommonOptions &options);
 
 // Progress: one finished line a step on stderr, none twice unless -v asks for all; on a terminal the running step shows
-// on the last line with a bar or the time that it has taken.
+// on the last line with a bar or the time that it has taken. --progress=lines leaves that out, off both.
 std::unique_ptr<Listener> make_listener(const CommonOptions &options);
 
 // Prints all diagnostics on stderr; returns the exit code of `failure`.
 int report(const Diagnostics &diagnostics, const Failure &failure, const CommonOptions &options);
 void print_warnings(const Diagnostics &diagnostics, const CommonOptions &options);
-// What the verb does once its options are read: `work`; then its diagnostics are printed, and `code` is the exit code
-// of its failure if it has one.
-void on_parsed(Verb &verb, std::shared_ptr<const CommonOptions> options, int &code,
+// What the verb does once its options are read: `work`, between the files that --save-config, --trace and --report
+// name; then its diagnostics are printed, and `code` is the exit code of its failure if it has one.
+void on_parsed(Verb &verb, std::shared_ptr<CommonOptions> options, int &code,
                std::function<Status(Diagnostics &)> work);
 // The word of a list that `word` was most likely meant to be; empty when none is near.
 std::string nearest(const std::string &word, const std::vector<std::string> &list);

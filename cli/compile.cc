@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
+#include "cli/internal_json.h"
 
 namespace optc::cli {
 namespace {
@@ -28,14 +29,56 @@ std::string dry_run_text(const BundleFacts &facts) {
       format_bytes(facts.weight_bytes), arena, std::max(1.0, facts.build_seconds), facts.kernels);
 }
 
+struct CompileVerbOptions : CommonOptions {
+  std::string output;
+  bool embed = false, force = false, dry_run = false;
+};
+
+std::string facts_json(const BundleFacts &facts, bool written) {
+  const auto known = [](int64_t bytes) { return bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(bytes); };
+  nlohmann::ordered_json json = {{"schema_version", 1},
+                                 {"bundle", facts.folder},
+                                 {"name", facts.name},
+                                 {"kernels", facts.kernels},
+                                 {"arena_bytes", known(facts.arena_bytes)},
+                                 {"lower_bound_bytes", known(facts.bound_bytes)},
+                                 {"peak_bytes", known(facts.peak_bytes)},
+                                 {"weight_bytes", facts.weight_bytes},
+                                 {"files", facts.files},
+                                 {"bytes", facts.bytes},
+                                 {"code_bytes", facts.code_bytes},
+                                 {"build_seconds", std::round(facts.build_seconds * 10) / 10},
+                                 {"written", written}};
+  for (const BundleFacts::Variant &variant : facts.variants)
+    json["variants"].push_back(
+        {{"sizes", variant.sizes}, {"kernels", variant.kernels}, {"arena_bytes", known(variant.arena_bytes)}});
+  return json_text(json);
+}
+
+Status compile(const CompileVerbOptions &o, Diagnostics &diagnostics) {
+  if (o.output.empty() && !o.dry_run)
+    return diagnostics.error(ErrorKind::kUsage, "-o DIR is required, the folder to write", {},
+                             "or a verb before the model: `optc --help` lists them; -n only says what it would be");
+  OPTC_ASSIGN(CompileOptions options, compile_options(o, diagnostics));
+  options.embed_weights = o.embed;
+  options.force = o.force;
+  options.dry_run = o.dry_run;
+  const std::unique_ptr<Listener> listener = make_listener(o);
+  OPTC_ASSIGN(const BundleFacts facts, compile_model(o.model, o.output, options, *listener, diagnostics));
+  if (o.format == "json")
+    print(facts_json(facts, !o.dry_run));
+  else if (o.dry_run)
+    print(dry_run_text(facts));
+  else if (!o.quiet)
+    print(fmt::format("wrote {0}/   next: cmake -S {0} -B build && cmake --build build, or see {0}/README.md\n",
+                      facts.folder));
+  return {};
+}
+
 }  // namespace
 
 void add_compile(CommandLine &line, int &code) {
-  struct Options : CommonOptions {
-    std::string output;
-    bool embed = false, force = false, dry_run = false;
-  };
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CompileVerbOptions>();
   Verb *verb = line.add_verb("compile", "compile a model to a bundle (the verb may be left out)");
   verb->footer("Example: optc resnet50.onnx -o resnet50 --dim N=1 --target cpu,sm_90a");
   add_model(*verb, *o);
@@ -49,61 +92,9 @@ void add_compile(CommandLine &line, int &code) {
                  "write nothing: say how large the bundle, its memory and, about, its build would be");
   add_compile_options(*verb, *o);
   add_shape_options(*verb, *o);
+  add_step_options(*verb, *o);
   add_output_options(*verb, *o);
-  verb->callback([o, &code] {
-    Diagnostics diagnostics(o->model);
-    if (o->output.empty() && !o->dry_run) {
-      code = report(
-          diagnostics,
-          diagnostics.error(ErrorKind::kUsage, "-o DIR is required, the folder to write", {},
-                            "or a verb before the model: `optc --help` lists them; -n only says what it would be"),
-          *o);
-      return;
-    }
-    Result<CompileOptions> options = compile_options(*o, diagnostics);
-    if (!options) {
-      code = report(diagnostics, options.failure(), *o);
-      return;
-    }
-    options->embed_weights = o->embed;
-    options->force = o->force;
-    options->dry_run = o->dry_run;
-    const std::unique_ptr<Listener> listener = make_listener(*o);
-    Result<BundleFacts> facts = compile_model(o->model, o->output, *options, *listener, diagnostics);
-    if (!facts) {
-      code = report(diagnostics, facts.failure(), *o);
-      return;
-    }
-    print_warnings(diagnostics, *o);
-    if (o->format == "json") {
-      const auto known = [](int64_t bytes) {
-        return bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(bytes);
-      };
-      nlohmann::ordered_json json = {{"schema_version", 1},
-                                     {"bundle", facts->folder},
-                                     {"name", facts->name},
-                                     {"kernels", facts->kernels},
-                                     {"arena_bytes", known(facts->arena_bytes)},
-                                     {"lower_bound_bytes", known(facts->bound_bytes)},
-                                     {"peak_bytes", known(facts->peak_bytes)},
-                                     {"weight_bytes", facts->weight_bytes},
-                                     {"files", facts->files},
-                                     {"bytes", facts->bytes},
-                                     {"code_bytes", facts->code_bytes},
-                                     {"build_seconds", std::round(facts->build_seconds * 10) / 10},
-                                     {"written", !o->dry_run}};
-      for (const BundleFacts::Variant &variant : facts->variants)
-        json["variants"].push_back(
-            {{"sizes", variant.sizes}, {"kernels", variant.kernels}, {"arena_bytes", known(variant.arena_bytes)}});
-      print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
-    } else if (o->dry_run) {
-      print(dry_run_text(*facts));
-    } else if (!o->quiet) {
-      const std::string &folder = facts->folder;
-      print(fmt::format("wrote {}/   next: cmake -S {} -B build && cmake --build build, or see {}/README.md\n", folder,
-                        folder, folder));
-    }
-  });
+  on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return compile(*o, diagnostics); });
 }
 
 }  // namespace optc::cli

@@ -215,6 +215,7 @@ void add_diff(CommandLine &line, int &code) {
       ->group(kBundles);
   add_disable_pass(*verb, *o);
   add_shape_options(*verb, *o);
+  add_step_options(*verb, *o);
   add_output_options(*verb, *o, {"text", "json", "markdown"});
   on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return diff(*o, diagnostics); });
 }

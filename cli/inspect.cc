@@ -311,6 +311,7 @@ void add_inspect(CommandLine &line, int &code) {
                  "print instead what lies in the bundle's arena, where, and from which kernel to which");
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);
+  add_step_options(*verb, *o);
   add_output_options(*verb, *o);
   on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return inspect(*o, o->ir, o->memory, diagnostics); });
 }

@@ -15,14 +15,14 @@
 
 #include "cli/cache.h"
 #include "cli/common.h"
+#include "cli/config_file.h"
 #include "driver/places.h"
 #include "support/staging.h"
 
 namespace {
 
 using optc::cli::CommandLine;
-
-constexpr const char *kVersion = "0.1.0";
+using optc::cli::kVersion;
 
 // An error of optc itself leaves a file that says how to see it again.
 void write_reproducer(int argc, char **argv) {
@@ -57,15 +57,20 @@ void clean_up_on_signals() {
   }).detach();
 }
 
-// An error of the command line; as JSON where the words ask for it, though they were not understood.
-int wrong_words(const std::vector<std::string> &words, const std::string &message, const std::string &help) {
-  bool json = false;
-  for (size_t i = 0; i < words.size(); ++i)
-    json = json || words[i] == "--format=json" || (words[i] == "json" && i > 0 && words[i - 1] == "--format");
-  if (!json) return optc::cli::run_usage_error(message, help);
-  optc::Diagnostics diagnostics;
+// What the words ask for of errors, though they were not understood.
+optc::cli::CommonOptions asked_format(const std::vector<std::string> &words) {
   optc::cli::CommonOptions options;
-  options.format = "json";
+  for (size_t i = 0; i < words.size(); ++i)
+    if (words[i] == "--format=json" || (words[i] == "json" && i > 0 && words[i - 1] == "--format"))
+      options.format = "json";
+  return options;
+}
+
+// An error of the command line.
+int wrong_words(const std::vector<std::string> &words, const std::string &message, const std::string &help) {
+  const optc::cli::CommonOptions options = asked_format(words);
+  if (options.format != "json") return optc::cli::run_usage_error(message, help);
+  optc::Diagnostics diagnostics;
   return optc::cli::report(diagnostics, diagnostics.error(optc::ErrorKind::kUsage, message, {}, help), options);
 }
 
@@ -127,6 +132,10 @@ int run(int argc, char **argv) {
     }
     if (!own_flags.count(words[0])) words.insert(words.begin(), "compile");
   }
+  optc::Diagnostics diagnostics;
+  optc::Result<std::vector<std::string>> all = optc::cli::with_config(line, words, diagnostics);
+  if (!all) return optc::cli::report(diagnostics, all.failure(), asked_format(words));
+  words = std::move(*all);
   const std::string wrong = line.parse(words);
   return wrong.empty() ? code : usage_error(line, words, wrong);
 }

@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
+#include "cli/internal_json.h"
 #include "cli/optimized_diff.h"
+#include "cli/pass_watch.h"
 #include "emit/onnx/export.h"
 #include "emit/report/report.h"
 #include "importer/importer.h"
@@ -22,6 +24,7 @@ struct OptOptions : CommonOptions {
   std::string output, html;
   int64_t opset = 0;
   bool external = false, report = false, force = false;
+  PassOptions passes;
 };
 
 // The model that was read is not replaced by accident.
@@ -86,6 +89,9 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
   // What is told is what stands in the two files, not what optc makes of them inside.
   OPTC_ASSIGN(const FileFacts before, file_facts(o, diagnostics));
   const Graph original = model.clone();
+  const CompileOptions whole = options;
+  PassWatch watch(o.passes, diagnostics);
+  OPTC_TRY(watch.prepare(options));
   options.opset = o.opset ? o.opset : opset_of(model);
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, *listener, diagnostics));
   ExportOptions export_options;
@@ -99,11 +105,9 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
   if (o.report || !o.html.empty()) {
     CommonOptions silent = o;
     silent.quiet = true;
-    options.opset = 0;
-    // As a bundle is made of it: with the operators that no opset has.
-    OPTC_ASSIGN(const Optimized compiled,
-                optimize_model(original.clone(), options, *make_listener(silent), diagnostics));
-    lowered = lower_if_possible(compiled.graph, options, *listener);
+    // As a bundle is made of it: by all passes, with the operators that no opset has.
+    OPTC_ASSIGN(const Optimized compiled, optimize_model(original.clone(), whole, *make_listener(silent), diagnostics));
+    lowered = lower_if_possible(compiled.graph, whole, *listener);
     changes = diff_optimized(original, optimized, lowered);
   }
   size_t page_bytes = 0;
@@ -125,18 +129,18 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
                        {"created", r.created}});
     for (const MissedSummary &m : summarize_missed(optimized.missed))
       missed.push_back({{"rule", m.rule}, {"count", m.count}, {"reason", m.reason}, {"node", m.example}});
-    print(nlohmann::ordered_json{{"schema_version", 1},
-                                 {"opset", after.opset},
-                                 {"nodes_before", before.nodes},
-                                 {"nodes_after", after.nodes},
-                                 {"parameter_bytes_before", before.parameter_bytes},
-                                 {"parameter_bytes_after", after.parameter_bytes},
-                                 {"operators_before", before.operators},
-                                 {"operators_after", after.operators},
-                                 {"rules", rules},
-                                 {"missed", missed}}
-              .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-          "\n");
+    nlohmann::ordered_json json{{"schema_version", 1},
+                                {"opset", after.opset},
+                                {"nodes_before", before.nodes},
+                                {"nodes_after", after.nodes},
+                                {"parameter_bytes_before", before.parameter_bytes},
+                                {"parameter_bytes_after", after.parameter_bytes},
+                                {"operators_before", before.operators},
+                                {"operators_after", after.operators},
+                                {"rules", rules},
+                                {"missed", missed}};
+    if (o.passes.times) json["passes"] = nlohmann::ordered_json::parse(watch.json());
+    print(json_text(json));
     return {};
   }
   if (o.quiet) return {};
@@ -162,6 +166,7 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
     return std::abs(a.before - a.after) > std::abs(b.before - b.after);
   });
   for (const Row &row : rows) print(fmt::format("  {:<26} {:>5} → {}\n", row.op, row.before, row.after));
+  print(watch.text());
   if (o.report) {
     print(rules_text(optimized));
     print(steps_text(lowered));
@@ -194,9 +199,11 @@ void add_opt(CommandLine &line, int &code) {
                    "write a page that draws the model before and after, with the rules and the kernels; opens offline")
       ->type_name("FILE");
   verb->add_option("-O", o->level, "0: no rewrites; 1..3: all (default 2)")->between(0, 3)->type_name("LEVEL");
+  add_pass_options(*verb, o->passes);
   add_disable_pass(*verb, *o);
   add_weight_options(*verb, *o);
   add_shape_options(*verb, *o);
+  add_step_options(*verb, *o);
   add_output_options(*verb, *o);
   on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return opt(*o, diagnostics); });
 }

@@ -147,6 +147,7 @@ void add_reduce(CommandLine &line, int &code) {
                    "seconds that a run may take, then it counts as exit code 124 (default 300; 0: any)")
       ->type_name("N");
   verb->add_flag("--force", o->reduce.force, "replace files that the model is read from");
+  add_step_options(*verb, *o);
   add_output_options(*verb, *o);
   on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return reduce(*o, diagnostics); });
 }

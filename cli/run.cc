@@ -96,6 +96,7 @@ void add_run(CommandLine &line, int &code) {
   add_engine(*verb, *o);
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);
+  add_step_options(*verb, *o);
   add_output_options(*verb, *o);
   on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return run(*o, o->outputs, diagnostics); });
 }

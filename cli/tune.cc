@@ -141,6 +141,7 @@ void add_tune(CommandLine &line, int &code) {
   add_run_options(*verb, *o);
   add_compile_options(*verb, *o);
   add_shape_options(*verb, *o);
+  add_step_options(*verb, *o);
   add_output_options(*verb, *o);
   on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return tune(*o, diagnostics); });
 }

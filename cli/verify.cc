@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
+#include "cli/internal_json.h"
 #include "cli/kernel_report.h"
+#include "cli/value_report.h"
 #include "driver/aliases.h"
 #include "driver/bisect.h"
 #include "driver/compare.h"
@@ -30,9 +32,10 @@ constexpr double kMuchSlack = 0.1;  // of an output's range: agreement within mo
 
 struct VerifyOptions : CommonOptions {
   std::string against = "ort";
-  double rtol = -1, atol = 0;
+  std::vector<std::string> rtol, atol;  // "1e-3", "OUTPUT=1e-3"
   int sets = 2;
-  bool bisect = false, per_kernel = false, numerics = false;
+  bool bisect = false, per_kernel = false, per_node = false, numerics = false;
+  std::string culprit;
 };
 
 struct Checked {
@@ -58,6 +61,51 @@ Status check_reference(const VerifyOptions &o, Diagnostics &diagnostics) {
   if (!exists(o.against))
     return diagnostics.error(ErrorKind::kUsage, "--against " + o.against + ": no such file or folder", {},
                              "ort, evaluate, a folder with output_0.pb, or another model");
+  return {};
+}
+
+// "OUTPUT=1e-3" in parts; no output: for all of them. The last = counts: names may have some.
+struct GivenTolerance {
+  std::string output;
+  double value = 0;
+};
+GivenTolerance tolerance_of(const std::string &text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos) return {"", std::strtod(text.c_str(), nullptr)};
+  return {text.substr(0, equals), std::strtod(text.c_str() + equals + 1, nullptr)};
+}
+
+std::string wrong_tolerance(const std::string &text) {
+  const size_t equals = text.rfind('=');
+  const std::string number = equals == std::string::npos ? text : text.substr(equals + 1);
+  char *end = nullptr;
+  const double value = std::strtod(number.c_str(), &end);
+  const bool good = equals != 0 && !number.empty() && *end == 0 && value >= 0 && value < 1e300;
+  return good ? "" : "expected a number from 0 on, or OUTPUT=NUMBER";
+}
+
+// What --rtol or --atol say of all outputs; then of single ones.
+void take_general(const std::vector<std::string> &given, double &value) {
+  for (const std::string &text : given)
+    if (const GivenTolerance t = tolerance_of(text); t.output.empty()) value = t.value;
+}
+Status take_single(const Graph &model, const std::vector<std::string> &given, const char *option,
+                   double Tolerance::*field, std::vector<Tolerance> &all, Diagnostics &diagnostics) {
+  const std::vector<ValueId> &outputs = model.region(Graph::main()).outputs;
+  std::vector<std::string> names;
+  for (const ValueId output : outputs) names.push_back(model.value(output).name);
+  for (const std::string &text : given) {
+    const GivenTolerance t = tolerance_of(text);
+    if (t.output.empty()) continue;
+    const auto at = std::find(names.begin(), names.end(), t.output);
+    if (at == names.end()) {
+      const std::string near = nearest(t.output, names);
+      return diagnostics.error(
+          ErrorKind::kUsage, fmt::format("{} {}: the model has no such output", option, text), {},
+          near.empty() ? "`optc inspect MODEL` lists them" : fmt::format("did you mean {}?", near));
+    }
+    all[static_cast<size_t>(at - names.begin())].*field = t.value;
+  }
   return {};
 }
 
@@ -198,8 +246,13 @@ std::string result_of(const Checked &c) {
 
 Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   OPTC_TRY(check_reference(o, diagnostics));
-  const bool by_default = o.rtol < 0 && o.atol == 0;
-  // Products of operands in TF32 are as exact as those of f16.
+  if (o.per_node && o.against != "ort")
+    return diagnostics.error(ErrorKind::kUsage,
+                             "--per-node compares with ONNX Runtime (--against=ort), which gives the "
+                             "values inside of a model");
+  if (!o.culprit.empty() && !o.per_node)
+    return diagnostics.error(ErrorKind::kUsage, "--culprit goes with --per-node, which finds the values to write");
+  const bool by_default = o.rtol.empty() && o.atol.empty();
   const std::unique_ptr<Listener> listener = make_listener(o);
   OPTC_ASSIGN(Prepared prepared, prepare(o, *listener, diagnostics));
   const Graph &model = prepared.model;
@@ -250,13 +303,16 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   nlohmann::ordered_json size_list = nlohmann::ordered_json::array();
   std::vector<RuntimeValue> bad_inputs, bad_expected;
   std::optional<CrossedSteps> steps;
+  // Products of operands in TF32 are as exact as those of f16.
   const ElementType storage = options.precision == ElementType::kFloat32 && has_gpu_target(options) && o.f32 == "tf32"
                                   ? ElementType::kFloat16
                                   : options.precision;
   Tolerance given;
-  given.relative_to_range = o.rtol;
-  given.absolute = o.atol;
-  const std::vector<Tolerance> tolerances = output_tolerances(model, given, storage);
+  take_general(o.rtol, given.relative_to_range);
+  take_general(o.atol, given.absolute);
+  std::vector<Tolerance> tolerances = output_tolerances(model, given, storage);
+  OPTC_TRY(take_single(model, o.rtol, "--rtol", &Tolerance::relative_to_range, tolerances, diagnostics));
+  OPTC_TRY(take_single(model, o.atol, "--atol", &Tolerance::absolute, tolerances, diagnostics));
   std::vector<Rounding> rounding(ids.size());
   struct Answers {
     std::vector<RuntimeValue> inputs, actual, expected;
@@ -333,6 +389,19 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
     }
   // Each kernel is right, and the outputs are not: an If or a loop may have copied something wrong.
   if (watched && o.per_kernel && !kernels.difference && !bad_inputs.empty()) OPTC_TRY(watch(bad_inputs, true));
+  std::optional<ValueReport> values;
+  if (o.per_node) {
+    const std::vector<RuntimeValue> &inputs = bad_inputs.empty() ? answers.front().inputs : bad_inputs;
+    OPTC_ASSIGN(values, compare_values(prepared.file, model, inputs, options, given, storage, *listener, diagnostics));
+    if (!o.culprit.empty() && values->first()) {
+      OPTC_ASSIGN(const int64_t nodes, write_culprit(prepared.file, model, inputs, *values, o.culprit, diagnostics));
+      if (o.format == "text" && !o.quiet)
+        print(
+            fmt::format("wrote {0}/culprit.onnx ({1} node{2}): optc verify {0}/culprit.onnx --inputs {0} --against "
+                        "{0}\n",
+                        o.culprit, nodes, nodes == 1 ? "" : "s"));
+    }
+  }
   bool ok = true;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Checked &c : checked) {
@@ -356,24 +425,30 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   if (o.format == "text" && steps) print("     " + describe(*steps) + "\n");
   if (o.format == "text" && all_say_little && !o.quiet)
     print("     no output depends on these inputs: --inputs DIR or --input NAME=@FILE gives ones that suit\n");
+  const bool values_ok = !values || !values->first();
   const bool kernels_ok = !kernels.difference && !kernels.nan && !kernels.infinity;
   if (o.format == "json") {
     nlohmann::ordered_json quantized;
     if (steps && steps->uncompared.empty())
       quantized = {{"values", steps->values}, {"crossed", steps->crossed}, {"by_more", steps->by_more}};
-    nlohmann::ordered_json json{{"schema_version", 1}, {"ok", ok && kernels_ok}, {"against", reference},
-                                {"seed", o.seed},      {"input_sets", sets},     {"steps", steps_of_set},
-                                {"sizes", size_list},  {"outputs", list},        {"quantized", quantized}};
+    nlohmann::ordered_json json{{"schema_version", 1},   {"ok", ok && kernels_ok && values_ok},
+                                {"against", reference},  {"seed", o.seed},
+                                {"input_sets", sets},    {"steps", steps_of_set},
+                                {"sizes", size_list},    {"outputs", list},
+                                {"quantized", quantized}};
     if (watched) json["kernels"] = nlohmann::ordered_json::parse(kernel_json(kernels, o.per_kernel, o.numerics));
-    print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    if (values) json["values"] = nlohmann::ordered_json::parse(value_json(*values));
+    print(json_text(json));
   } else if (!o.quiet) {
     print(fmt::format("{} {}, seed {}, {} input set{}{}{}\n", ok ? "verified against" : "differs from", reference,
                       o.seed, sets, sets == 1 ? "" : "s",
                       steps_of_set > 1 ? fmt::format(" of {} steps", steps_of_set) : "", sizes));
   }
   if (watched && o.format == "text") print(kernel_text(kernels, o.per_kernel, o.numerics, o.quiet));
-  if (ok && kernels_ok) return {};
-  if (ok) return diagnostics.error(ErrorKind::kMismatch, kernel_summary(kernels));
+  if (values && o.format == "text") print(value_text(*values, o.verbose > 0, o.quiet));
+  if (ok && kernels_ok && values_ok) return {};
+  if (ok && !kernels_ok) return diagnostics.error(ErrorKind::kMismatch, kernel_summary(kernels));
+  if (ok) return diagnostics.error(ErrorKind::kMismatch, value_summary(*values));
   // How much the model's own rounding decides.
   std::string sensitivity;
   if (o.against == "ort") {
@@ -389,6 +464,7 @@ Status verify(VerifyOptions o, Diagnostics &diagnostics) {
   d.message = "outputs differ from " + reference;
   if (!sensitivity.empty()) d.notes.push_back(std::move(sensitivity));
   if (o.per_kernel) d.notes.push_back(kernel_summary(kernels));
+  if (!values_ok) d.notes.push_back(value_summary(*values));
   if (!o.bisect)
     d.help = o.per_kernel ? "--bisect-passes finds the step that is to blame"
                           : "--bisect-passes finds the step that is to blame, --per-kernel the kernel";
@@ -411,10 +487,12 @@ void add_verify(CommandLine &line, int &code) {
                    "an f32 output that depends on f16; with "
                    "--precision=f16 or bf16, or --fp32=tf32 on a GPU, 2e-2; on top what rounding alone changes in ONNX "
                    "Runtime: its "
-                   "optimizations, weights changed in their last bits)")
-      ->not_negative()
-      ->type_name("X");
-  verb->add_option("--atol", o->atol, "differences up to this are equal")->not_negative()->type_name("X");
+                   "optimizations, weights changed in their last bits); NAME=X is for one output (repeatable)")
+      ->check(wrong_tolerance)
+      ->type_name("[NAME=]X");
+  verb->add_option("--atol", o->atol, "differences up to this are equal; NAME=X is for one output (repeatable)")
+      ->check(wrong_tolerance)
+      ->type_name("[NAME=]X");
   verb->add_option("--sets", o->sets, "sets of random inputs, of alternating sizes (default 2)")
       ->between(1, 100)
       ->type_name("N");
@@ -424,12 +502,20 @@ void add_verify(CommandLine &line, int &code) {
   verb->add_flag("--per-kernel", o->per_kernel,
                  "compare each kernel of the bundle with the evaluator, on the bundle's own inputs of that kernel, and "
                  "name the first that differs");
+  verb->add_flag("--per-node", o->per_node,
+                 "compare the values inside of the model that are left by the rewrites with ONNX Runtime's, by name, "
+                 "and name the first beyond its bound");
+  verb->add_option("--culprit", o->culprit,
+                   "with --per-node: write the nodes that make the first such value to DIR/culprit.onnx, with their "
+                   "inputs and the right answer")
+      ->type_name("DIR");
   verb->add_flag("--check-numerics", o->numerics,
                  "name the first kernel that makes a NaN or an infinity of inputs that have none");
   add_run_options(*verb, *o);
   add_engine(*verb, *o);
   add_shape_options(*verb, *o);
   add_compile_options(*verb, *o);
+  add_step_options(*verb, *o);
   add_output_options(*verb, *o);
   on_parsed(*verb, o, code, [o](Diagnostics &diagnostics) { return verify(*o, diagnostics); });
 }

@@ -43,14 +43,15 @@ std::string stamps(const std::string &folder, bool deep) {
 // does not compile until it stands here.
 std::string text_of(const CompileOptions &options) {
   [[maybe_unused]] const auto &[import, level, disabled, targets, name, f32, precision, samples, weights, force,
-                                dry_run, embed_weights, probe, stop_after_rewrites, variants, aliases, tuning, opset] =
-      options;
+                                dry_run, embed_weights, probe, stop_after_rewrites, variants, aliases, tuning, only,
+                                start_from, stop_after, after_pass, opset] = options;
   const auto &[dims, shapes, custom_ops, externs, max_nodes] = import;
-  std::string text =
-      fmt::format("level={} f32={} precision={} embed={} probe={} stop={} opset={} nodes={} name={}", level, f32,
-                  to_string(precision), embed_weights, probe, stop_after_rewrites, opset, max_nodes, name);
+  std::string text = fmt::format(
+      "level={} f32={} precision={} embed={} probe={} stop={} opset={} nodes={} name={} passes={}..{}", level, f32,
+      to_string(precision), embed_weights, probe, stop_after_rewrites, opset, max_nodes, name, start_from, stop_after);
   for (const std::string &target : targets) text += "\ntarget " + target;
   for (const std::string &rule : disabled) text += "\nwithout " + rule;
+  for (const std::string &rule : only) text += "\nonly " + rule;
   for (const std::string &file : custom_ops) text += "\ncustom " + stamp(file);
   for (const ExternOperator &external : externs) {
     text += fmt::format("\nextern {}::{}", external.domain, external.name);

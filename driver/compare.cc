@@ -84,6 +84,7 @@ Comparison compare_tensors(const Constant &actual, const Constant &expected, con
                                                              : std::max(default_tolerance(type), tolerance.floor);
   result.allowed = std::max(relative * result.range, tolerance.absolute) + (exact ? 0 : tolerance.slack);
   std::vector<float> ulps;
+  double product = 0, square_x = 0, square_y = 0;
   const int bits = mantissa_bits(type);
   for (int64_t i = 0; i < numbers; ++i) {
     const double x = a.at(i), y = e.at(i);
@@ -94,13 +95,20 @@ Comparison compare_tensors(const Constant &actual, const Constant &expected, con
     if (!exact) {
       int exponent = 0;
       std::frexp(y, &exponent);
-      ulps.push_back(static_cast<float>(difference / std::ldexp(1.0, std::max(exponent, -125) - 1 - bits)));
+      const double ulp = difference / std::ldexp(1.0, std::max(exponent, -125) - 1 - bits);
+      ulps.push_back(static_cast<float>(ulp));
+      result.max_ulp = std::max(result.max_ulp, ulp);
+      product += x * y;
+      square_x += x * x;
+      square_y += y * y;
     }
   }
   if (!ulps.empty()) {
     std::nth_element(ulps.begin(), ulps.begin() + ulps.size() / 2, ulps.end());
     result.median_ulp = ulps[ulps.size() / 2];
   }
+  if (square_x > 0 && square_y > 0 && std::isfinite(square_x) && std::isfinite(square_y))
+    result.cosine = std::clamp(product / std::sqrt(square_x) / std::sqrt(square_y), -1.0, 1.0);
   if (!exact && !is_complex(type) && expected.rank() >= 1 && expected.dims().back() > 1) {
     const int64_t width = expected.dims().back();
     for (int64_t row = 0; row + width <= result.count; row += width) {
@@ -121,6 +129,8 @@ Comparison compare_tensors(const Constant &actual, const Constant &expected, con
 }
 
 }  // namespace
+
+double relative(const Comparison &c) { return c.range > 0 ? c.max_difference / c.range : c.max_difference; }
 
 double default_tolerance(ElementType type) {
   switch (type) {

@@ -28,11 +28,14 @@ struct Comparison {
   double allowed = 0;     // what max_difference was compared with
   int64_t differing = 0;  // elements beyond `allowed`
   int64_t count = 0;
-  int64_t nan = 0;          // expected elements that are NaN
-  double median_ulp = 0;    // of the expected type's spacing, for floats
+  int64_t nan = 0;        // expected elements that are NaN
+  double median_ulp = 0;  // of the expected type's spacing, for floats
+  double max_ulp = 0;
+  double cosine = 1;        // of the angle between both as vectors, of finite elements of floats; 1 where one is zero
   bool same_argmax = true;  // along the last axis, for floats of rank >= 1 (ties within `allowed` count as the same)
 };
 
+double relative(const Comparison &comparison);  // max_difference of the range; of zeros the difference itself
 Comparison compare(const RuntimeValue &actual, const RuntimeValue &expected, const Tolerance &tolerance);
 // "max |Δ| 2.4e-06 of range 61.2, 3 ulp median" or the problem.
 std::string describe(const Comparison &comparison);

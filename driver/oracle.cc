@@ -20,8 +20,7 @@ constexpr size_t kLongestError = 600;  // ONNX Runtime quotes whole types and sh
 // ONNX Runtime reads binary models alone: one of another form is written into the scratch folder.
 Result<std::string> binary_model(const std::string &model, const std::string &folder, Diagnostics &diagnostics) {
   OPTC_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(model, diagnostics));
-  if (form_of_file(model, file->text()) == ModelForm::kBinary)
-    return model;
+  if (form_of_file(model, file->text()) == ModelForm::kBinary) return model;
   ConvertOptions options;
   options.input = model;
   options.output = folder + "/model.onnx";
@@ -67,6 +66,11 @@ Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, co
   if (openvino && !options.precision.empty()) arguments.push_back("--precision=" + options.precision);
   if (!openvino && options.optimize) arguments.push_back("--optimize");
   if (options.perturb >= 0) arguments.push_back(fmt::format("--perturb={}", options.perturb));
+  if (!options.values.empty()) {
+    const std::string file = scratch.path() + "/values.json";
+    OPTC_TRY(write_file(file, nlohmann::json(options.values).dump(), diagnostics));
+    arguments.push_back("--values=" + file);
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].kind == RuntimeValue::Kind::kAbsent) continue;
     const bool numpy = inputs[i].kind == RuntimeValue::Kind::kTensor && has_numpy_type(inputs[i].tensor.type());
@@ -104,6 +108,10 @@ Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, co
     const Type type = i < outputs.size() ? graph.value(outputs[i]).type : Type();
     OPTC_ASSIGN(RuntimeValue value, read_value(scratch.path() + "/" + files[i], type, diagnostics));
     result.outputs.push_back(std::move(value));
+  }
+  for (const auto &[name, file] : json.value("values", std::map<std::string, std::string>())) {
+    OPTC_ASSIGN(const RuntimeValue value, read_value(scratch.path() + "/" + file, Type(), diagnostics));
+    result.values[name] = value.tensor;
   }
   return result;
 }

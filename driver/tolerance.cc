@@ -45,13 +45,18 @@ class Paths {
 
 }  // namespace
 
-std::vector<Tolerance> output_tolerances(const Graph &model, const Tolerance &given, ElementType storage) {
+std::vector<Tolerance> value_tolerances(const Graph &model, const Tolerance &given, ElementType storage) {
   const Paths paths(model);
+  const double stored = storage == ElementType::kFloat32 ? 0.0 : default_tolerance(storage);
+  std::vector<Tolerance> all(model.value_capacity(), given);
+  for (size_t i = 0; i < all.size(); ++i) all[i].floor = std::max(paths.of(ValueId(i)), stored);
+  return all;
+}
+
+std::vector<Tolerance> output_tolerances(const Graph &model, const Tolerance &given, ElementType storage) {
+  const std::vector<Tolerance> of_values = value_tolerances(model, given, storage);
   std::vector<Tolerance> all;
-  for (const ValueId output : model.region(Graph::main()).outputs) {
-    all.push_back(given);
-    all.back().floor = std::max(paths.of(output), storage == ElementType::kFloat32 ? 0.0 : default_tolerance(storage));
-  }
+  for (const ValueId output : model.region(Graph::main()).outputs) all.push_back(of_values[output.index]);
   return all;
 }
 

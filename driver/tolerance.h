@@ -13,5 +13,7 @@ namespace optc {
 // the bundle's own temporaries, of every output (kFloat32: none). 8-bit types are no storage but quantization: what a
 // value that crosses a step changes is asked of ONNX Runtime (driver/sensitivity.h).
 std::vector<Tolerance> output_tolerances(const Graph &model, const Tolerance &given, ElementType storage);
+// The same for each value, by ValueId::index.
+std::vector<Tolerance> value_tolerances(const Graph &model, const Tolerance &given, ElementType storage);
 
 }  // namespace optc

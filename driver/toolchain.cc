@@ -48,6 +48,10 @@ Result<Optimized> optimize_model(Graph graph, const CompileOptions &options, Lis
         return opset_has(opset, op, of);
       };
     }
+    optimize_options.only = options.only;
+    optimize_options.start_from = options.start_from;
+    optimize_options.stop_after = options.stop_after;
+    optimize_options.after_pass = options.after_pass;
     if (options.stop_after_rewrites >= 0) optimize_options.max_rewrites = options.stop_after_rewrites;
     OptimizeReport report;
     const Status done = optimize(graph, optimize_options, report, diagnostics);

@@ -3,6 +3,7 @@
 // progress goes to a Listener, errors to the Diagnostics sink, results are values.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -40,6 +41,8 @@ struct WeightQuantization {
   bool measure = true;            // false: `keep` says all, as it was found before
 };
 
+struct PassRun;  // optimizer/optimize.h
+
 struct CompileOptions {
   ImportOptions import;
   int level = 2;                                  // 0: no rewrites and no fusion; 1 and more: all
@@ -62,6 +65,10 @@ struct CompileOptions {
   std::vector<std::string> aliases;
   // Measured choices of schedules (driver/tuning_cache.h); null: all are the cost model's.
   std::shared_ptr<const TuningTable> tuning;
+  // Of the optimizer's passes (optimizer/optimize.h, where these stand with the same names).
+  std::vector<std::string> only;  // not empty: these passes and rules, and no others
+  std::string start_from, stop_after;
+  std::function<Status(const PassRun &)> after_pass;
   int64_t opset = 0;  // the result is to be written in this version of ai.onnx: no rewrite needs more; 0: compiled
 };
 

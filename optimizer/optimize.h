@@ -23,15 +23,28 @@ struct OperatorSet {
   std::function<bool(std::string_view op, ElementType of)> has;  // `of`: elements of its first operand
 };
 
+// A pass that ran once over the graph.
+struct PassRun {
+  std::string_view pass;
+  size_t rewrites = 0;  // that it made
+  double seconds = 0;
+  const Graph &graph;  // as it left it
+};
+
 struct OptimizeOptions {
   std::vector<std::string> disabled;    // names of passes or rules; "norm" disables norm.* too
-  std::vector<std::string> only;        // when not empty: run these rules alone (goldens)
+  std::vector<std::string> only;        // when not empty: run these passes and rules alone
   int64_t max_rewrites = INT64_MAX;     // bisection: stop after so many
   int64_t max_folded_bytes = 64 << 20;  // a folded constant may not be larger than this and than four times its inputs
   bool verify_each = true;              // run the verifier after each pass that changed something
   // With `has` the result is to be written: rules make no operator that this set lacks: what it cannot say better than
   // before stays as it is, and counts as not applied. Without `has`: every operator, optc's own too.
   OperatorSet operators;
+  // Names of passes. The first round begins with start_from, as on a graph that stop_after the pass before it has left;
+  // nothing runs after the first run of stop_after. Empty: all of them, until none changes anything.
+  std::string start_from, stop_after;
+  // Told of each pass that ran, before the verifier looks at what it made; a failure ends the optimizer. Null: nobody.
+  std::function<Status(const PassRun &)> after_pass;
 };
 
 struct OptimizeReport {
@@ -43,6 +56,8 @@ struct OptimizeReport {
 
 // On an error the report's last rewrite is the one that made it, where it came of one.
 Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Diagnostics &diagnostics);
+
+std::vector<std::string> list_passes();  // by name, in the order in which they run
 
 // What `optc explain` and --list-passes show.
 struct RuleInfo {

@@ -2,6 +2,7 @@
 // whole table is run again while something changed, because a fold can complete a pattern and a pattern can leave
 // something to fold.
 #include <algorithm>
+#include <chrono>
 #include <unordered_map>
 
 #include "ir/graph/verifier.h"
@@ -67,6 +68,11 @@ Status check_names(const OptimizeOptions &options, Diagnostics &diagnostics) {
         return diagnostics.error(ErrorKind::kUsage, "no pass and no rule is named '" + name + "'", {},
                                  "`optc explain` lists the rules");
     }
+  const std::vector<std::string> passes = list_passes();
+  for (const std::string *name : {&options.start_from, &options.stop_after})
+    if (!name->empty() && std::find(passes.begin(), passes.end(), *name) == passes.end())
+      return diagnostics.error(ErrorKind::kUsage, "no pass is named '" + *name + "'", {},
+                               "`optc explain` lists the rules by pass");
   return {};
 }
 
@@ -137,6 +143,22 @@ const Node *squeeze_by_sizes(const Graph &graph) {
   return nullptr;
 }
 
+// One run of a pass. `changed` is set where it changed anything.
+Status run_pass(const PassRow &pass, RuleContext &context, bool &changed) {
+  const OptimizeOptions &options = context.options();
+  Rewriter &rewriter = context.rewriter();
+  rewriter.set_pass(pass.name);
+  const size_t before = rewriter.records().size();
+  const auto began = std::chrono::steady_clock::now();
+  if (pass.rules)
+    OPTC_TRY(run_rules(pass, context, changed));
+  else if (!pass_disabled(options, pass.name))
+    OPTC_TRY(pass.run(context, changed));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  if (!options.after_pass) return {};
+  return options.after_pass({pass.name, rewriter.records().size() - before, took.count(), context.graph()});
+}
+
 Status run_passes(Graph &graph, const OptimizeOptions &options, OptimizeReport &report, Rewriter &rewriter,
                   Diagnostics &diagnostics) {
   RuleContext context(rewriter, options, diagnostics);
@@ -146,17 +168,18 @@ Status run_passes(Graph &graph, const OptimizeOptions &options, OptimizeReport &
     return {};
   }
   OPTC_TRY(note_conditions(graph, diagnostics));
-  for (bool changed = true; changed;) {
+  bool skipped = !options.start_from.empty(), stopped = false;
+  for (bool changed = true; changed && !stopped;) {
     changed = false;
     for (const PassRow &pass : kPasses) {
-      rewriter.set_pass(pass.name);
+      skipped = skipped && pass.name != options.start_from;
+      if (skipped) continue;
       bool pass_changed = false;
-      if (pass.rules)
-        OPTC_TRY(run_rules(pass, context, pass_changed));
-      else if (!pass_disabled(options, pass.name))
-        OPTC_TRY(pass.run(context, pass_changed));
+      OPTC_TRY(run_pass(pass, context, pass_changed));
       if (pass_changed && options.verify_each) OPTC_TRY(verify(graph, diagnostics));
       changed |= pass_changed;
+      stopped = pass.name == options.stop_after;
+      if (stopped) break;
     }
     if (static_cast<int64_t>(rewriter.records().size()) >= options.max_rewrites) break;
   }
@@ -175,6 +198,12 @@ Status optimize(Graph &graph, const OptimizeOptions &options, OptimizeReport &re
   report.rewrites = rewriter.records();
   report.missed = rewriter.missed_rewrites();
   return done;
+}
+
+std::vector<std::string> list_passes() {
+  std::vector<std::string> names;
+  for (const PassRow &pass : kPasses) names.emplace_back(pass.name);
+  return names;
 }
 
 std::vector<RuleInfo> list_rules() {

@@ -1,7 +1,8 @@
 """Runs a model with ONNX Runtime on inputs from files; used by `optc verify --against=ort` and `optc bench --against=ort`.
 
-Usage: ort_run.py MODEL OUTPUT_FOLDER [--input=NAME=FILE ...] [--optimize] [--perturb=SEED] [--threads=N] [--iterations=N] [--seconds=S]
-Writes output_I.npy (or .pb for what NumPy cannot say) and result.json: {"version", "outputs", "milliseconds"}, or {"version", "stage":
+Usage: ort_run.py MODEL OUTPUT_FOLDER [--input=NAME=FILE ...] [--optimize] [--perturb=SEED] [--values=FILE] [--threads=N] [--iterations=N] [--seconds=S]
+Writes output_I.npy (or .pb for what NumPy cannot say) and result.json: {"version", "outputs", "milliseconds"} (with --values, a JSON list of
+names of values inside of the model, also "values": name to file), or {"version", "stage":
 "load" or "run", "error"} where ONNX Runtime refuses the model or the inputs."""
 
 import argparse
@@ -83,13 +84,23 @@ def nudged(values, random):
     return np.where(np.isfinite(changed), changed, values)
 
 
-def perturbed(path, random):
-    """The model's bytes with its float weights changed in their last bits. What sizes follow from stays: the scales of a Resize, and
+def show_values(model, names):
+    """Makes values inside of the main graph outputs; gives the names of its own outputs and those of the values that it has."""
+    import onnx
+
+    made = {name for node in model.graph.node for name in node.output}
+    own = [output.name for output in model.graph.output]
+    shown = [name for name in names if name in made]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in shown if name not in own)
+    return own, shown
+
+
+def perturb(model, random):
+    """Changes the float weights of a model in their last bits. What sizes follow from stays: the scales of a Resize, and
     whole numbers, which a model states (a factor of 2 that is a little less gives another size)."""
     import onnx
     from onnx import numpy_helper
 
-    model = onnx.load(path)
     scales = set()
 
     def note_scales(graph):
@@ -121,7 +132,6 @@ def perturbed(path, random):
 
     note_scales(model.graph)
     visit(model.graph)
-    return model.SerializeToString()
 
 
 def main():
@@ -131,6 +141,7 @@ def main():
     parser.add_argument("--input", action="append", default=[])
     parser.add_argument("--optimize", action="store_true")
     parser.add_argument("--perturb", type=int, help="change float weights and inputs in their last bits, drawn from this seed")
+    parser.add_argument("--values", type=pathlib.Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--iterations", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=10)
@@ -147,21 +158,31 @@ def main():
     for item in args.input:
         name, _, path = item.rpartition("=")
         feeds[name] = read(path, kinds, name)
-    model = args.model
-    if args.perturb is not None:
-        random = np.random.default_rng(args.perturb)
-        model = perturbed(args.model, random)
-        feeds = {k: nudged(v, random) if getattr(v, "dtype", None) == np.float32 else v for k, v in feeds.items()}
+    model, own, values = args.model, None, []
+    if args.perturb is not None or args.values:
+        import onnx
+
+        changed = onnx.load(args.model, load_external_data=args.perturb is not None)
+        if args.perturb is not None:
+            random = np.random.default_rng(args.perturb)
+            perturb(changed, random)
+            feeds = {k: nudged(v, random) if getattr(v, "dtype", None) == np.float32 else v for k, v in feeds.items()}
+        if args.values:
+            own, values = show_values(changed, json.loads(args.values.read_text()))
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(pathlib.Path(args.model).absolute().parent))
+        model = changed.SerializeToString()
     stage = "load"
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         stage = "run"
-        outputs = session.run(None, feeds)
+        outputs = session.run(own and own + values, feeds)
     except Exception as error:  # ONNX Runtime's own classes have no base of their own
         refused = {"version": ort.__version__, "stage": stage, "error": " ".join(str(error).split())}
         (args.folder / "result.json").write_text(json.dumps(refused))
         return
     files = [write(args.folder, i, value) for i, value in enumerate(outputs)]
+    inside = dict(zip(values, files[len(own):])) if values else {}
+    files = files[:len(files) - len(inside)]
     milliseconds = []
     if args.iterations:
         begin = time.perf_counter()
@@ -174,7 +195,7 @@ def main():
             milliseconds.append((stop - start) * 1e3)
             if len(milliseconds) >= 3 and stop - begin > args.seconds:
                 break
-    result = {"version": ort.__version__, "outputs": files, "milliseconds": milliseconds}
+    result = {"version": ort.__version__, "outputs": files, "values": inside, "milliseconds": milliseconds}
     (args.folder / "result.json").write_text(json.dumps(result))
 
 

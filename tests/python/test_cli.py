@@ -313,6 +313,44 @@ def test_bench_tells_the_work_of_each_kernel(optc, model):
     assert "GFLOP/s" in run(optc, "bench", model, "--iters=5", "--per-node").stdout
 
 
+def test_bench_sets_the_roof_above_each_kernel(optc, model, tmp_path):
+    words = ["bench", model, "--roofline", "--iters=5", "--dim=N=256"]
+    facts = json.loads(run(optc, *words, "--format=json").stdout)
+    roof = facts["roofline"]
+    rates = [b["bytes_per_second"] for b in roof["bandwidth"]]
+    assert roof["threads"] == 1 and 1e8 < roof["flops_per_second"] < 1e13
+    assert rates == sorted(rates, reverse=True) and all(1e8 < r < 1e13 for r in rates)
+    for k in facts["kernels"]:
+        rate = max((b for b in roof["bandwidth"] if b["bytes"] <= k["bytes"]), key=lambda b: b["bytes"], default=roof["bandwidth"][0])["bytes_per_second"]
+        memory, compute = 1e6 * k["bytes"] / rate, 1e6 * k["flops"] / roof["flops_per_second"]
+        assert k["limit_us"] == pytest.approx(max(memory, compute)) and k["limited_by"] == ("memory" if memory >= compute else "compute")
+        assert k["share_of_limit"] == pytest.approx(k["limit_us"] / k["us"])
+    by_strategy = {s["strategy"]: s for s in facts["strategies"]}
+    assert {k["strategy"] for k in facts["kernels"]} == set(by_strategy)
+    for name, s in by_strategy.items():
+        own = [k for k in facts["kernels"] if k["strategy"] == name]
+        assert s["kernels"] == len(own) and s["us"] == pytest.approx(sum(k["us"] for k in own))
+    assert facts["min_ms"] <= facts["median_ms"] <= facts["p90_ms"] <= facts["p95_ms"] <= facts["p99_ms"]
+    assert {"processor", "cores", "instruction_set", "memory_bytes", "system"} <= set(facts["machine"])
+    text = run(optc, *words).stdout
+    assert "limit µs" in text and "strategy" in text and "peak of 1 thread: " in text and max(map(len, text.splitlines()[1:])) <= 90
+
+
+def test_bench_runs_contexts_at_the_same_time(optc, model, tmp_path):
+    words = ["bench", model, "--iters=20", "--warmup=1"]
+    facts = json.loads(run(optc, *words, "--streams=3", "--format=json").stdout)
+    assert facts["streams"] == 3 and facts["runs"] == 60 and facts["runs_per_second"] > 0
+    assert "3 streams" in run(optc, *words, "--streams=3").stdout
+    # One stream is not compared with three; an earlier file without the number has one.
+    path = tmp_path / "base.json"
+    path.write_text(json.dumps(facts))
+    assert "another streams: 3, here 1" in run(optc, *words, "--baseline", path, code=2).stderr
+    del facts["setting"]["streams"]
+    path.write_text(json.dumps(facts))
+    assert "baseline" in run(optc, *words, "--baseline", path).stdout
+    assert "streams" in run(optc, *words, "--streams=0", code=2).stderr
+
+
 def test_verify_tells_how_sensitive_the_model_is(optc, model):
     import os
     import sys

@@ -444,6 +444,19 @@ def test_differences_of_kernels(page, encoder_page):
     assert page.errors == []
 
 
+def test_differences_of_values(page, encoder_page):
+    """What verify says of the values inside of the model colors the nodes that make them, and what became of those."""
+    page.open(encoder_page)
+    names = page.js("items.filter(i => i.a && !i.kind).map(i => i.a.name)")
+    each = [{"value": f"{n}:0", "node": n, "op": "Op", "ok": k < len(names) - 1, "relative": 1e-7 * k} for k, n in enumerate(names)]
+    each.append({"value": f"{names[1]}:1", "node": names[1], "op": "Op", "ok": True, "relative": 0.0})  # a second output
+    told = page.js(f"takeFile({json.dumps(json.dumps({'values': {'first': None, 'each': each}}))})")
+    assert f"2 of {len(each)} values have ONNX Runtime's bits, {len(names)} nodes" in told and f"the first beyond its bound is {names[-1]}:0" in told
+    assert page.js("tint") == "drift" and page.js("heat.a.get(folders[0])") == pytest.approx(1e-7 * (len(names) - 1))
+    assert page.js("heat.a.get(items.find(i => i.a && i.a.name === NAME))".replace("NAME", json.dumps(names[1]))) == pytest.approx(1e-7)
+    assert page.errors == []
+
+
 def test_times_of_kernels(page, encoder_page):
     """Times of a bench, dropped on the page, are shared by the nodes that each kernel computes; a file of something else says so."""
     page.open(encoder_page)

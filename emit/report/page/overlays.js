@@ -1,5 +1,5 @@
 // What colors say of kernels, shared by the nodes that each computes: memory that is alive (of the page itself), and times and differences
-// of a file that bench or verify wrote. A new one is an entry of `measures`, and for a file one of `READERS`.
+// of a file that bench or verify wrote; verify's differences of values are those of the nodes that make them. A new one is an entry of `measures`, and for a file one of `READERS`.
 const option = id => { const e = element("option", id, $("tint")); e.value = id };
 Object.keys(measures).forEach(option);
 const kernelsOf = item => item.group < 0 ? [] : D.groups[item.group][2].map(t => T[t]);
@@ -65,6 +65,8 @@ function chartOf(own) {
 
 // --- files: what bench and verify say of each kernel --------------------------------------------------------------------------------------
 const microseconds = us => us >= 1000 ? (us / 1000).toPrecision(3) + " ms" : us.toPrecision(3) + " \u00b5s";
+// Names of the model's nodes that an item is, or that became it.
+const nodesOf = item => item.a ? [item.a.name] : item.group < 0 ? [] : membersOf[item.group].filter(m => m.a).map(m => m.a.name);
 const READERS = [
   {
     // `optc bench MODEL --per-node --format=json`
@@ -84,20 +86,30 @@ const READERS = [
       return list.filter(k => !k.relative).length + " of " + list.length + " kernels give the evaluator's bits, " + known.size + " compute nodes of this page; the farthest is " + worst.kernel + ", by " + worst.relative.toExponential(1) + " of the range of " + worst.output + ".";
     },
   },
+  {
+    // `optc verify MODEL --per-node --format=json`
+    id: "drift", list: json => json.values && json.values.each, ok: v => Number.isFinite(v.relative), name: v => v.node, value: v => v.relative, shared: false, keys: nodesOf,
+    measure: {title: "difference of the node's value from ONNX Runtime, of its range", text: v => v ? v.toExponential(1) : "the same bits", fold: Math.max},
+    sum: (list, known) => {
+      const worst = list.reduce((most, v) => v.relative > most.relative ? v : most, list[0]), first = list.find(v => !v.ok);
+      return list.filter(v => !v.relative).length + " of " + list.length + " values have ONNX Runtime's bits, " + known.size + " nodes of this page make one; the farthest is " + worst.value + ", by " + worst.relative.toExponential(1) + " of its range" + (first ? "; the first beyond its bound is " + first.value : "") + ".";
+    },
+  },
 ];
 // Colors by a file; gives what is told of it.
 function takeFile(text) {
   let json = null;
   try { json = JSON.parse(text) } catch { json = null }
   const reader = READERS.find(r => { const list = json && r.list(json); return Array.isArray(list) && list.length && list.every(k => k && typeof r.name(k) === "string" && r.ok(k)) });
-  if (!reader) return "The file has neither times nor differences of kernels: `optc bench MODEL --per-node --format=json` writes times, `optc verify MODEL --per-kernel --format=json` differences.";
-  const list = reader.list(json), values = new Map(list.map(k => [reader.name(k), reader.value(k)])), nodes = {a: new Map(), b: new Map()}, known = new Set();
-  const kernels = item => kernelsOf(item).filter(name => values.has(name));
+  if (!reader) return "The file has neither times nor differences: `optc bench MODEL --per-node --format=json` writes times, `optc verify MODEL --per-kernel --format=json` differences of kernels, with --per-node those of values.";
+  const list = reader.list(json), values = new Map(), nodes = {a: new Map(), b: new Map()}, known = new Set();
+  for (const k of list) values.set(reader.name(k), reader.shared ? reader.value(k) : Math.max(values.get(reader.name(k)) || 0, reader.value(k)));
+  const kernels = item => (reader.keys || kernelsOf)(item).filter(name => values.has(name));
   for (const item of items) for (const name of kernels(item)) {
     known.add(name);
     for (const side of ["a", "b"]) if (item[side]) nodes[side].set(name, (nodes[side].get(name) || 0) + 1);
   }
-  if (!known.size) return "None of the file's " + list.length + " kernels computes a node of this page: were they of the same model?";
+  if (!known.size) return "None of the file's " + list.length + (reader.keys ? " values is of" : " kernels computes") + " a node of this page: were they of the same model?";
   if (!measures[reader.id]) option(reader.id);
   const share = (item, f, side) => { const s = side === "o" ? (item.b ? "b" : "a") : f === item.a && f !== item.b ? "a" : side; return kernels(item).reduce((sum, name) => sum + values.get(name) / (nodes[s].get(name) || 1), 0) };
   measures[reader.id] = {...reader.measure, of: (f, item, side) => reader.shared ? share(item, f, side) : kernels(item).reduce((most, name) => Math.max(most, values.get(name)), 0)};
@@ -116,4 +128,3 @@ $("load").onclick = () => $("file").click();
 $("file").onchange = e => { openFile(e.target.files[0]); e.target.value = "" };
 addEventListener("dragover", e => e.preventDefault());
 addEventListener("drop", e => { e.preventDefault(); openFile(e.dataTransfer.files[0]) });
-if (!D.groups.some(g => g[2].length)) $("load").hidden = true;
