@@ -56,9 +56,9 @@ Status keep_named(std::vector<Candidate> &candidates, const WeightQuantization &
   return {};
 }
 
-Result<Program> lower_quietly(const Graph &graph, const CompileOptions &options) {
-  LoweringOptions lowering;
-  lowering.fuse = options.level > 0;
+// Whatever the options are, so that -O0 and --disable-pass do not change which weights stay.
+Result<Program> lower_quietly(const Graph &graph) {
+  const LoweringOptions lowering;
   LoweringReport report;
   Diagnostics quiet;  // what is wrong with it is said where the model itself is lowered
   return lower(graph, lowering, report, quiet);
@@ -77,7 +77,7 @@ Status replace_weights(Graph &graph, const std::vector<Candidate> &candidates, c
 
 StorageCost measure(const Graph &graph, const std::vector<Candidate> &candidates, const CompileOptions &options) {
   StorageCost nothing;
-  const Result<Program> plain = lower_quietly(graph, options);
+  const Result<Program> plain = lower_quietly(graph);
   if (!plain.ok()) {
     nothing.unmeasured = "the model could not be lowered";
     return nothing;
@@ -94,7 +94,7 @@ StorageCost measure(const Graph &graph, const std::vector<Candidate> &candidates
     OPTC_TRY(replace_weights(tried, candidates, kept, quiet));
     for (const Candidate &c : candidates)
       if (c.kept.empty()) names.push_back(c.name);
-    return lower_quietly(tried, options);
+    return lower_quietly(tried);
   };
   return measure_storage(graph, options.samples, *plain, narrow, trial);
 }
