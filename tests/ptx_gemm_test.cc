@@ -4,6 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "tests/ptx_machine.h"
 
@@ -65,6 +68,66 @@ TEST(PtxGemm, LongKIsPromotedAndShortKIsOneBlock) {
     check_product({kF16, 1, 1, 64, 1600, transposed, false});
     check_product({kF16, 1, 3, 40, 776, transposed, false});
   }
+}
+
+TEST(PtxGemm, FewRowsGoThroughRegisters) {
+  std::set<std::string> tiles;
+  for (const char *target : {"sm_80", "sm_90a"})
+    for (const auto &[c, multiprocessors] : std::vector<std::pair<Product, int>>{
+             {{kF16, 1, 1, 64, 256, true, false}, 0},
+             {{kBF16, 1, 1, 41, 72, true, false}, 0},
+             {{kF16, 1, 3, 33, 800, true, false}, 0},
+             {{kBF16, 1, 4, 16, 4104, true, false}, 0},  // more steps than are in flight
+             {{kBF16, 2, 2, 24, 520, true, false}, 0},
+             {{kF16, 3, 4, 40, 264, true, true}, 0},
+             {{kF16, 1, 2, 16, 1288, true, false}, 1},
+             {{kBF16, 1, 1, 60, 2056, true, false}, 1}}) {
+      NestProgram n;
+      n.matmul(c.type, c.batch, c.m, c.n, c.k, c.transposed, c.batched);
+      Machine m(n.program, "3xtf32", target, 0, {"schedule.gemm.warpgroup", "schedule.conv.warpgroup"}, -1,
+                multiprocessors);
+      const std::string form = m.output.kernels[0].form;
+      EXPECT_NE(form.find(" registers"), std::string::npos) << form;
+      tiles.insert(form.substr(form.find(' ') + 1, form.find("x256") - form.find(' ') - 1));
+      m.fill(6);
+      m.run(11);
+      expect_product(m, n.program, c, 3 * rounding(c.type), form);
+    }
+  EXPECT_EQ(tiles, (std::set<std::string>{"16x8", "16x16", "16x32"}));
+  // What does not lie in chunks along k, or is of more rows, does not.
+  for (const Product &c : {Product{kF16, 1, 1, 64, 256, false, false}, Product{kF16, 1, 5, 64, 256, true, false},
+                           Product{kF16, 1, 1, 64, 252, true, false}, Product{kF32, 1, 1, 64, 256, true, false}}) {
+    NestProgram n;
+    n.matmul(c.type, c.batch, c.m, c.n, c.k, c.transposed, c.batched);
+    Machine m(n.program);
+    EXPECT_EQ(m.output.kernels[0].form.find(" registers"), std::string::npos) << m.output.kernels[0].form;
+  }
+}
+
+TEST(PtxGemm, WhatIsNotFiniteStaysInItsRowAndColumn) {
+  // 3 rows of 8, 41 columns of 48, 72 of 256 along k: all that is behind the ends is on hand, and must not count.
+  constexpr size_t kM = 3, kN = 41, kK = 72;
+  NestProgram n;
+  n.matmul(kF16, 1, kM, kN, kK, true, false);
+  Machine m(n.program, "3xtf32", "sm_90a");
+  ASSERT_NE(m.output.kernels[0].form.find(" registers"), std::string::npos) << m.output.kernels[0].form;
+  m.fill(6);
+  const auto &in = n.program.inputs;
+  m.put(in[0], 1 * kK + 70, INFINITY);   // row 1
+  m.put(in[1], 40 * kK + 71, NAN);       // the last column
+  m.put(in[1], 17 * kK + 3, -INFINITY);  // column 17
+  m.run(11);
+  for (size_t i = 0; i < kM; ++i)
+    for (size_t j = 0; j < kN; ++j) {
+      double sum = m.get(in[2], j);
+      for (size_t k = 0; k < kK; ++k) sum += m.get(in[0], i * kK + k) * m.get(in[1], j * kK + k);
+      const double want = std::isnan(sum) ? sum : std::max(sum, 0.0), got = m.get(n.program.outputs[0], i * kN + j);
+      if (std::isfinite(want)) {
+        EXPECT_NEAR(got, want, 0.02) << i << "," << j;
+      } else {
+        EXPECT_TRUE(std::isnan(want) ? std::isnan(got) : got == want) << i << "," << j << ": " << got;
+      }
+    }
 }
 
 TEST(PtxGemm, BlocksThatShareATileAddUpInTheOrderOfTheParts) {

@@ -161,6 +161,10 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
   plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).tiles[0].tile.m = 24; });
   plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).tiles[3].tile.warps_k = 3; });
   plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).tiles[0].splits = 0; });
+  plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).tiles[0].tile.stages = 1; });
+  plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) {
+    product(s).tiles[0].tile = TensorCoreTile{16, 16, 256, 1, 1, 8, 0};  // of f32
+  });
   plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).a.k_contiguous = false; });
   plant("gemm.tensor_core", "S5", [&](Program &, Schedule &s) { product(s).b.chunk_bytes = 32; });
   plant(

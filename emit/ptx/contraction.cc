@@ -228,17 +228,21 @@ std::optional<Draft> draft_tensor_core(const Program &program, const Kernel &ker
   const int splits = paired ? 1 : choice.splits;
   const Dim m = total_extent(s.a.outer), n = total_extent(s.b.outer) * Dim(paired ? 2 : 1), k_size = total_extent(s.k),
             batch = total_extent(s.batch);
+  if (through_registers(tile) && !fits_registers(s, tile, made->a, made->b)) return std::nullopt;
   if (splits > 1 && !(m.is_constant() && n.is_constant() && k_size.is_constant() && batch.is_constant()))
     return std::nullopt;
   Draft draft;
   draft.form = "gemm." + std::string(to_string(s.type)) + " " + std::to_string(tile.m) + "x" + std::to_string(tile.n) +
                "x" + std::to_string(tile.k) + (tile.warps_k > 1 ? " k/" + std::to_string(tile.warps_k) : "") +
-               (splits > 1 ? " split " + std::to_string(splits) : "") + " fetch " + std::to_string(s.a.chunk_bytes) +
-               (s.a.group > 1 ? "x8" : "") + (s.a.k_contiguous ? "k" : "m") + " " + std::to_string(s.b.chunk_bytes) +
-               (s.b.group > 1 ? "x8" : "") + (s.b.k_contiguous ? "k" : "n");
+               (through_registers(tile) ? " registers" : "") + (splits > 1 ? " split " + std::to_string(splits) : "") +
+               " fetch " + std::to_string(s.a.chunk_bytes) + (s.a.group > 1 ? "x8" : "") +
+               (s.a.k_contiguous ? "k" : "m") + " " + std::to_string(s.b.chunk_bytes) + (s.b.group > 1 ? "x8" : "") +
+               (s.b.k_contiguous ? "k" : "n");
   if (paired) draft.form += " paired";
   if (rows) draft.form += " behind rows";
   draft.threads = static_cast<unsigned>(tile.threads());
+  // What is in registers leaves room for the next block. Others of few rows have as few: they may be beside it.
+  if (element_bytes(s.type) == 2 && upper_bound(m) <= kFewRows) draft.min_blocks = 2;
   draft.grid[0] = ceil_div(n, tile.n);
   draft.grid[1] = ceil_div(m, tile.m);
   draft.grid[2] = batch * Dim(splits);

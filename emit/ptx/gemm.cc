@@ -82,7 +82,10 @@ void join_splits(Builder &b, const Gemm &g, unsigned flag, std::vector<Piece> *p
 
 }  // namespace
 
-void emit_gemm(Builder &b, const Gemm &g) {
+namespace {
+
+// The sums of a warp of a tile with a ring, four for each 16 x 8 of its part.
+Values sums_through_ring(Builder &b, const Gemm &g, unsigned start) {
   const TensorCoreTile &t = g.tile;
   const bool half = element_bytes(g.type) == 2;
   const bool three = g.type == TensorCoreType::kThreeTF32;
@@ -93,7 +96,6 @@ void emit_gemm(Builder &b, const Gemm &g) {
   const int steps = t.k / step_k;
   const int wm = t.m / t.warps_m, wn = t.n / t.warps_n;  // a warp's part
   const int blocks_m = wm / 16, blocks_n = wn / 16;      // in fragments of 16
-  const unsigned start = b.reserve_shared(tensor_core_shared_bytes(g.type, t), 128);
 
   TileStore a_probe(b, g, g.a, t.m, start);
   TileStore a(b, g, g.a, t.m, start);
@@ -231,6 +233,22 @@ void emit_gemm(Builder &b, const Gemm &g) {
   if (promote)
     for (size_t i = 0; i < count; ++i) acc[i] = b.ir.CreateFAdd(result[count + i], acc[i]);
   b.copy_wait(0);
+  if (t.warps_k > 1) b.barrier();  // where the ring was, sums are exchanged
+  return acc;
+}
+
+}  // namespace
+
+void emit_gemm(Builder &b, const Gemm &g) {
+  const TensorCoreTile &t = g.tile;
+  const int wm = t.m / t.warps_m, wn = t.n / t.warps_n;
+  const int blocks_m = wm / 16, columns = wn / 8;  // in fragments of 16 x 8
+  const unsigned start = b.reserve_shared(tensor_core_shared_bytes(g.type, t), 128);
+  const Values acc = through_registers(t) ? sums_through_registers(b, g) : sums_through_ring(b, g, start);
+  const size_t count = acc.size();
+  Value warp = b.warp();
+  Value warp_k = b.div(warp, t.warps_m * t.warps_n), in_tile = b.rem(warp, t.warps_m * t.warps_n);
+  Value warp_row = b.mul(b.rem(in_tile, t.warps_m), wm), warp_column = b.mul(b.div(in_tile, t.warps_m), wn);
 
   std::vector<Piece> pieces;
   Value lane_row = b.add(b.add(g.row0, warp_row), b.shr(b.lane(), 2)),
@@ -239,16 +257,15 @@ void emit_gemm(Builder &b, const Gemm &g) {
   if (t.warps_k == 1) {
     for (int i = 0; i < blocks_m; ++i) {
       Value row = b.add(lane_row, 16 * i);
-      for (int j = 0; j < 2 * blocks_n; ++j) {
-        const auto at = acc.begin() + (i * 2 * blocks_n + j) * 4;
+      for (int j = 0; j < columns; ++j) {
+        const auto at = acc.begin() + (i * columns + j) * 4;
         pieces.push_back({row, b.add(lane_column, 8 * j), Values(at, at + 4), nullptr});
       }
     }
   } else {
     // Warps that split k exchange their sums; each adds up, in the order of the parts, and finishes every warps_k-th
     // fragment of 16 x 8.
-    b.barrier();
-    const int per_part = t.m * t.n * 4, all = blocks_m * 2 * blocks_n, fragments = g.paired ? all / 2 : all;
+    const int per_part = t.m * t.n * 4, all = blocks_m * columns, fragments = g.paired ? all / 2 : all;
     Value mine = b.add(b.add(b.mul(in_tile, wm * wn * 4), b.shl(b.lane(), 2)), static_cast<int64_t>(start));
     Value to = b.add(mine, b.mul(warp_k, per_part));
     for (size_t i = 0; i < count; ++i) b.store(acc[i], b.shared(b.add(to, static_cast<int64_t>(i) * 128)), 4);
@@ -273,8 +290,8 @@ void emit_gemm(Builder &b, const Gemm &g) {
       };
       add_up(0, piece.sums);
       if (g.paired) add_up(fragments * 512, piece.others);  // 16 x 8 sums of 4 bytes a fragment
-      piece.row = b.add(lane_row, b.shl(b.div(fragment, 2 * blocks_n), 4));
-      piece.column = b.add(lane_column, b.shl(b.rem(fragment, 2 * blocks_n), 3));
+      piece.row = b.add(lane_row, b.shl(b.div(fragment, columns), 4));
+      piece.column = b.add(lane_column, b.shl(b.rem(fragment, columns), 3));
       pieces.push_back(piece);
     }
   }
@@ -303,7 +320,7 @@ void emit_gemm(Builder &b, const Gemm &g) {
   };
   // The same for a thread one of whose sums is not finite: all of them are summed again.
   auto finish_again = [&] {
-    const int fragments = blocks_m * 2 * blocks_n;
+    const int fragments = blocks_m * columns;
     auto rolled = [&](Value begin, int end, int step, const std::function<void(Value)> &body) {
       b.loop(
           begin, b.i32(end), b.i32(step), {},
@@ -314,9 +331,9 @@ void emit_gemm(Builder &b, const Gemm &g) {
           true);
     };
     rolled(warp_k, fragments, t.warps_k, [&](Value fragment) {
-      Value column = b.add(lane_column, b.shl(b.rem(fragment, 2 * blocks_n), 3));
+      Value column = b.add(lane_column, b.shl(b.rem(fragment, columns), 3));
       rolled(b.i32(0), 2, 1, [&](Value half_of_it) {
-        Value row = b.add(b.add(lane_row, b.shl(b.div(fragment, 2 * blocks_n), 4)), b.shl(half_of_it, 3));
+        Value row = b.add(b.add(lane_row, b.shl(b.div(fragment, columns), 4)), b.shl(half_of_it, 3));
         b.when(b.both(b.lt(row, g.m), b.lt(column, g.n)), [&] {
           Value last = b.add(g.n, -1);
           const Values sums = b.loop(

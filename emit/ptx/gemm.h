@@ -9,6 +9,9 @@
 // accumulators added to a second set every 256 of a warp's k where that is longer than 384, because tensor cores
 // truncate when they accumulate.
 //
+// A tile without stages (through_registers) is for a few rows, bound by memory: a thread has 16 bytes of a column in
+// registers as the products take them, in an order of k that both factors have, many of them on their way at a time.
+//
 // Several blocks may share a tile and split k (split-K): each stores its sums in the workspace, and the one that
 // finishes last adds them up in the order of the parts, so that results do not depend on who was last, and runs the
 // epilogue.
@@ -74,6 +77,10 @@ int64_t split_bytes(const TensorCoreTile &tile, int splits);
 
 // Whether a tile can be two products' (Gemm::paired).
 bool can_pair(const TensorCoreTile &tile);
+
+// The sums of a warp's part of k of a tile without stages, four for each 8 columns as `Builder::mma` has them. Waits
+// for the kernels before. What the fetches of weights find on their way there is in flight while it does.
+Values sums_through_registers(Builder &b, const Gemm &gemm);
 
 // Emits the whole block: main loop and epilogue, and the wait for the kernels before. Uses the builder's shared memory
 // from its current end.

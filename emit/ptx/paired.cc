@@ -68,10 +68,13 @@ std::vector<ScalarId> loads_of_pair(const Program &program, const Kernel &second
 }
 
 std::optional<TensorCoreTile> pair_tile(const GemmTensorCoreSchedule &second) {
-  for (const size_t copies : {2, 1})
-    if (second.tiles.size() >= copies && second.tiles[copies - 1].splits == 1 &&
-        can_pair(second.tiles[copies - 1].tile))
-      return second.tiles[copies - 1].tile;
+  for (const size_t copies : {2, 1}) {
+    if (second.tiles.size() < copies || second.tiles[copies - 1].splits != 1) continue;
+    TensorCoreTile tile = second.tiles[copies - 1].tile;
+    // So many columns that there are few blocks to compute the rows (launches.h).
+    if (through_registers(tile)) tile.n = std::max(tile.n, 32);
+    if (can_pair(tile)) return tile;
+  }
   return std::nullopt;
 }
 

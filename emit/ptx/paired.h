@@ -10,9 +10,6 @@
 
 namespace optc::ptx {
 
-// Products of so many rows at most pass their weights through once, and wait for memory and for one another.
-inline constexpr int64_t kFewRows = 16;
-
 // Whether `second` can sum `first`, too: the root that `first` leaves, and that nobody stores then (`second` may store
 // its own result there). Products on tensor cores of equal sizes, operands and fetches; the result is a temporary that
 // only the epilogue of `second` reads, at the place that it stores. That nothing between the two writes what `first`

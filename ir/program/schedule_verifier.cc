@@ -286,6 +286,10 @@ class ScheduleVerifier {
     if (s.tiles.empty()) fail_("S5", "it has no tile");
     for (const TensorCoreChoice &c : s.tiles)
       if (!is_tile(s.type, c.tile) || c.splits < 1) fail_("S5", "a tile that the template does not have");
+    for (const TensorCoreChoice &c : s.tiles)
+      if (through_registers(c.tile) &&
+          (c.splits > 1 || !fits_registers(s, c.tile, peel(p_, sum.lhs), peel(p_, sum.rhs))))
+        fail_("S5", "a product that cannot go through registers");
   }
   void check(const GemmWarpgroupSchedule &s) {
     ProductSum sum;

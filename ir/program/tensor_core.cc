@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/program/access.h"
+#include "ir/program/contraction_view.h"
 
 namespace optc {
 
@@ -63,8 +64,21 @@ int64_t steps_of_part(int64_t k, const TensorCoreTile &tile, int64_t splits) {
   return (steps + splits - 1) / splits;
 }
 
+bool fits_registers(const TensorCoreProduct &product, const TensorCoreTile &tile, const ProductOperand &x,
+                    const ProductOperand &y) {
+  const Dim k = total_extent(product.k);
+  return x.load.valid() && y.load.valid() && x.conditions.empty() && y.conditions.empty() &&
+         element_bytes(product.type) == 2 && product.a.k_contiguous && product.b.k_contiguous &&
+         product.a.chunk_bytes == 16 && product.b.chunk_bytes == 16 && k.is_constant() && k.value() > 0 &&
+         k.value() <= int64_t{kMostRegisterSteps} * tile.k;
+}
+
 bool is_tile(TensorCoreType type, const TensorCoreTile &tile) {
   const int instruction = 32 / static_cast<int>(element_bytes(type));
+  if (through_registers(tile))
+    return element_bytes(type) == 2 && tile.m == 16 && tile.n > 0 && tile.n <= 64 && tile.n % 8 == 0 &&
+           tile.warps_m == 1 && tile.warps_n == 1 && tile.warps_k > 1 && tile.threads() <= 1024 &&
+           tile.k == kRegisterDepth * tile.warps_k;
   return tile.m > 0 && tile.n > 0 && tile.k > 0 && tile.warps_m > 0 && tile.warps_n > 0 && tile.warps_k > 0 &&
          tile.stages > 1 && tile.threads() <= 1024 && tile.m % (16 * tile.warps_m) == 0 &&
          tile.n % (16 * tile.warps_n) == 0 && tile.k % (instruction * tile.warps_k) == 0;

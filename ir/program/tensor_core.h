@@ -22,7 +22,16 @@ unsigned element_bytes(TensorCoreType type);      // of an operand in shared mem
 unsigned tensor_core_shared_bytes(TensorCoreType type, const TensorCoreTile &tile);
 // The parts of k for `splits` blocks, none of them empty: how many blocks of tile.k the others than the last have.
 int64_t steps_of_part(int64_t k, const TensorCoreTile &tile, int64_t splits);
-// Whether the template can run the tile: its warps share it evenly, in fragments of 16 x 16 and k of 32 bytes.
+// Products of so many rows at most pass their weights through once, and wait for memory and for one another.
+inline constexpr int64_t kFewRows = 16;
+// A tile without stages has no ring: its operands, of 16 bits, go from memory to registers. It is for so few rows that
+// they are read again by every block at no cost.
+inline constexpr int64_t kRegisterRows = 4;
+inline bool through_registers(const TensorCoreTile &tile) { return tile.stages == 0; }
+// What a warp has of each column of such a tile in one step, and the steps that there may be: they are straight code.
+inline constexpr int kRegisterDepth = 32, kMostRegisterSteps = 48;
+// Whether the template can run the tile: its warps share it evenly, in fragments of 16 x 16 and k of 32 bytes. Without
+// stages: 16 rows, fragments of 8 columns, of which each warp has a part of k.
 bool is_tile(TensorCoreType type, const TensorCoreTile &tile);
 
 // The same for warpgroups: rows in blocks of 64 for each, columns in blocks of 64, the ring in a block's shared memory.
@@ -42,6 +51,10 @@ struct ProductOperand {
   ScalarId wide;
 };
 ProductOperand peel(const Program &program, ScalarId id);
+// Whether a product of the two operands can have such a tile (through_registers): both are read by 16 bytes along k,
+// whose size is known, and always.
+bool fits_registers(const TensorCoreProduct &product, const TensorCoreTile &tile, const ProductOperand &x,
+                    const ProductOperand &y);
 // The type whose products are exact for the operand: what it is stored or rounded as.
 ElementType precision(const Program &program, const ProductOperand &operand);
 // The same for the products' type, whose operands must be stored as it is: otherwise they are computed (f32) and `load`

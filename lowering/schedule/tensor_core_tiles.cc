@@ -86,6 +86,19 @@ double modelled_cycles(const GpuMachine &machine, TensorCoreType type, const Ten
          join;
 }
 
+// Tiles without a ring, for products of so few rows that their weights pass once and nothing is worth as much as an
+// even share of them for each multiprocessor.
+constexpr TensorCoreTile kRegisterTiles[] = {
+    {16, 32, 256, 1, 1, 8, 0}, {16, 16, 256, 1, 1, 8, 0}, {16, 8, 256, 1, 1, 8, 0}};
+
+// The same model for them: the columns of the multiprocessor that has the most blocks come from memory.
+double modelled_register_cycles(const GpuMachine &machine, const TensorCoreTile &tile, double n, double k,
+                                double batch) {
+  const double blocks = std::ceil(n / tile.n) * batch;
+  const double rate = machine.memory_gb / machine.clock_ghz / machine.multiprocessors;        // bytes a cycle
+  return 3000 + std::ceil(blocks / machine.multiprocessors) * (100 + tile.n * k * 2 / rate);  // 100: a block's begin
+}
+
 struct Costed {
   TensorCoreChoice choice;
   double cycles = 0;  // where sizes are open: the last size's least time, times the mean of what it costs by the least
@@ -93,24 +106,28 @@ struct Costed {
 };
 
 // All that can run, the best first. `copies`: products like this one in the same launch, which cannot split k.
-std::vector<Costed> costed(const GemmTensorCoreSchedule &s, int copies, bool conditions,
-                           const LoweringOptions &options) {
+std::vector<Costed> costed(const GemmTensorCoreSchedule &s, const ProductOperand &x, const ProductOperand &y,
+                           int copies, const LoweringOptions &options) {
+  const bool conditions = !x.conditions.empty() || !y.conditions.empty();
   const Dim m = total_extent(s.a.outer), n = total_extent(s.b.outer), k = total_extent(s.k),
             batch = total_extent(s.batch);
   const bool computed = s.a.chunk_bytes == 0 || s.b.chunk_bytes == 0;
   const bool known = m.is_constant() && n.is_constant() && k.is_constant() && batch.is_constant();
-  const std::vector<TensorCoreTile> tiles = tiles_for(s.type);
+  std::vector<TensorCoreTile> tiles = tiles_for(s.type);
+  const bool few_rows = upper_bound(m) <= kRegisterRows && fits_registers(s, kRegisterTiles[0], x, y);
+  if (few_rows) tiles.insert(tiles.end(), std::begin(kRegisterTiles), std::end(kRegisterTiles));
   const bool forced = options.tile >= 0 && options.tile < static_cast<int>(tiles.size());
   const GpuMachine &machine = *options.machine;
   std::vector<Costed> list;
   for (const TensorCoreTile &tile : tiles) {
     if (forced && &tile != &tiles[static_cast<size_t>(options.tile)]) continue;
+    if (few_rows && !forced && options.splits < 2 && !through_registers(tile)) continue;
     if (tensor_core_shared_bytes(s.type, tile) > machine.block_shared_bytes) continue;
     if (computed && (tile.m + tile.n) * tile.k / tile.threads() > 32) continue;  // computed elements wait in registers
     if (std::any_of(list.begin(), list.end(), [&](const Costed &c) { return c.choice.tile == tile; })) continue;
     const size_t before = list.size();
     list.push_back({{tile, 1}});
-    if (!known || k.value() == 0 || options.splits == 1 || copies > 1) continue;
+    if (!known || k.value() == 0 || options.splits == 1 || copies > 1 || through_registers(tile)) continue;
     const int64_t count = (m.value() + tile.m - 1) / tile.m * ((n.value() + tile.n - 1) / tile.n) * batch.value();
     for (const int splits : {2, 3, 4, 6, 8}) {
       const int64_t part = steps_of_part(k.value(), tile, splits), steps = (k.value() + tile.k - 1) / tile.k;
@@ -128,9 +145,12 @@ std::vector<Costed> costed(const GemmTensorCoreSchedule &s, int copies, bool con
     auto size = [&](Dim d) { return d.is_constant() ? static_cast<double>(d.value()) : unknown; };
     least = HUGE_VAL;
     for (Costed &c : list) {
-      c.cycles = modelled_cycles(machine, s.type, c.choice.tile, c.choice.splits,
-                                 {s.a.chunk_bytes, s.b.chunk_bytes, conditions}, size(m), size(n), size(k),
-                                 (batch.is_constant() ? size(batch) : 12) * copies);
+      const double batches = (batch.is_constant() ? size(batch) : 12) * copies;
+      c.cycles =
+          through_registers(c.choice.tile)
+              ? modelled_register_cycles(machine, c.choice.tile, size(n), size(k), batches)
+              : modelled_cycles(machine, s.type, c.choice.tile, c.choice.splits,
+                                {s.a.chunk_bytes, s.b.chunk_bytes, conditions}, size(m), size(n), size(k), batches);
       least = std::min(least, c.cycles);
     }
     for (Costed &c : list) c.relative += c.cycles / least;
@@ -143,6 +163,7 @@ std::vector<Costed> costed(const GemmTensorCoreSchedule &s, int copies, bool con
 std::string text(const TensorCoreChoice &c) {
   std::string out = std::to_string(c.tile.m) + "x" + std::to_string(c.tile.n) + "x" + std::to_string(c.tile.k);
   if (c.tile.warps_k > 1) out += " k/" + std::to_string(c.tile.warps_k);
+  if (through_registers(c.tile)) out += " registers";
   if (c.splits > 1) out += " split " + std::to_string(c.splits);
   return out;
 }
@@ -153,10 +174,10 @@ Ways choose_tiles(const Program &program, const Kernel &kernel, const LoweringOp
                   const std::string *tuned, GemmTensorCoreSchedule &schedule) {
   ProductSum sum;
   product_sum(program, *kernel.nest(), sum);
-  const bool conditions = !peel(program, sum.lhs).conditions.empty() || !peel(program, sum.rhs).conditions.empty();
+  const ProductOperand x = peel(program, sum.lhs), y = peel(program, sum.rhs);
   Ways ways;
   for (int copies = 1; copies <= kMostJoinedKernels; ++copies) {
-    const std::vector<Costed> list = costed(schedule, copies, conditions, options);
+    const std::vector<Costed> list = costed(schedule, x, y, copies, options);
     schedule.tiles.push_back(list[0].choice);
     if (copies > 1) continue;       // launches of several were not measured
     for (const Costed &c : list) {  // those that differ in the depth of the ring alone are one way
