@@ -201,6 +201,38 @@ TEST(Lowering, AProductOverAConcatenationTakesItsEpilogue) {
   EXPECT_EQ(r.report.kernels_after, 3) << r.text;  // the two parts and the product
 }
 
+// A rotation stores its halves; each is appended where it is made, in the type of the cache.
+TEST(Lowering, ARotationIsAppendedToItsCacheInOneKernel) {
+  const Lowered r = check(R"(graph "decode" (x: f32[N,2,3,8], c: f32[N,3,4], s: f32[N,3,4], past: f64[N,2,S,8]) -> (y) {
+    t = RotaryEmbedding(x, c, s)
+    w = Cast(t) {to = 11}
+    y = Concat(past, w) {axis = 2}
+  })",
+                          {{2, 5}, {1, 1}});
+  EXPECT_EQ(r.report.kernels_after, 2) << r.text;
+  // Not where somebody else reads it, or only some of it is read.
+  const Lowered both =
+      check(R"(graph "both" (x: f32[N,2,3,8], c: f32[N,3,4], s: f32[N,3,4], past: f32[N,2,S,8]) -> (y, m) {
+    const axes: i64[1] = [3]
+    t = RotaryEmbedding(x, c, s)
+    y = Concat(past, t) {axis = 2}
+    m = ReduceMax(t, axes) {keepdims = 0}
+  })",
+            {{2, 5}});
+  EXPECT_EQ(both.report.kernels_after, 4) << both.text;
+  const Lowered some =
+      check(R"(graph "some" (x: f32[N,2,3,8], c: f32[N,3,4], s: f32[N,3,4], past: f32[N,2,S,8]) -> (y) {
+    const a: i64[1] = [1]
+    const b: i64[1] = [3]
+    const axes: i64[1] = [2]
+    t = RotaryEmbedding(x, c, s)
+    p = Slice(t, a, b, axes)
+    y = Concat(past, p) {axis = 2}
+  })",
+            {{2, 5}});
+  EXPECT_EQ(some.report.kernels_after, 3) << some.text;
+}
+
 // A convolution takes its sizes from the dims of what it reads: that must be the operand in its own shape.
 TEST(Lowering, AConvolutionOverAViewReadsTheViewsShape) {
   const Lowered r = check(R"(graph "audio" (x: f32[N,6,5,1]) -> (y) {

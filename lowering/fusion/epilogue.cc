@@ -39,7 +39,7 @@ class EpilogueFuser {
             producers.push_back(w);
       std::sort(producers.begin(), producers.end(), [&](KernelId a, KernelId b) { return uses_.before(b, a); });
       for (KernelId producer : producers) {
-        if (!merge(producer, reader)) continue;
+        if (!merge(producer, reader) && !merge_parts(producer, reader)) continue;
         // The merged kernel lives under the producer's id, at the reader's place.
         order[stands.at(producer.index)] = KernelId();
         order[at] = producer;
@@ -131,16 +131,78 @@ class EpilogueFuser {
     } else if (!row_wise(source->stages.back(), last)) {
       return false;
     }
-    const Kernel &reader_kernel = program_.kernel(reader_id);
-    add_origin(trial.origin, reader_kernel.origin);
-    trial.rules.insert(trial.rules.end(), reader_kernel.rules.begin(), reader_kernel.rules.end());
-    if (!reader_kernel.note.empty()) trial.note += " + " + reader_kernel.note;
-    steps_.record("fuse.epilogue", reader_kernel.name + " into " + trial.name, trial.origin);
-    program_.kernel(producer_id) = std::move(trial);
+    replace(producer_id, reader_id, std::move(trial));
+    return true;
+  }
+
+  // `merged`, of the producer, is both kernels from here on.
+  void replace(KernelId producer_id, KernelId reader_id, Kernel merged) {
+    const Kernel &reader = program_.kernel(reader_id);
+    add_origin(merged.origin, reader.origin);
+    merged.rules.insert(merged.rules.end(), reader.rules.begin(), reader.rules.end());
+    if (!reader.note.empty()) merged.note += " + " + reader.note;
+    steps_.record("fuse.epilogue", reader.name + " into " + merged.name, merged.origin);
+    program_.kernel(producer_id) = std::move(merged);
     program_.kernel(reader_id).alive = false;
     uses_.remove(reader_id);
     uses_.update(producer_id);
     uses_.move(producer_id, reader_id);
+  }
+
+  // The same for a map that stores a tensor in several parts (the halves of a rotation): each part runs the reader, an
+  // append to a cache say, on what it would have stored.
+  bool merge_parts(KernelId producer_id, KernelId reader_id) {
+    if (!steps_.allowed("fuse.epilogue")) return false;
+    const Kernel &producer = program_.kernel(producer_id);
+    if (!is_map(producer) || producer.nest()->stages[0].outputs.size() < 2) return false;
+    const std::vector<StageOutput> parts = producer.nest()->stages[0].outputs;
+    const BufferId buffer = parts[0].buffer;
+    const Buffer &tensor = program_.buffer(buffer);
+    if (tensor.kind != BufferKind::kTemporary || uses_.root(buffer) != buffer || !row_major(tensor) ||
+        std::any_of(parts.begin(), parts.end(), [&](const StageOutput &o) { return o.buffer != buffer; }) ||
+        !may_run_at(uses_, producer_id, reader_id))
+      return false;
+    for (BufferId name : uses_.names(buffer))
+      if (uses_.is_result(name) || uses_.writers(name).size() != (name == buffer ? 1 : 0)) return false;
+
+    const LoopNest reader = *program_.kernel(reader_id).nest();
+    const Stage &map = reader.stages[0];
+    const std::vector<Loop> map_loops = all_loops(reader, map);
+    std::vector<ScalarId> values, all = loads_of(program_, map);
+    for (const StageOutput &o : map.outputs) collect_loads(program_, o.value, values);
+    const auto is_other = [&](ScalarId l) { return uses_.root(program_.scalars.at(l).buffer) != buffer; };
+    std::erase_if(values, is_other);
+    std::erase_if(all, is_other);
+    if (values.size() != 1 || all.size() != 1) return false;
+    const Scalar load = program_.scalars.at(values[0]);
+    // All of the tensor is read: each element that a part stores is one of the reader's.
+    if (load.buffer != buffer || !(total_extent(map_loops) == element_count(tensor.shape()))) return false;
+    // One kernel reads in any order what it writes in any order.
+    for (KernelId k : {producer_id, reader_id})
+      for (BufferId read : uses_.reads(k))
+        for (BufferId written : uses_.writes(reader_id))
+          if (uses_.root(read) == uses_.root(written)) return false;
+
+    Kernel trial = producer;
+    LoopNest merged = *producer.nest();
+    merged.stages[0].outputs.clear();
+    for (const StageOutput &part : parts) {
+      const auto inverse = invert_store(map_loops, load.index, part.index, tensor.shape());
+      if (!inverse) return false;
+      ScalarSubstitution substitution;
+      substitution.symbols = *inverse;
+      substitution.on_load = [&](const Scalar &l) { return l.buffer == buffer ? part.value : ScalarId(); };
+      for (const StageOutput &o : map.outputs) {
+        StageOutput moved = o;
+        moved.value = substitute(program_, o.value, substitution);
+        for (Dim &d : moved.index) d = substitute_index(program_, d, substitution);
+        if (std::any_of(moved.index.begin(), moved.index.end(), has_quotient)) return false;
+        merged.stages[0].outputs.push_back(std::move(moved));
+      }
+    }
+    if (!addressable(program_, merged) || !row_wise(producer.nest()->stages[0], merged.stages[0])) return false;
+    trial.body = std::move(merged);
+    replace(producer_id, reader_id, std::move(trial));
     return true;
   }
 

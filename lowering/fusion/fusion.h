@@ -12,7 +12,8 @@
 //   * nothing that gathers goes into the inner loop of a reduction.
 // fuse_epilogues: a map whose only link is the result of a contraction, reduction or row kernel runs on the accumulator
 // instead: bias, activation, residual. The fused kernel takes the place of the reader, where all its other inputs
-// exist; a template that could run the contraction still can.
+// exist; a template that could run the contraction still can. A map that stores its result in parts (a rotation's
+// halves) takes its only reader in, too, an append to a cache say.
 // Whether a fusion may be made is asked of legality.h.
 
 #include "ir/program/program.h"
