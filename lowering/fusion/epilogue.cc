@@ -71,18 +71,13 @@ class EpilogueFuser {
     if (!may_run_at(uses_, producer_id, reader_id)) return false;
     const StageOutput result = store;
     const BufferId buffer = result.buffer;
-    const auto is_result = [&](ScalarId load) { return uses_.root(program_.scalars.at(load).buffer) == buffer; };
 
     const LoopNest reader = *program_.kernel(reader_id).nest();
     const Stage &map = reader.stages[0];
     const std::vector<Loop> map_loops = all_loops(reader, map);
-    // Every load of the result has the same index, and none says where the reader stores.
-    std::vector<ScalarId> values;
-    for (const StageOutput &o : map.outputs) collect_loads(program_, o.value, values);
-    std::erase_if(values, [&](ScalarId l) { return !is_result(l); });
-    const std::vector<ScalarId> all = loads_of(program_, map);
-    if (values.size() != 1 || std::count_if(all.begin(), all.end(), is_result) != 1) return false;
-    const Scalar load = program_.scalars.at(values[0]);
+    const std::optional<Scalar> only = only_load(map, buffer);
+    if (!only) return false;
+    const Scalar &load = *only;
     const Shape view_shape = program_.buffer(load.buffer).shape(), shape = program_.buffer(buffer).shape();
     std::vector<Dim> stored = result.index;
     if (load.buffer != buffer) {
@@ -115,12 +110,7 @@ class EpilogueFuser {
     LoopNest merged = *source;
     Stage &last = merged.stages.back();
     last.outputs.clear();
-    for (const StageOutput &o : map.outputs) {
-      StageOutput moved = o;
-      moved.value = substitute(program_, o.value, substitution);
-      for (Dim &d : moved.index) d = substitute_index(program_, d, substitution);
-      last.outputs.push_back(std::move(moved));
-    }
+    move_outputs(map, substitution, last.outputs);
     if (!addressable(program_, merged)) return false;
     Kernel trial = producer;
     trial.body = merged;
@@ -133,6 +123,27 @@ class EpilogueFuser {
     }
     replace(producer_id, reader_id, std::move(trial));
     return true;
+  }
+
+  // The load of the tensor with this root, if all that the map computes of it comes from one, which does not say where
+  // it stores.
+  std::optional<Scalar> only_load(const Stage &map, BufferId root) const {
+    const auto is_other = [&](ScalarId l) { return uses_.root(program_.scalars.at(l).buffer) != root; };
+    std::vector<ScalarId> values, all = loads_of(program_, map);
+    for (const StageOutput &o : map.outputs) collect_loads(program_, o.value, values);
+    std::erase_if(values, is_other);
+    std::erase_if(all, is_other);
+    if (values.size() != 1 || all.size() != 1) return std::nullopt;
+    return program_.scalars.at(values[0]);
+  }
+
+  // What the map stores, computed at the counters of the producer.
+  void move_outputs(const Stage &map, const ScalarSubstitution &substitution, std::vector<StageOutput> &outputs) {
+    for (StageOutput moved : map.outputs) {
+      moved.value = substitute(program_, moved.value, substitution);
+      for (Dim &d : moved.index) d = substitute_index(program_, d, substitution);
+      outputs.push_back(std::move(moved));
+    }
   }
 
   // `merged`, of the producer, is both kernels from here on.
@@ -168,15 +179,9 @@ class EpilogueFuser {
     const LoopNest reader = *program_.kernel(reader_id).nest();
     const Stage &map = reader.stages[0];
     const std::vector<Loop> map_loops = all_loops(reader, map);
-    std::vector<ScalarId> values, all = loads_of(program_, map);
-    for (const StageOutput &o : map.outputs) collect_loads(program_, o.value, values);
-    const auto is_other = [&](ScalarId l) { return uses_.root(program_.scalars.at(l).buffer) != buffer; };
-    std::erase_if(values, is_other);
-    std::erase_if(all, is_other);
-    if (values.size() != 1 || all.size() != 1) return false;
-    const Scalar load = program_.scalars.at(values[0]);
+    const std::optional<Scalar> load = only_load(map, buffer);
     // All of the tensor is read: each element that a part stores is one of the reader's.
-    if (load.buffer != buffer || !(total_extent(map_loops) == element_count(tensor.shape()))) return false;
+    if (!load || load->buffer != buffer || !(total_extent(map_loops) == element_count(tensor.shape()))) return false;
     // One kernel reads in any order what it writes in any order.
     for (KernelId k : {producer_id, reader_id})
       for (BufferId read : uses_.reads(k))
@@ -187,19 +192,15 @@ class EpilogueFuser {
     LoopNest merged = *producer.nest();
     merged.stages[0].outputs.clear();
     for (const StageOutput &part : parts) {
-      const auto inverse = invert_store(map_loops, load.index, part.index, tensor.shape());
+      const auto inverse = invert_store(map_loops, load->index, part.index, tensor.shape());
       if (!inverse) return false;
       ScalarSubstitution substitution;
       substitution.symbols = *inverse;
       substitution.on_load = [&](const Scalar &l) { return l.buffer == buffer ? part.value : ScalarId(); };
-      for (const StageOutput &o : map.outputs) {
-        StageOutput moved = o;
-        moved.value = substitute(program_, o.value, substitution);
-        for (Dim &d : moved.index) d = substitute_index(program_, d, substitution);
-        if (std::any_of(moved.index.begin(), moved.index.end(), has_quotient)) return false;
-        merged.stages[0].outputs.push_back(std::move(moved));
-      }
+      move_outputs(map, substitution, merged.stages[0].outputs);
     }
+    for (const StageOutput &o : merged.stages[0].outputs)
+      if (std::any_of(o.index.begin(), o.index.end(), has_quotient)) return false;
     if (!addressable(program_, merged) || !row_wise(producer.nest()->stages[0], merged.stages[0])) return false;
     trial.body = std::move(merged);
     replace(producer_id, reader_id, std::move(trial));

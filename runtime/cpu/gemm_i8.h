@@ -327,7 +327,7 @@ static OPTC_KERNEL void gemm_i8(const OptcGemmI8 &g, int64_t task, const Rows &a
   uint8_t *panel = scratch + rows * optc_gemm_i8_row(k);
   for (int64_t n = part.n0; n < part.n1; n += kOptcGemmI8Panel) {
     const int64_t width = optc_gemm_i8_width(part.n1, n), valid = optc_clamp(part.n1 - n, 0, width);
-    GemmI8Block block = {bytes, lda, k, part.m0, part.m1, n, part.n1, b.packed + n * column_bytes};
+    GemmI8Block block = {bytes, lda, k, part.m0, part.m1, n, part.n1, b.packed ? b.packed + n * column_bytes : nullptr};
     if (!b.packed) {
       if (b.is_signed)
         optc_gemm_i8_pack_panel(panel, (const int8_t *)b.p + n * b.column, k, valid, width, b.inner, b.column);

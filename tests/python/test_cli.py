@@ -7,6 +7,7 @@ import subprocess
 import numpy as np
 import onnx
 import pytest
+import terminal
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -479,25 +480,9 @@ def test_explain_tells_what_a_kernel_of_a_bundle_computes(optc, model, tmp_path)
 
 def test_a_terminal_shows_the_running_step(optc, model):
     """On a terminal the steps are drawn in place; what stays is one line a step, none twice."""
-    import os
-    import pty
-
-    leader, follower = pty.openpty()
-    done = subprocess.Popen([optc, "verify", model, "--engine=evaluate", "--against=evaluate"], stdout=subprocess.PIPE, stderr=follower)
-    os.close(follower)
-    done.communicate()
-    drawn = b""
-    while True:
-        try:
-            data = os.read(leader, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not data:
-            break
-        drawn += data
-    os.close(leader)
-    assert done.returncode == 0 and "\r\x1b[K".encode() in drawn and "━".encode() in drawn
-    stays = [line.split("\x1b[K")[-1] for line in drawn.decode().split("\n")]
+    _, drawn = terminal.run([optc, "verify", model, "--engine=evaluate", "--against=evaluate"])
+    assert "\r\x1b[K" in drawn and "━" in drawn
+    stays = [line.split("\x1b[K")[-1] for line in drawn.split("\n")]
     lines = [" ".join(line.split()[:3]) for line in stays if line.strip()]
     assert len(lines) == len(set(lines)) and any(line.startswith("evaluate") for line in lines)
 

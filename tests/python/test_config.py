@@ -1,11 +1,10 @@
 """Options as a file, what a command leaves behind (--config, --save-config, --report, --trace), and how steps are shown."""
 
 import json
-import os
-import pty
 import subprocess
 
 import pytest
+import terminal
 from test_cli import model  # noqa: F401: a fixture
 
 
@@ -98,20 +97,7 @@ def test_a_trace_holds_steps_and_passes(optc, model, tmp_path):
 def test_how_steps_are_shown(optc, model, tmp_path):
     """auto draws on a terminal, lines does not, off says nothing of steps; results and errors are said all the same."""
     def drawn(how):
-        leader, follower = pty.openpty()
-        done = subprocess.run([optc, "run", model, "--engine=evaluate", f"--progress={how}"], stdout=subprocess.PIPE, stderr=follower, text=True, check=True)
-        os.close(follower)
-        said = b""
-        while True:
-            try:
-                data = os.read(leader, 4096)
-            except OSError:  # the other end is closed
-                break
-            if not data:
-                break
-            said += data
-        os.close(leader)
-        return done.stdout, said.decode()
+        return terminal.run([optc, "run", model, "--engine=evaluate", f"--progress={how}"])
 
     (a, auto), (b, lines), (c, off) = map(drawn, ("auto", "lines", "off"))
     assert a == b == c and a.startswith("y  ")
