@@ -180,3 +180,15 @@ def test_a_loop_without_a_condition_is_written(optc, tmp_path):
     out = onnx.load(tmp_path / "out.onnx")
     onnx.checker.check_model(out, full_check=True)
     assert list(out.graph.node[0].input) == ["n", ""]
+
+
+@pytest.mark.parametrize("given", [{}, {"onesided": 1}, {"onesided": 0}])
+def test_a_spectrum_has_the_shape_that_onnx_infers(optc, tmp_path, given):
+    """Of a result whose dims are declared, whether the model says the default or not."""
+    bins = 5 if given.get("onesided", 1) else 8
+    nodes = [helper.make_node("STFT", ["x", "step", "window"], ["s"], **given), helper.make_node("Transpose", ["s"], ["y"], perm=[0, 2, 1, 3])]
+    constants = [numpy_helper.from_array(np.array(4), "step"), numpy_helper.from_array(np.hanning(8).astype(np.float32), "window")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 40, 1])], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, bins, 9, 2])], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "model.onnx")
+    run(optc, "opt", tmp_path / "model.onnx", "-o", tmp_path / "out.onnx")
+    onnx.checker.check_model(onnx.load(tmp_path / "out.onnx"), full_check=True)
