@@ -85,7 +85,7 @@ Status BundleWriter::write_kernels(const ModelPrinter &model, const std::string 
         name, prefix, f);
     for (const std::string &h : headers) inc += "#include \"" + h + "\"\n";
     inc += "\nusing namespace optc;\n\n" + text +
-           fmt::format("static void fill([[maybe_unused]] {}_code::Kernels *optc_table) {{\n{}}}\n", name, fill);
+           fmt::format("static void optc_fill([[maybe_unused]] {}_code::Kernels *optc_table) {{\n{}}}\n", name, fill);
     OPTC_TRY(put(fmt::format("src/{}kernels_{}.inc", prefix, f), inc));
     std::string before;
     for (const std::string &plan : plans) before += "#include \"" + plan + "\"\n";
@@ -94,7 +94,7 @@ Status BundleWriter::write_kernels(const ModelPrinter &model, const std::string 
         "// Compiles {2}kernels_{0}.inc for each instruction set.\n#include \"{2}kernels.h\"\n{3}\n#define "
         "OPTC_KERNELS \"{2}kernels_{0}.inc\"\n#include \"runtime/cpu/foreach_isa.h\"\n\nnamespace {1}_code "
         "{{\n\nvoid "
-        "kernels_{0}(Kernels *optc_table) {{ OPTC_PICK(fill)(optc_table); }}\n",
+        "kernels_{0}(Kernels *optc_table) {{ OPTC_PICK(optc_fill)(optc_table); }}\n",
         f, name, prefix, before);
     if (f == 0) {
       cpp += "\nconst Kernels &kernels() {\n  static const Kernels table = [] {\n    Kernels filled{};\n";

@@ -349,7 +349,8 @@ void ModelPrinter::print_copies(const std::vector<DeviceCopy> &copies) {
   }
 }
 
-// What a kernel computes, and how large its result is: "convolution + Relu 1x64x56x56".
+// What a kernel computes, and how large its result is: "convolution + Relu 1x64x56x56", "Softmax NxS", "fill scalar".
+// With its size it is no name of the runtime's headers.
 static std::string purpose(const Program &program, const Kernel &kernel, const KernelText &text) {
   std::string says = kernel.note;
   if (says.empty())
@@ -360,11 +361,11 @@ static std::string purpose(const Program &program, const Kernel &kernel, const K
     if (!text.written[i]) continue;
     size.clear();
     for (Dim d : program.buffer(text.buffers[i]).shape()) {
-      if (!d.is_constant()) return says;
-      size += (size.empty() ? " " : "x") + std::to_string(d.value());
+      const DimSymbol *symbol = single_symbol(d);
+      size += (size.empty() ? "" : "x") + (d.is_constant() ? std::to_string(d.value()) : symbol ? symbol->name : "n");
     }
   }
-  return says + size;
+  return says + " " + (size.empty() ? "scalar" : size);
 }
 
 // Kernels of equal form run one function, which is named by what it computes.

@@ -208,7 +208,7 @@ Status write_unit(const std::vector<const Model *> &models, bool all_isas, const
         const std::string n = std::to_string(f), source = folder + prefix + "kernels_" + n + ".inc";
         const std::string text = without_headers(source, kernel_headers);
         kernels += "namespace " + name + "_" + n + " {\n#line 1 \"" + source + "\"\n" + text + "}\n";
-        each += "void kernels_" + n + "(Kernels *table) { OPTC_PICK(" + name + "_" + n + "::fill)(table); }\n";
+        each += "void kernels_" + n + "(Kernels *table) { OPTC_PICK(" + name + "_" + n + "::optc_fill)(table); }\n";
         fill += "kernels_" + n + "(&filled); ";
       }
       tables += "#include \"" + folder + prefix + "kernels.h\"\n";
