@@ -104,7 +104,8 @@ struct Locals {
   }
 };
 
-// The reduction step of one output: old combined with the value, where the condition holds.
+// The reduction step of one output: old combined with the value, where the condition holds. A sum of f32 may be carried
+// in f64: then `old` is an f64.
 Value accumulate(Scope &scope, const StageOutput &output, ElementType type, Value old, int lane, Value active);
 
 // The stages' loops one after the other, at the point that `base` is.

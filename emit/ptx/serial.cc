@@ -106,7 +106,9 @@ Value accumulate(Scope &scope, const StageOutput &output, ElementType type, Valu
   } else {
     v = scope.scalar(output.value, lane);
   }
-  Value next = combine(b, output.combine, type, old, v);
+  const bool wide = type == ElementType::kFloat32 && old->getType()->isDoubleTy();
+  if (wide) v = b.ir.CreateFPExt(v, old->getType());
+  Value next = combine(b, output.combine, wide ? ElementType::kFloat64 : type, old, v);
   return take ? b.ir.CreateSelect(take, next, old) : next;
 }
 
@@ -135,6 +137,14 @@ class SerialNest {
     return scope;
   }
 
+  // A sum of f32 that one thread takes so many steps for is kept in f64: in f32 it is off by up to as many roundings,
+  // and stands still where the next number is less than half a unit of its last place.
+  bool is_long_sum(const Stage &stage, const StageOutput &output) const {
+    constexpr int64_t kLong = 4096;
+    return output.combine == Combine::kSum && nest_.locals[output.local.index].type == ElementType::kFloat32 &&
+           upper_bound(total_extent(stage.loops)) > kLong;
+  }
+
   void run_stage(const Scope &base, const Stage &stage) {
     Builder &b = k_.b;
     const int lanes = base.lanes();
@@ -146,7 +156,8 @@ class SerialNest {
       const Local &local = nest_.locals[output.local.index];
       if (local.shape.empty()) {
         scalars.push_back(&output);
-        for (int lane = 0; lane < lanes; ++lane) carried.push_back(identity(b, output.combine, local.type));
+        const ElementType kept = is_long_sum(stage, output) ? ElementType::kFloat64 : local.type;
+        for (int lane = 0; lane < lanes; ++lane) carried.push_back(identity(b, output.combine, kept));
       } else if (output.combine != Combine::kStore) {
         Value start =
             output.initial.valid() ? Scope(scope).scalar(output.initial) : identity(b, output.combine, local.type);
@@ -163,6 +174,8 @@ class SerialNest {
       Values &place = locals_.places[output.local.index].scalar;
       place.assign(last.begin() + static_cast<std::ptrdiff_t>(i * static_cast<size_t>(lanes)),
                    last.begin() + static_cast<std::ptrdiff_t>((i + 1) * static_cast<size_t>(lanes)));
+      if (is_long_sum(stage, output))
+        for (Value &sum : place) sum = b.ir.CreateFPTrunc(sum, b.ir.getFloatTy());
       if (output.initial.valid() && output.combine != Combine::kStore)
         for (int lane = 0; lane < lanes; ++lane)
           place[static_cast<size_t>(lane)] =

@@ -87,6 +87,21 @@ def save_block(path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
+def test_a_long_sum_by_one_thread_does_not_stand_still(optc, emulated_driver, tmp_path):
+    """Numbers below half a unit of the last place of an f32 sum: 2^25 and 5,999 ones."""
+    graph = helper.make_graph([helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)], "columns",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6000, "N"])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N"])], [helper.make_tensor("axes", TensorProto.INT64, [1], [0])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), tmp_path / "m.onnx")
+    x = np.ones((6000, 5), np.float32)
+    x[0] = 2**25
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in/input_0.npy", x)
+    subprocess.run([optc, "run", tmp_path / "m.onnx", "--target=sm_80", "--inputs", tmp_path / "in", "--outputs", tmp_path / "out", "-q"],
+                   env=environment(emulated_driver), check=True)
+    np.testing.assert_allclose(numpy_helper.to_array(onnx.load_tensor(tmp_path / "out/output_0.pb")), np.full(5, 2**25 + 5999, np.float32), rtol=1e-7)
+
+
 @pytest.mark.parametrize("dim", ["N=1", "N=1..3"])
 def test_a_norm_of_a_few_rows_is_computed_in_the_blocks_of_the_product_that_reads_it(optc, emulated_driver, tmp_path, dim):
     save_block(tmp_path / "m.onnx")
