@@ -311,11 +311,12 @@ static OPTC_KERNEL void gemm_i8(const OptcGemmI8 &g, int64_t task, const Rows &a
   bool columns = false;
   for (int64_t n = part.n0; n < part.n1 && !columns; n = b.zero.step ? n + 1 : part.n1)
     columns = b.zero.at(n) + b_move != 0;
-  const bool in_place = a.in_place(k, amx ? 64 : 4);
+  // Of rows without elements no address is formed: there a.p may be null.
+  const bool in_place = k > 0 && a.in_place(k, amx ? 64 : 4);
   const int64_t lda = in_place ? a.row : optc_gemm_i8_row(k);
   const uint8_t *bytes = in_place ? a.p + part.m0 * a.row : scratch;
   if (!in_place) {
-    a.lay_out(part.m0, rows, k, lda, scratch);
+    if (k > 0) a.lay_out(part.m0, rows, k, lda, scratch);
     for (int64_t i = 0; i < rows && lda > k; ++i) memset(scratch + i * lda + k, 0, (size_t)(lda - k));
   }
   for (int64_t i = 0; i < rows; ++i) {
@@ -330,9 +331,9 @@ static OPTC_KERNEL void gemm_i8(const OptcGemmI8 &g, int64_t task, const Rows &a
     GemmI8Block block = {bytes, lda, k, part.m0, part.m1, n, part.n1, b.packed ? b.packed + n * column_bytes : nullptr};
     if (!b.packed) {
       if (b.is_signed)
-        optc_gemm_i8_pack_panel(panel, (const int8_t *)b.p + n * b.column, k, valid, width, b.inner, b.column);
+        optc_gemm_i8_pack_panel(panel, (const int8_t *)b.p, n, k, valid, width, b.inner, b.column);
       else
-        optc_gemm_i8_pack_panel(panel, b.p + n * b.column, k, valid, width, b.inner, b.column);
+        optc_gemm_i8_pack_panel(panel, b.p, n, k, valid, width, b.inner, b.column);
       block.panel = panel;
     }
     t.columns = columns;

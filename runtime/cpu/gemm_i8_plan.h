@@ -65,18 +65,18 @@ constexpr OptcGemmTask optc_gemm_i8_task(const OptcGemmI8 &g, int64_t t) {
           n1 < g.n ? n1 : g.n};
 }
 
-// One panel of `columns` columns: B[k][n] at b[k * row_stride + n * column_stride], in elements.
+// One panel of `columns` columns from column `first` on: B[k][n] at b[k * row_stride + n * column_stride], in elements.
 template <class T>
-inline void optc_gemm_i8_pack_panel(uint8_t *out, const T *b, int64_t k, int64_t columns, int64_t width,
+inline void optc_gemm_i8_pack_panel(uint8_t *out, const T *b, int64_t first, int64_t k, int64_t columns, int64_t width,
                                     int64_t row_stride, int64_t column_stride) {
   const uint8_t flip = T(-1) > T(0) ? 0x80 : 0;  // unsigned ones become signed
   uint8_t *bytes = out + 4 * width;
   for (int64_t j = 0; j < width; ++j) {
-    const T *column = b + j * column_stride;
     uint32_t sum = 0;
     uint8_t *to = bytes + 4 * j;
     for (int64_t i = 0; i < k || i % 4 != 0; ++i) {
-      const uint8_t byte = j < columns && i < k ? uint8_t(uint8_t(column[i * row_stride]) ^ flip) : 0;
+      const bool in = j < columns && i < k;  // no address is formed of what lies outside: b may be null where k is 0
+      const uint8_t byte = in ? uint8_t(uint8_t(b[i * row_stride + (first + j) * column_stride]) ^ flip) : 0;
       sum += uint32_t(int32_t(int8_t(byte)));
       to[i / 4 * 4 * width + i % 4] = byte;
     }
@@ -88,7 +88,7 @@ inline void optc_gemm_i8_pack(uint8_t *out, const T *b, int64_t k, int64_t n, in
                               int64_t column_stride) {
   for (int64_t n0 = 0; n0 < n; n0 += kOptcGemmI8Panel) {
     const int64_t width = optc_gemm_i8_width(n, n0), columns = n - n0 < width ? n - n0 : width;
-    optc_gemm_i8_pack_panel(out, b + n0 * column_stride, k, columns, width, row_stride, column_stride);
+    optc_gemm_i8_pack_panel(out, b, n0, k, columns, width, row_stride, column_stride);
     out += width * optc_gemm_i8_column(k);
   }
   for (int64_t i = 0; i < kOptcGemmI8Slack; ++i) out[i] = 0;
