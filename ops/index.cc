@@ -143,9 +143,7 @@ Status infer_split(InferContext &c) {
       }
       OPTC_TRY(c.same(in[at], sum, "the split dimension"));
     } else {
-      OPTC_ASSIGN(const int64_t entries, input_length(c, 1));
-      if (static_cast<size_t>(entries) != n)
-        return c.invalid("split has " + std::to_string(entries) + " entries for " + std::to_string(n) + " outputs");
+      OPTC_TRY(has_length(c, 1, "split", static_cast<int64_t>(n), "outputs"));
       Dim sum = 0;
       bool all = true;  // of a part that is no output nothing is known
       for (size_t i = 0; i < n; ++i) {
@@ -484,10 +482,7 @@ Result<Dims> crop_target(InferContext &c) {
     OPTC_ASSIGN([[maybe_unused]] int64_t axis, c.axis(given, static_cast<int64_t>(in.size())));
   }
   if (!sizes) {
-    OPTC_ASSIGN(const int64_t entries, input_length(c, 1));
-    if (entries != static_cast<int64_t>(axes.size()))
-      return c.invalid("shape has " + std::to_string(entries) + " entries for " + std::to_string(axes.size()) +
-                       " axes");
+    OPTC_TRY(has_length(c, 1, "shape", static_cast<int64_t>(axes.size()), "axes"));
     for (size_t k = 0; k < out.size(); ++k) out[k] = c.run_time_size(0, k);
     return out;
   }

@@ -236,8 +236,7 @@ Status infer_max_unpool(InferContext &c) {
   const Shape counted = unpooled(c.node(), c.shape(0));
   Shape out = counted;
   if (c.has_input(2)) {
-    OPTC_ASSIGN(const int64_t entries, input_length(c, 2));
-    if (entries != c.rank(0)) return c.invalid("output_shape must have one entry a dimension");
+    OPTC_TRY(has_length(c, 2, "output_shape", c.rank(0), "dimensions"));
     const Dims *wanted = c.elements(2);
     if (!wanted) {
       for (size_t k = 0; k < out.size(); ++k) out[k] = c.run_time_size(0, k);

@@ -68,10 +68,11 @@ std::optional<std::vector<SliceAxis>> resolve_slice(const Shape &in, const Dims 
 
 // Axes and steps as numbers, axes in [0, rank) and each once; nullopt when only the run knows them.
 template <typename Context>
-std::optional<std::vector<int64_t>> slice_axes(Context &c, int64_t rank, size_t count) {
+std::optional<std::vector<int64_t>> slice_axes(Context &c, int64_t rank, std::optional<int64_t> count) {
   if (!c.has_input(3)) {
+    if (!count) return std::nullopt;
     std::vector<int64_t> axes;
-    for (size_t j = 0; j < count; ++j) axes.push_back(static_cast<int64_t>(j));
+    for (int64_t j = 0; j < *count; ++j) axes.push_back(j);
     return axes;
   }
   auto axes = static_ints(c.elements(3));
@@ -81,8 +82,9 @@ std::optional<std::vector<int64_t>> slice_axes(Context &c, int64_t rank, size_t 
   return axes;
 }
 template <typename Context>
-std::optional<std::vector<int64_t>> slice_steps(Context &c, size_t count) {
-  if (!c.has_input(4)) return std::vector<int64_t>(count, 1);
+std::optional<std::vector<int64_t>> slice_steps(Context &c, std::optional<int64_t> count) {
+  if (!c.has_input(4) && !count) return std::nullopt;
+  if (!c.has_input(4)) return std::vector<int64_t>(static_cast<size_t>(*count), 1);
   auto steps = static_ints(c.elements(4));
   if (!steps) steps = constant_ints(c.constant(4));
   constexpr int64_t kFar = int64_t{1} << 40;  // longer than any dimension: such steps take one element
@@ -113,37 +115,43 @@ void bound_extents(InferContext &c, const Shape &in, const Dims *starts, const D
   }
 }
 
-// The input that tells how many axes are cut: starts, or, where only the run knows their length, axes.
-template <typename Shapes>
-size_t counting_input(const Shapes &shape_of, bool has_axes) {
-  const Shape &starts = shape_of(1);
-  return has_axes && starts.size() == 1 && !starts[0].is_constant() ? 3 : 1;
+const Shape *known_shape(InferContext &c, size_t i) { return c.has_input(i) && c.has_shape(i) ? &c.shape(i) : nullptr; }
+const Shape *known_shape(BuildContext &c, size_t i) { return c.has_input(i) ? &c.shape(i) : nullptr; }
+
+// How many axes are cut, as the length of one of the lists tells it; nullopt where only the run knows any.
+template <typename Context>
+std::optional<int64_t> slice_count(Context &c) {
+  for (const size_t i : {size_t{1}, size_t{3}, size_t{2}, size_t{4}}) {
+    const Shape *list = known_shape(c, i);
+    if (!list) continue;
+    if (list->empty()) return 1;
+    if ((*list)[0].is_constant()) return (*list)[0].value();
+  }
+  return std::nullopt;
 }
 
-// How many axes are cut. That starts and ends found by the run are as many is checked there.
-Result<int64_t> slice_count(InferContext &c) {
+// That the lists are as long as one another; lengths that the run finds are checked there.
+Status check_lists(InferContext &c, const std::optional<int64_t> &count) {
   OPTC_TRY(c.require_shape(1));
-  const bool has_axes = c.has_input(3) && c.has_shape(3);
-  OPTC_ASSIGN(const int64_t count,
-              input_length(c, counting_input([&](size_t i) -> const Shape & { return c.shape(i); }, has_axes)));
-  for (const size_t i : {size_t{1}, size_t{2}}) {
-    if (!c.has_shape(i) || c.rank(i) != 1 || c.shape(i)[0].is_constant()) continue;
-    OPTC_ASSIGN([[maybe_unused]] const Dim same, c.same(c.shape(i)[0], count, "the lengths of starts, ends and axes"));
+  constexpr const char *kLists[] = {"", "starts", "ends", "axes", "steps"};
+  for (size_t i = 1; i < 5; ++i) {
+    if (!c.has_input(i) || !c.has_shape(i)) continue;
+    if (c.rank(i) > 1) return c.invalid(std::string(kLists[i]) + " must be a vector");
+    if (count) OPTC_TRY(has_length(c, i, kLists[i], *count, "axes"));
   }
-  return count;
+  if (count && *count > c.rank(0)) return c.invalid("more axes are cut than there are dimensions");
+  return {};
 }
 
 Status infer_slice(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   if (!c.has_input(1) || !c.has_input(2)) return c.invalid("Slice needs starts and ends");
   const Shape in = c.shape(0);
-  OPTC_ASSIGN(int64_t length, slice_count(c));
-  const size_t count = static_cast<size_t>(length);
+  const std::optional<int64_t> count = slice_count(c);
+  OPTC_TRY(check_lists(c, count));
   const auto starts = slice_bounds(c, 1), ends = slice_bounds(c, 2);
-  auto axes = slice_axes(c, c.rank(0), count);
-  auto steps = slice_steps(c, count);
+  const auto axes = slice_axes(c, c.rank(0), count), steps = slice_steps(c, count);
   if (axes) {
-    if (axes->size() != count) return c.invalid("starts and axes differ in length");
     std::vector<bool> seen(in.size(), false);
     for (int64_t axis : *axes) {
       if (axis < 0 || axis >= c.rank(0))
@@ -152,12 +160,9 @@ Status infer_slice(InferContext &c) {
       seen[static_cast<size_t>(axis)] = true;
     }
   }
-  if (steps) {
-    if (steps->size() != count) return c.invalid("starts and steps differ in length");
+  if (steps)
     for (int64_t step : *steps)
       if (step == 0) return c.invalid("a step is 0");
-  }
-  if (ends && ends->size() != count) return c.invalid("starts and ends differ in length");
   bound_extents(c, in, starts.get(), ends.get(), axes, steps);
   auto slices = resolve_slice(in, starts.get(), ends.get(), axes, steps);
   Shape out;
@@ -192,8 +197,7 @@ Status infer_slice(InferContext &c) {
 
 Status build_slice(BuildContext &c) {
   const Shape in = c.shape(0), out = c.output_shape(0);
-  const Shape &counted = c.shape(counting_input([&](size_t i) -> const Shape & { return c.shape(i); }, c.has_input(3)));
-  const size_t count = counted.empty() ? 1 : static_cast<size_t>(counted[0].value());
+  const std::optional<int64_t> count = slice_count(c);
   auto axes = slice_axes(c, static_cast<int64_t>(in.size()), count);
   const auto starts = slice_bounds(c, 1), ends = slice_bounds(c, 2);
   auto slices = resolve_slice(in, starts.get(), ends.get(), axes, slice_steps(c, count));

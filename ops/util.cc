@@ -56,6 +56,19 @@ Result<int64_t> input_length(InferContext &context, size_t i) {
   return shape[0].value();
 }
 
+Status has_length(InferContext &context, size_t i, std::string_view name, int64_t length, std::string_view what) {
+  const std::string list(name);
+  OPTC_TRY(context.require_shape(i));
+  const Shape shape = context.shape(i);
+  if (shape.size() > 1) return context.invalid(list + " must be a vector");
+  const Dim entries = shape.empty() ? Dim(1) : shape[0];
+  if (entries.is_constant() && !entries.is(length))
+    return context.invalid(list + " has " + entries.str() + " entries for " + std::to_string(length) + " " +
+                           std::string(what));
+  OPTC_ASSIGN([[maybe_unused]] const Dim same, context.same(entries, length, "the length of " + list));
+  return {};
+}
+
 Status build_elements(BuildContext &context) {
   const auto &elements = context.graph().value(context.node().output(0)).elements;
   if (!elements) return context.unsupported("the elements of the result are not known at compile time");

@@ -24,6 +24,9 @@ bool is_static(const Shape &shape);
 
 // A size of a shape-giving integer input: the static length of input i (rank 1), or a failure that says so.
 Result<int64_t> input_length(InferContext &context, size_t i);
+// Input i, called `name`, is a list (a vector, or a scalar for one) of `length` entries, one for each of `what`; a
+// length that only the run knows is checked there.
+Status has_length(InferContext &context, size_t i, std::string_view name, int64_t length, std::string_view what);
 
 // Stores the known elements of output 0 (value propagation) as they are; for operators whose outputs usually need no
 // kernel.

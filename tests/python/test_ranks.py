@@ -239,3 +239,45 @@ def test_slices_by_lists_whose_length_the_axes_tell(optc, tmp_path, engine):
     np.testing.assert_array_equal(output(tmp_path), onnxruntime.InferenceSession(model).run(None, feeds)[0], strict=True)
     done = run(optc, model, {**feeds, "k": np.array([5])}, tmp_path, f"--engine={engine}")  # none is cut out
     assert done.returncode == 1 and "Slice_5" in done.stderr and "match" in done.stderr, done.stderr
+
+
+# Nothing tells the length of any of the lists: every dim of the result is found by the run.
+@pytest.mark.parametrize("engine, inside", [("evaluate", False), ("evaluate", True), ("bundle", True)])
+def test_slices_by_lists_of_any_length(optc, tmp_path, engine, inside):
+    cut = "y = Slice (x, starts, ends, axes, steps)"
+    body = "{ %s }" % cut
+    if inside:
+        body = """{ n = Constant <value = int64 {2}> () one = Constant <value = bool {1}> () zero = Constant <value = float {0}> ()
+          total = Loop (n, one, zero) <body = b (int64 i, bool m, float s) => (bool o, float t) {
+            o = Identity (m) %s sum = ReduceSum <keepdims = 0> (y) t = Add (s, sum) }> z = Identity (total) }""" % cut
+    model = write(tmp_path / "m.onnx", body, "float[A,B] x, int64[k] starts, int64[l] ends, int64[m] axes, int64[n] steps", "float z" if inside else "float[p,q] y")
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+    def feeds(*lists):
+        return {"x": x, **dict(zip(("starts", "ends", "axes", "steps"), (np.array(v, np.int64) for v in lists)))}
+
+    for lists in (([1], [3], [0], [1]), ([0, -1], [9, -9], [1, 0], [2, -1]), ([], [], [], [])):
+        done = run(optc, model, feeds(*lists), tmp_path, f"--engine={engine}")
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_array_equal(output(tmp_path), onnxruntime.InferenceSession(model).run(None, feeds(*lists))[0], strict=True)
+    for lists, text in ((([1], [3], [0], [1, 1]), "differ in length"), (([1, 1], [3, 3], [0, -2], [1, 1]), "listed twice"), (([1] * 3, [2] * 3, [0, 1, 2], [1] * 3), "out of range")):
+        done = run(optc, model, feeds(*lists), tmp_path, f"--engine={engine}")
+        assert done.returncode == 1 and text in done.stderr, done.stderr
+
+
+# A list has an entry for each of something that is known, but its own length only the run knows.
+@pytest.mark.parametrize("engine, node, good", [
+    ("bundle", "y, rest = Split <axis = 0> (x, list)", [1, 3]),
+    ("evaluate", "y = CenterCropPad (x, list)", [2, 5]),
+    ("evaluate", "y = Slice (x, list, two)", [1, 1]),
+])
+def test_a_list_as_long_as_it_must_be(optc, tmp_path, engine, node, good):
+    body = "{ two = Constant <value = int64[2] {3, 2}> () %s }" % node
+    model = write(tmp_path / "m.onnx", body, "float[4,3] x, int64[n] list", "float[a,b] y")
+    feeds = {"x": np.arange(12, dtype=np.float32).reshape(4, 3), "list": np.array(good)}
+    done = run(optc, model, feeds, tmp_path, f"--engine={engine}")
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(output(tmp_path), onnxruntime.InferenceSession(model).run(None, feeds)[0], strict=True)
+    for wrong in (good[:1], [*good, 1]):
+        done = run(optc, model, {**feeds, "list": np.array(wrong)}, tmp_path, f"--engine={engine}")
+        assert done.returncode in (1, 2) and ("match" in done.stderr or "must be" in done.stderr or "takes" in done.stderr), done.stderr
