@@ -7,6 +7,18 @@ namespace optc::evaluate_detail {
 
 namespace {
 
+// Whether an index is `x < 0 ? x + extent : x`, as operators write one that may count from the end.
+bool counts_from_the_end(const ScalarPool &pool, ScalarId id, Dim extent) {
+  const Scalar &index = pool.at(id);
+  if (index.op != ScalarOp::kSelect) return false;
+  const Scalar &negative = pool.at(index.args[0]), &sum = pool.at(index.args[1]);
+  if (negative.op != ScalarOp::kLt || !(negative.args[0] == index.args[2]) || sum.op != ScalarOp::kAdd) return false;
+  const Scalar &length = pool.at(sum.args[1]);
+  if (!(sum.args[0] == index.args[2])) return false;
+  if (length.op == ScalarOp::kConstant) return extent.is(static_cast<int64_t>(length.bits));
+  return length.op == ScalarOp::kIndex && length.index_value == extent;
+}
+
 constexpr int64_t kFar = int64_t{1} << 62;
 
 int64_t saturate(__int128 v) { return v > kFar ? kFar : v < -kFar ? -kFar : static_cast<int64_t>(v); }
@@ -147,6 +159,7 @@ bool StagePlan::compile_atom(const DimAtom *atom, IndexExpr &out) {
       IndexExpr extent;
       if (!compile_index(symbol.extent, extent)) return false;
       instruction.extent = extent.high;
+      instruction.flag = counts_from_the_end(context_.program().scalars, scalar, symbol.extent);
       found = atom_register_.emplace(atom, add_index_instruction(instruction, 0, std::max<int64_t>(extent.high - 1, 0)))
                   .first;
     }

@@ -151,8 +151,9 @@ void StagePlan::execute(Instruction &in, int64_t block_start, int n) {
           continue;
         }
         if (out_of_range_.empty()) {
+          const int64_t given = value < 0 && in.flag ? value - in.extent : value;  // as the operand has it
           out_of_range_ =
-              "index " + std::to_string(value) + " is out of range for a dimension of " + std::to_string(in.extent);
+              "index " + std::to_string(given) + " is out of range for a dimension of " + std::to_string(in.extent);
         }
         out.poisoned = true;
         out.poison[i] = kPoisonRange;

@@ -80,6 +80,11 @@ Status check_mask(InferContext &c, const Operands &o) {
   if (c.rank(kValidKeys) != 1) return c.invalid("nonpad_kv_seqlen must have one dimension");
   OPTC_ASSIGN([[maybe_unused]] Dim batch,
               c.same(c.shape(kValidKeys)[0], o.q.batch, "the length of nonpad_kv_seqlen and the batch"));
+  // What the model says of them; each run checks the others.
+  if (const auto fixed = constant_ints(c.constant(kValidKeys)))
+    for (int64_t keys : *fixed)
+      if (keys < 0 || proved_less(o.total, keys))
+        return c.invalid("nonpad_kv_seqlen says " + std::to_string(keys) + " valid keys of " + o.total.str());
   return {};
 }
 
@@ -224,7 +229,8 @@ Status build_attention(BuildContext &c) {
   Expr offset = nest.index(o.past);
   if (c.has_input(kValidKeys)) {
     plain = false;
-    const Expr valid = cast(nest.load(c.input(kValidKeys), {b}), ElementType::kInt64);
+    // Not more keys than there are: checked as an index is.
+    const Expr valid = nest.index(nest.as_index(nest.load(c.input(kValidKeys), {b}), total + Dim(1)));
     visible = both(visible, is_below(nest.index(j), valid));
     if (!has_past) offset = valid - nest.index(o.q.length);
   }
@@ -251,7 +257,12 @@ Status build_attention(BuildContext &c) {
   j = nest.stage_loop("j", total);
   const Expr sum = nest.reduce(Combine::kSum, nest.load_local(weights, {j}));
   const Expr none = apply(ScalarOp::kEq, sum, sum.constant(0));
-  auto normalized = [&](Expr x) { return may_be_empty ? select(none, x.constant(0), x / sum) : x / sum; };
+  auto normalized = [&](Expr x) {
+    if (may_be_empty) return select(none, x.constant(0), x / sum);
+    if (lower_bound(total) >= 1) return x / sum;
+    // The product of no probabilities and no values.
+    return select(apply(ScalarOp::kEq, nest.index(total), nest.index(0)), x.constant(0), x / sum);
+  };
   if (c.has_output(3) && mode == 3) {
     j = nest.stage_loop("j", total);
     output_scores(3, j, normalized(nest.load_local(weights, {j})));

@@ -161,6 +161,30 @@ def reductions_of_integers(rng):
 TEXTS = ["the cat sat", "", "a  dog!", "Ünïcode straße", "日本 語", "x", "a-b_c,d", "ABC abc 123", "Ωμέγα ДОМ", "tab\tnew\nline", "ſȺ"]
 
 
+def layers_after_no_step(rng):
+    """The state behind no step is the one before: of a sequence without steps, and of each in a batch whose length is 0."""
+    op = ("LSTM", "GRU", "RNN")[rng.integers(3)]
+    gates, direction = {"LSTM": 4, "GRU": 3, "RNN": 1}[op], ("forward", "reverse", "bidirectional")[rng.integers(3)]
+    steps, batch, width, hidden, both = int(rng.choice([0, 3])), int(rng.integers(1, 4)), 3, int(rng.integers(1, 20)), 1 + (direction == "bidirectional")
+    state = [floats(rng, both, batch, hidden) for _ in range(2 if op == "LSTM" else 1)]
+    inputs = {"x": floats(rng, steps, batch, width), "w": floats(rng, both, gates * hidden, width), "r": floats(rng, both, gates * hidden, hidden), "h": state[0]}
+    names, outputs = ["x", "w", "r", "", "", "h"], ["y", "y_h"]
+    if op == "LSTM":
+        inputs["c"] = state[1]
+        names.append("c")
+        outputs.append("y_c")
+    node = helper.make_node(op, names, outputs, direction=direction, hidden_size=hidden)
+    if steps:
+        y, *ends = cases.ort_answers(cases.node_model(node, inputs, {"": 22}), inputs)
+        lengths = rng.choice([0, steps], batch)
+        y = np.where((lengths > 0)[:, None], y, np.float32(0))
+        inputs["l"], node.input[4] = lengths.astype(np.int32), "l"
+    else:
+        y, ends, lengths = np.zeros((0, both, batch, hidden), np.float32), state, np.zeros(batch)
+    ends = [np.where((lengths > 0)[:, None], a, b) for a, b in zip(ends, state)]
+    return cases.node_model(node, inputs, {"": 22}, symbolic=bool(rng.integers(2))), inputs, [y, *ends]
+
+
 def texts(rng, *shape):
     return np.array([TEXTS[i] for i in rng.integers(len(TEXTS), size=int(np.prod(shape)))], object).reshape(shape)
 
@@ -300,7 +324,7 @@ def fills_of_texts(rng):
     return model, inputs, answers
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts)}
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts, layers_after_no_step)}
 
 
 def random_cases(family, count, seed):
@@ -337,6 +361,23 @@ def test_an_axis_found_by_the_run_is_one_of_the_operand(evaluator, optc, node, n
     for binary in (evaluator, optc.parent / "optc_conformance_bundles"):
         (failure,) = cases.failures(binary, [cases.Case("one", model, inputs, [None])]).values()
         assert failure.startswith("fault:") and ("out of range" in failure or "listed twice" in failure), failure
+
+
+@pytest.mark.parametrize("op", ["Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "OneHot"])
+def test_a_wrong_index_is_said_as_it_was_given(evaluator, op):
+    """A negative one counts from the end; the message has the operand's number, not what its sum with the length is."""
+    for wrong in (-9, 5):
+        inputs = {"x": np.ones(5, np.float32), "i": np.array([[0], [wrong]] if op.endswith("ND") else [0, wrong])}
+        if op.startswith("Scatter"):
+            inputs["u"] = np.ones(2, np.float32)
+        if op == "OneHot":  # any number is an index there: none of them is hot
+            inputs = {"i": inputs["i"], "d": np.array(5), "v": np.array([2, 3], np.float32)}
+            want = [np.stack([np.eye(5, dtype=np.float32)[0], np.zeros(5, np.float32)]) + 2]
+            assert cases.failures(evaluator, [cases.Case("none", one_node(op, inputs), inputs, want)]) == {}
+            continue
+        model = model_of([helper.make_node(op, list(inputs), ["y"])], inputs, ["y"], 21)
+        (failure,) = cases.failures(evaluator, [cases.Case("one", model, inputs, [None])]).values()
+        assert failure.startswith("fault:") and f"index {wrong} is out of range" in failure and " 5" in failure, failure
 
 
 def test_a_shape_found_by_the_run_fits_the_elements(evaluator, optc):
@@ -376,6 +417,43 @@ def test_numbers_far_outside_end_in_a_fault(evaluator, optc):
         said = cases.failures(binary, [cases.Case(name, *model, [None]) for name, model in made.items()])
         assert len(said) == len(made), said.keys()
         assert all(words.startswith(("fault:", "usage:")) and any(w in words for w in ("too large", "too many", "not finite", "takes 1 or more")) for words in said.values()), said
+
+
+def attention(keys, valid=None, queries=2):
+    rng = np.random.default_rng(keys)
+    inputs = {"q": floats(rng, 2, 2, queries, 4), "k": floats(rng, 2, 2, keys, 4), "v": floats(rng, 2, 2, keys, 3)}
+    return inputs if valid is None else inputs | {"valid": np.array(valid)}
+
+
+@pytest.mark.parametrize("valid", [[4, 1], [0, -1], [2**62, 0]])
+def test_valid_keys_are_among_the_keys(evaluator, optc, tmp_path, valid):
+    inputs = attention(3, valid)
+    order = ["q", "k", "v", "", "", "", "valid"]
+    model = one_node("Attention", inputs, 24, order)
+    for binary in (evaluator, optc.parent / "optc_conformance_bundles"):
+        (failure,) = cases.failures(binary, [cases.Case("far", model, inputs, [None])]).values()
+        assert failure.startswith("fault:") and ("out of range" in failure or "outside" in failure), failure
+    constant = model_of([helper.make_node("Attention", order, ["y"])], attention(3), ["y"], 24)
+    constant.graph.initializer.append(numpy_helper.from_array(inputs["valid"], "valid"))
+    onnx.save(constant, tmp_path / "model.onnx")
+    done = subprocess.run([optc, tmp_path / "model.onnx", "-n"], capture_output=True, text=True)
+    assert done.returncode == 3 and "nonpad_kv_seqlen" in done.stderr, done.stderr
+
+
+def test_attention_of_no_keys_is_0(evaluator, optc):
+    """As the product of no probabilities and no values is. Neither oracle takes a sequence without keys."""
+    made = []
+    for valid in (None, [0, 0]):
+        inputs = attention(0, valid)
+        order = ["q", "k", "v"] + ([] if valid is None else ["", "", "", "valid"])
+        for causal in (0, 1):
+            model = one_node("Attention", inputs, 24, order, is_causal=causal)
+            made.append(cases.Case(f"no keys {valid} {causal}", model, inputs, [np.zeros((2, 2, 2, 3), np.float32)]))
+    inputs = attention(3, [3, 0])  # of the second of the batch none is valid
+    y = ReferenceEvaluator(model := one_node("Attention", inputs, 24, order)).run(None, inputs)[0]
+    made.append(cases.Case("none valid", model, inputs, [np.stack([y[0], np.zeros((2, 2, 3), np.float32)])]))
+    for binary in (evaluator, optc.parent / "optc_conformance_bundles"):
+        assert cases.failures(binary, made) == {}
 
 
 def test_numbers_far_outside_that_have_a_meaning(evaluator, optc):
