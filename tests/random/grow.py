@@ -31,7 +31,7 @@ def grow(seed, oracle, often=frozenset()):
     wanted = random.Random(seed).choice([2, 3, 4, 6, 9, 14, 20])
     for _ in range(g.r.choice([1, 2, 3])):
         g.leaf(g.r.choice(g.types), g.shape())
-    names, weights = list(ADDERS), [weight * (OFTEN if name in often else 1) for name, (_, weight) in ADDERS.items()]
+    names, weights = list(ADDERS), [(weight or 1) * OFTEN if name in often else weight for name, (_, weight) in ADDERS.items()]
     tries = 0
     while len(g.nodes) < wanted and tries < wanted * 6:
         tries += 1

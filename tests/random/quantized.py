@@ -1,12 +1,12 @@
 """Quantized chains, products and convolutions."""
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from layers import activation, image, tokens, vector
 from oracle import Reject
 from registry import op
-from values import F32, INT4
+from values import F16, F32, INT4, ONNX
 
 
 @op(2.5)
@@ -143,6 +143,38 @@ def quantized_weights(g):
     y = g.node("MatMul", [x, g.node("Transpose", [w], perm=[1, 0]) if turned else w])
     if r.random() < 0.5:
         y = g.node("Add", [y, vector(g, n)])
+    activation(g, y)
+
+
+@op(0)  # by --with alone
+def float_weights(g):
+    """Products by weights that --quantize-weights rounds (quantize.py): as they are or turned, of several products, of a table that is gathered
+    from too, in the body of an If, and beside readers that keep a weight as it is."""
+    r = g.r
+    t = F16 if r.random() < 0.3 else F32
+    k, n = r.choice([(64, 64), (65, 64), (33, 130), (100, 80), (257, 17), (16, 256)])
+    x = g.add_input(t, [r.choice([1, 2, 4, 5, 9]), k])
+    form = r.choice(["product", "product", "gemm", "shared", "table", "branch", "read"])
+    turned = r.random() < 0.5
+    w = g.const((g.np.normal(r.choice([0, 0, 1]), 0.1, (n, k) if turned else (k, n))).astype(t))
+    if form == "gemm":
+        y = g.node("Gemm", [x, w, g.const(g.data(t, [n]))], transB=int(turned), alpha=r.choice([None, 0.5]))
+        return activation(g, y)
+    right = g.node("Transpose", [w], perm=[1, 0]) if turned else w
+    if form == "branch":
+        p, q = g.name("b"), g.name("b")
+        info = [helper.make_tensor_value_info(name, ONNX[t], list(g.v[x].shape[:1]) + [n]) for name in (p, q)]
+        then = helper.make_graph([helper.make_node("MatMul", [x, right], [p])], "then" + p, [], info[:1])
+        other = helper.make_graph([helper.make_node("MatMul", [x, right], [q + "_"]), helper.make_node("Neg", [q + "_"], [q])], "else" + q, [], info[1:])
+        return g.node("If", [g.give(np.array(bool(r.getrandbits(1))))], then_branch=then, else_branch=other)
+    y = g.node("MatMul", [x, right])
+    if form == "shared":
+        g.node("MatMul", [g.add_input(t, [r.choice([1, 2]), 3, k]), right])
+    elif form == "table":
+        rows = g.v[w].shape[0]
+        g.node("Gather", [w, g.const(g.np.integers(0, rows, r.choice([[], [3], [2, 2]])).astype(np.int64))], axis=r.choice([0, 0, 0, 1]) if min(g.v[w].shape) > 16 else 0)
+    elif form == "read":
+        g.node(r.choice(["Neg", "Abs", "Identity"]), [w])
     activation(g, y)
 
 

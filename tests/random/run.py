@@ -2,7 +2,7 @@
 """Differential testing with random graphs (README.md beside this file).
 
   run.py [--seed N] [--count N] [--seconds S] [--jobs N] [--ways unfused,eval,opt] [--out DIR] [--binaries DIR]
-         [--spread K] [--with ADDER,...] [--save DIR] [--stop]
+         [--spread K] [--with ADDER,...] [--quantize FORMAT] [--save DIR] [--stop]
 
 Ways: unfused, eval, gpu, f16, bf16 (on the evaluator), opt (the optimized model, run by ONNX Runtime), bundle (as this machine takes
 it), bundle-base, bundle-avx2, bundle-avx512, bundle-vnni, bundle-amx, bundle-asan (with sanitizers for
@@ -93,6 +93,13 @@ def work(pipe, arguments):
                 outputs = graph.outputs()
                 if not outputs:  # sequences alone
                     continue
+                if arguments.quantize:
+                    graph, fault = quantized_graph(graph, outputs, arguments)
+                    if fault:
+                        faults.append({"seed": seed, "way": "quantize", "kind": fault.split(":")[0], "text": fault, "case": f"seed {seed}"})
+                    if not graph:
+                        counts["without weights to quantize"] += 1
+                        continue
                 cases.append(Case(graph, *graph.build(graph.nodes, outputs)))
                 other = graph.resized() if graph.r.random() < 0.4 else None
                 if other:
@@ -156,6 +163,19 @@ def work(pipe, arguments):
     finally:
         runner.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def quantized_graph(graph, outputs, arguments):
+    """(the graph with its weights quantized or None, the text of a fault or None)."""
+    from oracle import Reject
+    from quantize import Fault, quantized
+
+    try:
+        return quantized(graph, outputs, arguments.binaries / "optc", arguments.quantize), None
+    except Reject:
+        return None, None
+    except Fault as fault:
+        return None, str(fault)
 
 
 def spread_cases(cases, runner, reached, most):
@@ -315,6 +335,7 @@ def main():
     parser.add_argument("--chunk", type=int, default=0, help="graphs a worker gets at a time; with bundles, of one translation unit")
     parser.add_argument("--spread", type=int, help="run only graphs that reach a cell of strategies which fewer than this many did before")
     parser.add_argument("--with", dest="adders", default="", help="draw these functions often (nested, loop, conv ...), and run only graphs to which one of them gave a node")
+    parser.add_argument("--quantize", help="int8, int4:64 ... or any: run the graphs with their weights quantized, those that have some (--with float_weights)")
     parser.add_argument("--save", type=pathlib.Path, help="a folder for the graphs that are run, as cases")
     parser.add_argument("--stop", action="store_true", help="end with the first graph that fails")
     parser.add_argument("--minimize", type=float, default=20, help="seconds for cutting down one failing graph")
