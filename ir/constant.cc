@@ -272,7 +272,8 @@ const std::string &Constant::hash() const {
     std::string body;
     if (type() == ElementType::kString)
       for (const std::string &s : string_values()) body += std::to_string(s.size()) + ":" + s;
-    head += type() == ElementType::kString ? xxh3_128(body.data(), body.size()) : xxh3_128(data(), size());
+    const Constant bytes = plain();  // of one that is made, they are not kept
+    head += type() == ElementType::kString ? xxh3_128(body.data(), body.size()) : xxh3_128(bytes.data(), size());
     body_->hash = xxh3_128(head.data(), head.size());
   }
   return body_->hash;

@@ -422,7 +422,10 @@ Result<std::string> export_model(const Graph &graph, const ExportOptions &option
   for (const Chunk &chunk : output.model) {
     bytes += chunk.text;
     if (chunk.constant.valid())
-      bytes.append(reinterpret_cast<const char *>(chunk.constant.data()), chunk.constant.size());
+      chunk.constant.give([&](const void *data, size_t size) {
+        bytes.append(static_cast<const char *>(data), size);
+        return true;
+      });
   }
   return bytes;
 }
@@ -484,6 +487,12 @@ Status export_file(const Graph &graph, const std::string &path, const ExportOpti
     return diagnostics.error(ErrorKind::kUnsupported, "the model has more than 2 GB besides its large constants");
   if (facts) *facts = output.facts;
   if (path.empty()) return {};
+  const auto write = [](StagedFile &to, const Constant &constant) {
+    constant.give([&](const void *data, size_t size) {
+      to.write(data, size);
+      return true;
+    });
+  };
   OPTC_ASSIGN(const auto file, StagedFile::create(path, diagnostics));
   if (!output.external.empty()) {
     OPTC_ASSIGN(const auto data, StagedFile::create(data_path, diagnostics));
@@ -491,14 +500,14 @@ Status export_file(const Graph &graph, const std::string &path, const ExportOpti
     const std::string zeros(kExternalAlignment, '\0');
     for (const auto &[offset, constant] : output.external) {
       data->write(zeros.data(), offset - at);
-      data->write(constant.data(), constant.size());
+      write(*data, constant);
       at = offset + constant.size();
     }
     OPTC_TRY(data->commit(diagnostics));
   }
   for (const Chunk &chunk : output.model) {
     file->write(chunk.text.data(), chunk.text.size());
-    if (chunk.constant.valid()) file->write(chunk.constant.data(), chunk.constant.size());
+    if (chunk.constant.valid()) write(*file, chunk.constant);
   }
   return file->commit(diagnostics);
 }

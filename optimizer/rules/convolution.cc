@@ -202,6 +202,93 @@ Result<bool> channel_affine(RuleContext &context, NodeId n) {
   return false;
 }
 
+// [K, N] with each column times the constant's number for it, or over it; rounded once.
+Constant scaled_columns(const Constant &w, const Constant &factor, bool over) {
+  return Constant::made(
+      w.type(), w.dims(), over ? "columns_over" : "columns_times", {w, factor}, [=](const Constant::Sink &sink) {
+        const Constant plain = w.plain();
+        const auto columns = static_cast<size_t>(w.dims()[1]);
+        std::vector<float> row(columns);
+        for (const float *from = plain.as<float>(), *end = from + plain.count(); from != end; from += columns) {
+          for (size_t j = 0; j < columns; ++j) {
+            const double f = static_cast<double>(factor.as<float>()[factor.count() == 1 ? 0 : j]);
+            row[j] = static_cast<float>(over ? static_cast<double>(from[j]) / f : static_cast<double>(from[j]) * f);
+          }
+          if (!sink(row.data(), 4 * columns)) return false;
+        }
+        return true;
+      });
+}
+
+// A constant f32 operand that has an element for each of the last `columns` places, or one for all.
+const Constant *per_column(RuleContext &context, ValueId v, size_t rank, int64_t columns) {
+  const Constant *c = context.constant(v);
+  if (!f32(c) || c->dims().size() > rank || (c->count() != 1 && c->count() != columns)) return nullptr;
+  return c->count() == 1 || c->dims().back() == columns ? c : nullptr;
+}
+
+// MatMul(x, w) times or over a constant per column, with or without a bias between them. Only what is written as a
+// model gains by it: a kernel of a bundle scales what it stores, and its weights stay where they lie in the model.
+Result<bool> column_scale(RuleContext &context, NodeId n) {
+  constexpr std::string_view kRule = "matmul.scale";
+  if (!context.options().operators.has) return false;
+  const bool over = context.node(n).op == "Div";
+  for (size_t side = 0; side < (over ? 1u : 2u); ++side) {
+    const ValueId x = context.input(n, side);
+    NodeId product = context.producer(x, "MatMul"), sum = context.producer(x, "Add");
+    ValueId added;
+    for (size_t k = 0; sum.valid() && k < 2 && !product.valid(); ++k) {
+      product = context.producer(context.input(sum, k), "MatMul");
+      added = context.input(sum, 1 - k);
+    }
+    if (!product.valid() || !context.single_use(x) || !context.single_use(context.output(product))) continue;
+    const ValueId weights = context.input(product, 1);
+    const Constant *w = context.constant(weights);
+    if (!f32(w) || w->dims().size() != 2 || w->count() == 0 || !context.type(x).has_shape()) continue;
+    const size_t rank = context.shape(x).size();
+    if (!(context.type(x) == context.type(context.output(n))) ||
+        !(context.type(x) == context.type(context.output(product))))
+      continue;
+    const int64_t columns = w->dims()[1];
+    const Constant *factor = per_column(context, context.input(n, 1 - side), rank, columns);
+    const Constant *bias = sum.valid() ? per_column(context, added, rank, columns) : nullptr;
+    if (!factor || (sum.valid() && !bias)) continue;
+    if (context.graph().value(weights).uses.size() != 1) {
+      context.rewriter().missed(kRule, n, "the weights are used elsewhere too");
+      return false;
+    }
+    const auto size = static_cast<size_t>(columns);
+    std::vector<double> scale(size);
+    std::vector<float> shifted(bias ? size : 0);
+    for (size_t j = 0; j < size; ++j) {
+      const double f = static_cast<double>(factor->as<float>()[factor->count() == 1 ? 0 : j]);
+      scale[j] = over ? 1.0 / f : f;
+      if (!bias) continue;
+      const double b = static_cast<double>(bias->as<float>()[bias->count() == 1 ? 0 : j]);
+      shifted[j] = static_cast<float>(over ? b / f : b * f);
+    }
+    const bool finite = std::all_of(shifted.begin(), shifted.end(), [](float v) { return std::isfinite(v); });
+    if (!finite || !keeps_range(*w, channel_of(context.node(product), *w), scale)) {
+      context.rewriter().missed(kRule, n, "scaled weights would leave the range of f32, or a scale is 0");
+      return false;
+    }
+    auto change = context.rewriter().begin(kRule, RewriteKind::kFuse, n);
+    change.numerics(NumericsClass::kReassociating);
+    const std::string name = context.graph().value(weights).name;
+    const ValueId scaled = change.constant(name + ":scaled", scaled_columns(*w, *factor, over));
+    NodeId made = change.create("MatMul", {context.input(product, 0), scaled});
+    if (bias)
+      made = change.create("Add", {change.output(made), change.constant(name + ":bias", Constant::floats(shifted))});
+    change.replace(context.output(n), change.output(made));
+    change.erase(n);
+    if (bias) change.erase(sum);
+    change.erase(product);
+    OPTC_TRY(change.commit());
+    return true;
+  }
+  return false;
+}
+
 // The padding of a Pad in the dims of space, begin and end, as a Conv would have it; nullopt: it is no such padding.
 std::optional<std::vector<int64_t>> zero_padding(RuleContext &context, NodeId pad, int64_t rank) {
   const Node &node = context.node(pad);
@@ -287,6 +374,11 @@ constexpr Rule kRules[] = {
      "finite, "
      "the product used once",
      matmul_batch_norm},
+    {"matmul.scale", NumericsClass::kReassociating, "Mul Div",
+     "MatMul(x, w), or MatMul(x, w) + b, times or over a constant -> the same with other w and b",
+     "the result is to be a model, w a constant [K, N] of f32 that nothing else reads, b and the factor one number or "
+     "one a column, every column's scale finite, product and sum used once",
+     column_scale},
 };
 
 }  // namespace
