@@ -12,10 +12,33 @@
 namespace optc::cli {
 namespace {
 
+// What computes a kernel: whose peak is above it. kInteger: integers in lanes, whose peak is not measured.
+enum class Unit : uint8_t { kFloat32, kFloat64, kBytes, kInteger };
+constexpr std::string_view kUnits[] = {"f32", "f64", "int8", ""};
+
 // What a kernel does in a run with these sizes; negative: it depends on what the run finds.
 struct Work {
   double bytes = -1, operations = -1;
+  Unit unit = Unit::kFloat32;
 };
+
+// Of the products or sums of a kernel, where it has any, else of what it stores.
+Unit unit_of(const Program &program, const Kernel &kernel) {
+  const auto bytes = [&](BufferId b) { return b.valid() && bit_width(program.buffer(b).element()) == 8; };
+  if (const auto *gemm = std::get_if<GemmSchedule>(&kernel.schedule); gemm && bytes(gemm->view.a.buffer))
+    return Unit::kBytes;
+  if (const auto *conv = std::get_if<ConvolutionIntegerSchedule>(&kernel.schedule))
+    return conv->depthwise ? Unit::kInteger : Unit::kBytes;
+  const LoopNest *nest = kernel.nest();
+  bool floats = false;
+  for (const Stage &stage : nest ? nest->stages : std::vector<Stage>())
+    for (const StageOutput &o : stage.outputs) {
+      const ElementType type = program.scalars.at(o.value).type;
+      if (type == ElementType::kFloat64) return Unit::kFloat64;
+      floats = floats || is_float(type);
+    }
+  return floats || !nest ? Unit::kFloat32 : Unit::kInteger;
+}
 
 // By kernel name. Costs are expressions of the dims: the same lowering as the bundle's gives them.
 Result<std::map<std::string, Work>> work_of_kernels(const Graph &model, const CompileOptions &options,
@@ -39,6 +62,7 @@ Result<std::map<std::string, Work>> work_of_kernels(const Graph &model, const Co
     Work &w = work[kernel.name];
     if (read && written) w.bytes = static_cast<double>(*read) + static_cast<double>(*written);
     if (operations) w.operations = static_cast<double>(*operations);
+    w.unit = unit_of(program, kernel);
   }
   return work;
 }
@@ -61,12 +85,26 @@ struct Row {
   double share() const { return limit >= 0 && us > 0 ? limit / us : -1; }
 };
 
-// Products of integers run on units of their own, which the peak of f32 says nothing of: for them the memory alone.
+// Operations a second of a unit at most; 0: not measured, so that the memory alone is above its kernels.
+double peak_of(Unit unit, const MachinePeak &peak) {
+  switch (unit) {
+    case Unit::kFloat32:
+      return peak.flops;
+    case Unit::kFloat64:
+      return peak.double_flops;
+    case Unit::kBytes:
+      return peak.byte_operations;
+    case Unit::kInteger:
+      return 0;
+  }
+  return 0;
+}
+
 void set_limit(Row &row, const MachinePeak &peak) {
   if (row.work.bytes < 0 || row.work.operations < 0) return;
   const double memory = row.work.bytes > 0 ? 1e6 * row.work.bytes / peak.bandwidth_of(row.work.bytes) : 0;
-  const bool integers = row.strategy.find("integer") != std::string::npos;
-  const double compute = integers ? 0 : 1e6 * row.work.operations / peak.flops;
+  const double rate = peak_of(row.work.unit, peak);
+  const double compute = rate > 0 ? 1e6 * row.work.operations / rate : 0;
   row.limit = std::max(memory, compute);
   row.by_memory = memory >= compute;
 }
@@ -92,10 +130,12 @@ std::string percent(double share) { return share < 0 ? "" : fmt::format("{:.0f}"
 std::string roof_table(const std::vector<Row> &rows, double total) {
   std::string text = "\n        µs      %  GFLOP/s   GB/s  limit µs  of it %  by       kernel";
   for (const Row &row : rows)
-    text += fmt::format("\n{:>10.1f}  {:>5.1f}  {:>7}  {:>5}  {:>8}  {:>7}  {:<7}  {}", row.us, 100 * row.us / total,
-                        rate(row.work.operations, row.us), rate(row.work.bytes, row.us),
-                        row.limit < 0 ? "" : fmt::format("{:.3g}", row.limit), percent(row.share()),
-                        row.limit < 0 ? "" : (row.by_memory ? "memory" : "compute"), row.name);
+    text += fmt::format(
+        "\n{:>10.1f}  {:>5.1f}  {:>7}  {:>5}  {:>8}  {:>7}  {:<7}  {}", row.us, 100 * row.us / total,
+        rate(row.work.operations, row.us), rate(row.work.bytes, row.us),
+        row.limit < 0 ? "" : fmt::format("{:.3g}", row.limit), percent(row.share()),
+        row.limit < 0 ? std::string_view() : (row.by_memory ? "memory" : kUnits[static_cast<size_t>(row.work.unit)]),
+        row.name);
   return text;
 }
 
@@ -136,17 +176,31 @@ void add_strategies(const std::vector<Row> &rows, double total, KernelTimes &tim
   }
 }
 
-void add_peak(const MachinePeak &peak, int threads, KernelTimes &times, nlohmann::ordered_json &json) {
+// Of f64 and of 8-bit integers only where a kernel computes in them.
+void add_peak(const MachinePeak &peak, const std::vector<Row> &rows, int threads, KernelTimes &times,
+              nlohmann::ordered_json &json) {
+  const auto used = [&](Unit unit) {
+    return std::any_of(rows.begin(), rows.end(), [&](const Row &row) { return row.work.unit == unit; });
+  };
   nlohmann::ordered_json bandwidth = nlohmann::ordered_json::array();
-  times.text += fmt::format("\npeak of {} thread{}: {:.0f} GFLOP/s in f32\nGB/s read:", threads,
-                            threads == 1 ? "" : "s", peak.flops / 1e9);
+  times.text +=
+      fmt::format("\npeak of {} thread{}: {:.0f} GFLOP/s in f32", threads, threads == 1 ? "" : "s", peak.flops / 1e9);
+  if (used(Unit::kFloat64)) times.text += fmt::format(", {:.0f} in f64", peak.double_flops / 1e9);
+  if (used(Unit::kBytes) && peak.byte_operations > 0)
+    times.text += fmt::format(", {:.0f} in int8 ({})", peak.byte_operations / 1e9, peak.byte_unit);
+  times.text += "\nGB/s read:";
   for (const auto &[bytes, bytes_a_second] : peak.bandwidth) {
     bandwidth.push_back({{"bytes", bytes}, {"bytes_per_second", bytes_a_second}});
     const int64_t kib = static_cast<int64_t>(bytes) >> 10;
     times.text += fmt::format("{} {:.0f} of {} {}", bytes == peak.bandwidth.front().first ? "" : ",",
                               bytes_a_second / 1e9, kib < 1024 ? kib : kib >> 10, kib < 1024 ? "KiB" : "MiB");
   }
-  json["roofline"] = {{"threads", threads}, {"flops_per_second", peak.flops}, {"bandwidth", bandwidth}};
+  json["roofline"] = {{"threads", threads},
+                      {"flops_per_second", peak.flops},
+                      {"f64_flops_per_second", peak.double_flops},
+                      {"int8_operations_per_second", peak.byte_operations},
+                      {"int8_unit", peak.byte_unit},
+                      {"bandwidth", bandwidth}};
 }
 
 }  // namespace
@@ -189,6 +243,7 @@ Result<KernelTimes> time_kernels(Bundle &bundle, const Prepared &prepared, const
     if (roofline) {
       one["limit_us"] = known(row.limit);
       one["share_of_limit"] = known(row.share());
+      one["unit"] = kUnits[static_cast<size_t>(row.work.unit)];
       one["limited_by"] = row.limit < 0 ? "" : row.by_memory ? "memory" : "compute";
     }
     json["kernels"].push_back(std::move(one));
@@ -197,7 +252,7 @@ Result<KernelTimes> time_kernels(Bundle &bundle, const Prepared &prepared, const
   times.text = roofline ? roof_table(rows, total) : plain_table(rows, total);
   if (roofline) {
     add_strategies(rows, total, times, json);
-    add_peak(peak, threads, times, json);
+    add_peak(peak, rows, threads, times, json);
   }
   times.json = json_text(json);
   return times;

@@ -181,6 +181,28 @@ void add_disable_pass(Verb &verb, CommonOptions &o) {
       ->group(kCompiling);
 }
 
+void add_pass_choice(Verb &verb, CommonOptions &o) {
+  const std::vector<std::string> passes = list_passes();
+  std::string names;
+  for (const std::string &pass : passes) names += (names.empty() ? "" : ", ") + pass;
+  verb.add_option("--passes", o.passes,
+                  "run these passes or rules and no others, by name (repeatable, comma-separated); the passes, in the "
+                  "order in which they run: " +
+                      names)
+      ->delimiter(',')
+      ->type_name("NAME")
+      ->group(kCompiling);
+  verb.add_option("--stop-after", o.stop_after, "stop behind the first run of this pass")
+      ->one_of(passes)
+      ->type_name("PASS")
+      ->group(kCompiling);
+  verb.add_option("--start-from", o.start_from,
+                  "begin with this pass: goes on with a model that --stop-after the pass before it has left")
+      ->one_of(passes)
+      ->type_name("PASS")
+      ->group(kCompiling);
+}
+
 void add_weight_options(Verb &verb, CommonOptions &o) {
   verb.add_option(
           "--quantize-weights", o.weights,
@@ -248,6 +270,7 @@ void add_compile_options(Verb &verb, CommonOptions &o) {
       ->type_name("LEVEL")
       ->group(kCompiling);
   add_disable_pass(verb, o);
+  add_pass_choice(verb, o);
   verb.add_option("--name", o.name, "the bundle's name, a C identifier (default: the model's stem)")
       ->check([](const std::string &text) -> std::string {
         if (is_bundle_name(text)) return "";
@@ -280,6 +303,14 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
   CompileOptions options;
   options.level = o.level;
   options.disabled = o.disabled;
+  const std::vector<std::string> passes = list_passes();
+  const auto place = [&](const std::string &pass) { return std::find(passes.begin(), passes.end(), pass); };
+  if (!o.start_from.empty() && !o.stop_after.empty() && place(o.stop_after) < place(o.start_from))
+    return diagnostics.error(ErrorKind::kUsage,
+                             fmt::format("--stop-after {} is before --start-from {}", o.stop_after, o.start_from));
+  options.only = o.passes;
+  options.start_from = o.start_from;
+  options.stop_after = o.stop_after;
   options.targets = o.targets;
   options.name = o.name;
   options.f32 = o.f32;

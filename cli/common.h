@@ -29,6 +29,8 @@ struct CommonOptions {
   std::vector<std::string> inputs;      // "x=@file.npy"
   std::string inputs_folder;
   std::vector<std::string> disabled;
+  std::vector<std::string> passes;     // none: all
+  std::string start_from, stop_after;  // passes
   std::vector<std::string> targets = {"cpu"};
   std::string name;
   std::string engine = "bundle";
@@ -56,11 +58,13 @@ void add_model(Verb &verb, CommonOptions &options);
 void add_output_options(Verb &verb, CommonOptions &options, const std::vector<std::string> &forms = {"text", "json"});
 void add_step_options(Verb &verb, CommonOptions &options);  // --progress, --trace
 void add_disable_pass(Verb &verb, CommonOptions &options);
-void add_weight_options(Verb &verb, CommonOptions &options);   // --quantize-weights, --keep-weights, --calibrate
-void add_shape_options(Verb &verb, CommonOptions &options);    // --dim, --shape, --custom-op, --extern
-void add_compile_options(Verb &verb, CommonOptions &options);  // --target, --variant, -O, --disable-pass, --name
-void add_run_options(Verb &verb, CommonOptions &options);      // --inputs, --input, --seed, --threads
-void add_engine(Verb &verb, CommonOptions &options);           // --engine
+void add_pass_choice(Verb &verb, CommonOptions &options);     // --passes, --stop-after, --start-from
+void add_weight_options(Verb &verb, CommonOptions &options);  // --quantize-weights, --keep-weights, --calibrate
+void add_shape_options(Verb &verb, CommonOptions &options);   // --dim, --shape, --custom-op, --extern
+// --target, --variant, -O, --disable-pass and the other choices of passes, --name
+void add_compile_options(Verb &verb, CommonOptions &options);
+void add_run_options(Verb &verb, CommonOptions &options);  // --inputs, --input, --seed, --threads
+void add_engine(Verb &verb, CommonOptions &options);       // --engine
 
 // The options as the driver takes them. kUsage on a form that is not understood.
 Result<CompileOptions> compile_options(const CommonOptions &options, Diagnostics &diagnostics);

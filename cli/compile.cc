@@ -8,6 +8,7 @@
 
 #include "cli/common.h"
 #include "cli/internal_json.h"
+#include "cli/pass_watch.h"
 
 namespace optc::cli {
 namespace {
@@ -32,9 +33,11 @@ std::string dry_run_text(const BundleFacts &facts) {
 struct CompileVerbOptions : CommonOptions {
   std::string output;
   bool embed = false, force = false, dry_run = false;
+  PassOptions watched;
 };
 
-std::string facts_json(const BundleFacts &facts, bool written) {
+// `passes`: a JSON list, empty: nobody asked.
+std::string facts_json(const BundleFacts &facts, bool written, const std::string &passes) {
   const auto known = [](int64_t bytes) { return bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(bytes); };
   nlohmann::ordered_json json = {{"schema_version", 1},
                                  {"bundle", facts.folder},
@@ -52,6 +55,7 @@ std::string facts_json(const BundleFacts &facts, bool written) {
   for (const BundleFacts::Variant &variant : facts.variants)
     json["variants"].push_back(
         {{"sizes", variant.sizes}, {"kernels", variant.kernels}, {"arena_bytes", known(variant.arena_bytes)}});
+  if (!passes.empty()) json["passes"] = nlohmann::ordered_json::parse(passes);
   return json_text(json);
 }
 
@@ -63,14 +67,17 @@ Status compile(const CompileVerbOptions &o, Diagnostics &diagnostics) {
   options.embed_weights = o.embed;
   options.force = o.force;
   options.dry_run = o.dry_run;
+  PassWatch watch(o.watched, diagnostics);
+  OPTC_TRY(watch.prepare(options));
   const std::unique_ptr<Listener> listener = make_listener(o);
   OPTC_ASSIGN(const BundleFacts facts, compile_model(o.model, o.output, options, *listener, diagnostics));
   if (o.format == "json")
-    print(facts_json(facts, !o.dry_run));
+    print(facts_json(facts, !o.dry_run, o.watched.times ? watch.json() : ""));
   else if (o.dry_run)
-    print(dry_run_text(facts));
+    print(watch.text() + dry_run_text(facts));
   else if (!o.quiet)
-    print(fmt::format("wrote {0}/   next: cmake -S {0} -B build && cmake --build build, or see {0}/README.md\n",
+    print(watch.text() +
+          fmt::format("wrote {0}/   next: cmake -S {0} -B build && cmake --build build, or see {0}/README.md\n",
                       facts.folder));
   return {};
 }
@@ -91,6 +98,7 @@ void add_compile(CommandLine &line, int &code) {
   verb->add_flag("-n,--dry-run", o->dry_run,
                  "write nothing: say how large the bundle, its memory and, about, its build would be");
   add_compile_options(*verb, *o);
+  add_pass_options(*verb, o->watched);
   add_shape_options(*verb, *o);
   add_step_options(*verb, *o);
   add_output_options(*verb, *o);

@@ -24,7 +24,7 @@ struct OptOptions : CommonOptions {
   std::string output, html;
   int64_t opset = 0;
   bool external = false, report = false, force = false;
-  PassOptions passes;
+  PassOptions watched;
 };
 
 // The model that was read is not replaced by accident.
@@ -89,8 +89,11 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
   // What is told is what stands in the two files, not what optc makes of them inside.
   OPTC_ASSIGN(const FileFacts before, file_facts(o, diagnostics));
   const Graph original = model.clone();
-  const CompileOptions whole = options;
-  PassWatch watch(o.passes, diagnostics);
+  CompileOptions whole = options;
+  whole.only.clear();
+  whole.start_from.clear();
+  whole.stop_after.clear();
+  PassWatch watch(o.watched, diagnostics);
   OPTC_TRY(watch.prepare(options));
   options.opset = o.opset ? o.opset : opset_of(model);
   OPTC_ASSIGN(const Optimized optimized, optimize_model(std::move(model), options, *listener, diagnostics));
@@ -139,7 +142,7 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
                                 {"operators_after", after.operators},
                                 {"rules", rules},
                                 {"missed", missed}};
-    if (o.passes.times) json["passes"] = nlohmann::ordered_json::parse(watch.json());
+    if (o.watched.times) json["passes"] = nlohmann::ordered_json::parse(watch.json());
     print(json_text(json));
     return {};
   }
@@ -199,8 +202,9 @@ void add_opt(CommandLine &line, int &code) {
                    "write a page that draws the model before and after, with the rules and the kernels; opens offline")
       ->type_name("FILE");
   verb->add_option("-O", o->level, "0: no rewrites; 1..3: all (default 2)")->between(0, 3)->type_name("LEVEL");
-  add_pass_options(*verb, o->passes);
+  add_pass_options(*verb, o->watched);
   add_disable_pass(*verb, *o);
+  add_pass_choice(*verb, *o);
   add_weight_options(*verb, *o);
   add_shape_options(*verb, *o);
   add_step_options(*verb, *o);

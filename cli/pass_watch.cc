@@ -15,26 +15,8 @@ namespace optc::cli {
 void add_pass_options(Verb &verb, PassOptions &o) {
   constexpr const char *kPasses = "Passes";
   const std::vector<std::string> passes = list_passes();
-  std::string names;
-  for (const std::string &pass : passes) names += (names.empty() ? "" : ", ") + pass;
   std::vector<std::string> dumped = {"changed", "all"};
   dumped.insert(dumped.end(), passes.begin(), passes.end());
-  verb.add_option("--passes", o.only,
-                  "run these passes or rules and no others, by name (repeatable, comma-separated); the passes, in the "
-                  "order in which they run: " +
-                      names)
-      ->delimiter(',')
-      ->type_name("NAME")
-      ->group(kPasses);
-  verb.add_option("--stop-after", o.stop_after, "stop behind the first run of this pass")
-      ->one_of(passes)
-      ->type_name("PASS")
-      ->group(kPasses);
-  verb.add_option("--start-from", o.start_from,
-                  "begin with this pass: goes on with a model that --stop-after the pass before it has left")
-      ->one_of(passes)
-      ->type_name("PASS")
-      ->group(kPasses);
   verb.add_flag("--time-passes", o.times, "how long each pass took, and how many rewrites it made")->group(kPasses);
   verb.add_option("--dump-ir-after", o.dump_after,
                   "write the graph as text behind each pass that changed it (changed), behind each (all), or behind "
@@ -56,20 +38,12 @@ Status PassWatch::prepare(CompileOptions &compile) {
                               o_.dump_after.empty() ? "--dump-ir-after=changed writes what each pass left that changed "
                                                       "anything"
                                                     : "");
-  const std::vector<std::string> passes = list_passes();
-  const auto place = [&](const std::string &pass) { return std::find(passes.begin(), passes.end(), pass); };
-  if (!o_.start_from.empty() && !o_.stop_after.empty() && place(o_.stop_after) < place(o_.start_from))
-    return diagnostics_.error(ErrorKind::kUsage,
-                              fmt::format("--stop-after {} is before --start-from {}", o_.stop_after, o_.start_from));
   if (!o_.dump_folder.empty()) {
     std::error_code error;
     std::filesystem::create_directories(o_.dump_folder, error);
     if (error)
       return diagnostics_.error(ErrorKind::kIo, fmt::format("--dump-dir {}: {}", o_.dump_folder, error.message()));
   }
-  compile.only = o_.only;
-  compile.start_from = o_.start_from;
-  compile.stop_after = o_.stop_after;
   if (!o_.times && o_.dump_after.empty()) return {};
   compile.after_pass = [this, also = compile.after_pass](const PassRun &run) -> Status {
     if (also) OPTC_TRY(also(run));

@@ -1,5 +1,5 @@
 #pragma once
-// What single passes of the optimizer do (opt --passes, --start-from, --stop-after, --time-passes, --dump-ir-after).
+// What single passes of the optimizer do (--time-passes, --dump-ir-after).
 
 #include <memory>
 #include <string>
@@ -11,8 +11,6 @@
 namespace optc::cli {
 
 struct PassOptions {
-  std::vector<std::string> only;
-  std::string start_from, stop_after;
   bool times = false;
   std::string dump_after, dump_folder;  // "changed", "all" or a pass; where the texts go
 };

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -57,6 +58,92 @@ __attribute__((target("avx2,fma"))) double multiply_add_avx2(int64_t count) {
   keep(static_cast<double>(_mm256_cvtss_f32(sums[0])));
   return 2.0 * 8 * kChains * static_cast<double>(count);
 }
+// The same in f64.
+__attribute__((target("avx512f"))) double multiply_add_f64_avx512(int64_t count) {
+  __m512d sums[kChains];
+  const __m512d a = _mm512_set1_pd(0.999), b = _mm512_set1_pd(0.001);
+  for (__m512d &s : sums) s = b;
+  for (int64_t i = 0; i < count; ++i) OPTC_UNROLL
+  for (__m512d &s : sums) s = _mm512_fmadd_pd(s, a, b);
+  for (int k = 1; k < kChains; ++k) sums[0] = _mm512_add_pd(sums[0], sums[k]);
+  double one[8];
+  _mm512_storeu_pd(one, sums[0]);
+  keep(one[0]);
+  return 2.0 * 8 * kChains * static_cast<double>(count);
+}
+__attribute__((target("avx2,fma"))) double multiply_add_f64_avx2(int64_t count) {
+  __m256d sums[kChains];
+  const __m256d a = _mm256_set1_pd(0.999), b = _mm256_set1_pd(0.001);
+  for (__m256d &s : sums) s = b;
+  for (int64_t i = 0; i < count; ++i) OPTC_UNROLL
+  for (__m256d &s : sums) s = _mm256_fmadd_pd(s, a, b);
+  for (int k = 1; k < kChains; ++k) sums[0] = _mm256_add_pd(sums[0], sums[k]);
+  keep(_mm256_cvtsd_f64(sums[0]));
+  return 2.0 * 4 * kChains * static_cast<double>(count);
+}
+// Products of 8-bit integers as the kernels do them (runtime/cpu/gemm_i8.h). Tiles: four sums, two blocks of A and of
+// B.
+double multiply_bytes_amx(int64_t count) {
+  alignas(64) uint8_t shape[64] = {1};
+  for (int t = 0; t < 8; ++t) shape[16 + 2 * t] = 64, shape[48 + t] = 16;
+  alignas(64) uint8_t block[16 * 64];
+  memset(block, 1, sizeof block);
+  const int64_t stride = 64;
+  __asm__ volatile("ldtilecfg %0" : : "m"(shape) : "memory");
+  __asm__ volatile(
+      "tilezero %%tmm0\n tilezero %%tmm1\n tilezero %%tmm2\n tilezero %%tmm3\n"
+      "tileloadd (%0,%1,1), %%tmm4\n tileloadd (%0,%1,1), %%tmm5\n"
+      "tileloadd (%0,%1,1), %%tmm6\n tileloadd (%0,%1,1), %%tmm7"
+      :
+      : "r"(block), "r"(stride)
+      : "memory");
+  for (int64_t i = 0; i < count; ++i)
+    __asm__ volatile(
+        "tdpbusd %%tmm6, %%tmm4, %%tmm0\n tdpbusd %%tmm7, %%tmm4, %%tmm1\n"
+        "tdpbusd %%tmm6, %%tmm5, %%tmm2\n tdpbusd %%tmm7, %%tmm5, %%tmm3"
+        :
+        :);
+  __asm__ volatile("tilerelease");
+  return 2.0 * 4 * 16 * 16 * 64 * static_cast<double>(count);
+}
+__attribute__((target("avx512f"))) double multiply_bytes_vnni(int64_t count) {
+  __m512i sums[kChains];
+  const __m512i a = _mm512_set1_epi32(0x01010101);
+  for (__m512i &s : sums) s = a;
+  for (int64_t i = 0; i < count; ++i) OPTC_UNROLL
+  for (__m512i &s : sums) __asm__("vpdpbusd %1, %1, %0" : "+v"(s) : "v"(a));
+  for (int k = 1; k < kChains; ++k) sums[0] = _mm512_xor_si512(sums[0], sums[k]);
+  int32_t one[16];
+  _mm512_storeu_si512(one, sums[0]);
+  keep(one[0]);
+  return 2.0 * 64 * kChains * static_cast<double>(count);
+}
+__attribute__((target("avx512f,avx512bw"))) double multiply_pairs_avx512(int64_t count) {
+  __m512i sums[kChains];
+  __m512i a = _mm512_set1_epi32(0x00010001);
+  for (__m512i &s : sums) s = a;
+  for (int64_t i = 0; i < count; ++i) {
+    __asm__("" : "+v"(a));  // another one each time, for all that is known
+    OPTC_UNROLL for (__m512i &s : sums) s = _mm512_add_epi32(s, _mm512_madd_epi16(s, a));
+  }
+  for (int k = 1; k < kChains; ++k) sums[0] = _mm512_xor_si512(sums[0], sums[k]);
+  int32_t one[16];
+  _mm512_storeu_si512(one, sums[0]);
+  keep(one[0]);
+  return 2.0 * 32 * kChains * static_cast<double>(count);
+}
+__attribute__((target("avx2"))) double multiply_pairs_avx2(int64_t count) {
+  __m256i sums[kChains];
+  __m256i a = _mm256_set1_epi32(0x00010001);
+  for (__m256i &s : sums) s = a;
+  for (int64_t i = 0; i < count; ++i) {
+    __asm__("" : "+x"(a));
+    OPTC_UNROLL for (__m256i &s : sums) s = _mm256_add_epi32(s, _mm256_madd_epi16(s, a));
+  }
+  for (int k = 1; k < kChains; ++k) sums[0] = _mm256_xor_si256(sums[0], sums[k]);
+  keep(_mm256_extract_epi32(sums[0], 0));
+  return 2.0 * 16 * kChains * static_cast<double>(count);
+}
 // Reads `count` vectors of 32 bytes.
 __attribute__((target("avx2"))) void read_avx2(const void *data, int64_t count) {
   const auto *at = static_cast<const __m256i *>(data);
@@ -91,6 +178,23 @@ double multiply_adds(int64_t count) {
   if (optc_isa() >= OPTC_ISA_AVX2) return multiply_add_avx2(count);
 #endif
   return multiply_add(count);
+}
+double multiply_adds_f64(int64_t count) {
+#if OPTC_X86
+  if (optc_isa() >= OPTC_ISA_AVX512) return multiply_add_f64_avx512(count);
+  if (optc_isa() >= OPTC_ISA_AVX2) return multiply_add_f64_avx2(count);
+#endif
+  return multiply_add(count) / 2;  // half as many fit in a vector
+}
+// What multiplies bytes in the instruction set in use, and its name; null: nothing of its own.
+std::pair<double (*)(int64_t), std::string_view> byte_products() {
+#if OPTC_X86
+  if (optc_isa_dot() == OPTC_DOT_AMX) return {multiply_bytes_amx, "AMX"};
+  if (optc_isa_dot() == OPTC_DOT_VNNI) return {multiply_bytes_vnni, "VNNI"};
+  if (optc_isa() >= OPTC_ISA_AVX512) return {multiply_pairs_avx512, "pairs of 16 bits"};
+  if (optc_isa() >= OPTC_ISA_AVX2) return {multiply_pairs_avx2, "pairs of 16 bits"};
+#endif
+  return {nullptr, ""};
 }
 void read_all(const void *data, int64_t count) {
 #if OPTC_X86
@@ -148,6 +252,11 @@ MachinePeak measure_peak(int threads) {
   threads = std::max(1, threads);
   MachinePeak peak;
   peak.flops = rate_of(threads, [](int) { return multiply_adds(kRounds); });
+  peak.double_flops = rate_of(threads, [](int) { return multiply_adds_f64(kRounds); });
+  const auto [multiply_bytes, unit] = byte_products();
+  peak.byte_unit = unit;
+  if (multiply_bytes)
+    peak.byte_operations = rate_of(threads, [multiply = multiply_bytes](int) { return multiply(kRounds / 8); });
   const size_t most = static_cast<size_t>(kSizes[std::size(kSizes) - 1]) / static_cast<size_t>(threads) / 128 * 128;
   std::vector<std::unique_ptr<uint8_t, void (*)(void *)>> data;
   for (int t = 0; t < threads; ++t) {

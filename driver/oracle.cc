@@ -30,14 +30,18 @@ Result<std::string> binary_model(const std::string &model, const std::string &fo
   return options.output;
 }
 
+std::string python_program() {
+  const char *own = std::getenv("OPTC_PYTHON");
+  return own && *own ? own : "python3";
+}
+
 }  // namespace
 
 const char *to_string(Runtime runtime) { return runtime == Runtime::kOpenVino ? "OpenVINO" : "ONNX Runtime"; }
 
 Result<std::string> oracle_python(Diagnostics &diagnostics, Runtime runtime) {
   const std::string package = runtime == Runtime::kOpenVino ? "openvino" : "onnxruntime";
-  const char *own = std::getenv("OPTC_PYTHON");
-  const std::string python = own && *own ? own : "python3";
+  const std::string python = python_program();
   Diagnostics quiet;
   Result<ProcessResult> tried = run_process({python, "-c", "import " + package}, quiet);
   if (!tried || tried->status != 0)
@@ -49,14 +53,13 @@ Result<std::string> oracle_python(Diagnostics &diagnostics, Runtime runtime) {
 
 Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, const std::vector<RuntimeValue> &inputs,
                                 const OracleOptions &options, Diagnostics &diagnostics) {
-  OPTC_ASSIGN(const std::string python, oracle_python(diagnostics, options.runtime));
   const bool openvino = options.runtime == Runtime::kOpenVino;
   const std::string runtime = to_string(options.runtime);
   ScratchFolder scratch;
   if (scratch.path().empty()) return diagnostics.error(ErrorKind::kIo, "cannot make a temporary folder");
   OPTC_ASSIGN(const std::string binary, binary_model(model, scratch.path(), diagnostics));
   const std::vector<ValueId> &names = graph.region(Graph::main()).inputs;
-  std::vector<std::string> arguments = {python,
+  std::vector<std::string> arguments = {python_program(),
                                         resource_path(openvino ? "tools/openvino_run.py" : "tools/ort_run.py"),
                                         binary,
                                         scratch.path(),
@@ -78,7 +81,15 @@ Result<OracleResult> run_oracle(const std::string &model, const Graph &graph, co
     OPTC_TRY(write_value(file, inputs[i], diagnostics));
     arguments.push_back(fmt::format("--input={}={}", graph.value(names[i]).name, file));
   }
-  OPTC_ASSIGN(const ProcessResult run, run_process(arguments, diagnostics));
+  Diagnostics quiet;
+  const Result<ProcessResult> started = run_process(arguments, quiet);
+  // Whether the package is there takes a second to ask: only where something went wrong.
+  if (!started || started->status != 0) OPTC_TRY(oracle_python(diagnostics, options.runtime));
+  if (!started) {
+    for (const Diagnostic &d : quiet.all()) (void)diagnostics.add(d);
+    return started.failure();
+  }
+  const ProcessResult &run = *started;
   if (run.status != 0) {
     Diagnostic d;
     d.kind = ErrorKind::kIo;

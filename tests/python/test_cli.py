@@ -337,6 +337,35 @@ def test_bench_sets_the_roof_above_each_kernel(optc, model, tmp_path):
     assert "limit µs" in text and "strategy" in text and "peak of 1 thread: " in text and max(map(len, text.splitlines()[1:])) <= 90
 
 
+def test_bench_measures_the_unit_that_a_kernel_runs_on(optc, tmp_path):
+    """Products of bytes, of f64 and of f32 in one model: each below the peak of its own unit, on each instruction set."""
+    random = np.random.default_rng(2)
+    tensors = {"wi": random.integers(-127, 127, (256, 256)).astype(np.int8), "wd": random.standard_normal((256, 256)),
+               "wf": random.standard_normal((256, 256), dtype=np.float32)}
+    value = helper.make_tensor_value_info
+    ends = [value("i", TensorProto.UINT8, [256, 256]), value("d", TensorProto.DOUBLE, [256, 256]), value("f", TensorProto.FLOAT, [256, 256])]
+    made = [value("yi", TensorProto.INT32, [256, 256]), value("yd", TensorProto.DOUBLE, [256, 256]), value("yf", TensorProto.FLOAT, [256, 256])]
+    nodes = [helper.make_node("MatMulInteger", ["i", "wi"], ["yi"], name="eights"), helper.make_node("MatMul", ["d", "wd"], ["yd"], name="doubles"),
+             helper.make_node("MatMul", ["f", "wf"], ["yf"], name="floats")]
+    graph = helper.make_graph(nodes, "units", ends, made, [numpy_helper.from_array(v, k) for k, v in tensors.items()])
+    path = tmp_path / "units.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    units = {}
+    for isa in ("avx2", "avx512", "vnni", "amx"):
+        words = [optc, "bench", path, "--roofline", "--iters=5", "--format=json"]
+        facts = json.loads(subprocess.run([str(w) for w in words], capture_output=True, text=True, check=True, env={**os.environ, "OPTC_ISA": isa}).stdout)
+        roof, kernels = facts["roofline"], {k["name"]: k for k in facts["kernels"]}
+        peaks = {"int8": roof["int8_operations_per_second"], "f64": roof["f64_flops_per_second"], "f32": roof["flops_per_second"]}
+        units[isa] = roof["int8_unit"]
+        assert 0.2 < peaks["f64"] / peaks["f32"] < 1.2
+        for name, unit in (("eights", "int8"), ("doubles", "f64"), ("floats", "f32")):
+            assert kernels[name]["unit"] == unit and kernels[name]["limited_by"] in ("compute", "memory")
+            if peaks[unit]:
+                assert kernels[name]["limit_us"] >= 1e6 * kernels[name]["flops"] / peaks[unit] * 0.999
+    known = ("", "pairs of 16 bits", "VNNI", "AMX")  # each at least as wide as the one before
+    assert [known.index(u) for u in units.values()] == sorted(known.index(u) for u in units.values()) and set(units.values()) <= set(known)
+
+
 def test_bench_runs_contexts_at_the_same_time(optc, model, tmp_path):
     words = ["bench", model, "--iters=20", "--warmup=1"]
     facts = json.loads(run(optc, *words, "--streams=3", "--format=json").stdout)

@@ -1,7 +1,9 @@
-"""`optc opt --passes, --stop-after, --start-from, --time-passes, --dump-ir-after`: the optimizer pass by pass."""
+"""`--passes, --stop-after, --start-from, --time-passes, --dump-ir-after`: the optimizer pass by pass, in opt and in the verbs that compile."""
 
 import json
+import os
 import subprocess
+import sys
 
 import onnx
 import pytest
@@ -96,3 +98,21 @@ def test_the_graph_is_written_behind_passes(optc, model, passes, tmp_path):
     assert "--dump-ir-after WHAT and --dump-dir DIR go together" in done.stderr
     (tmp_path / "file").write_text("")
     assert "--dump-dir" in run(optc, "opt", model, "--dump-ir-after=all", "--dump-dir", tmp_path / "file", code=2).stderr
+
+
+def test_what_is_compiled_goes_by_the_same_passes(optc, model, passes, tmp_path):
+    """inspect shows what a choice of passes leaves; bundle and verify are of that, and a bundle by other passes is another one in the cache."""
+    optimized = lambda *words: run(optc, "inspect", model, "--ir=optimized", *words).stdout  # noqa: E731
+    assert "Gelu(" in optimized() and "Gelu(" not in optimized("--passes=fold,identity") and "Gelu(" not in optimized("--stop-after=norm")
+    assert "LayerNormalization(" in optimized("--stop-after=norm") and "LayerNormalization(" not in optimized("--start-from=activation", "--passes=activation")
+    facts = [json.loads(run(optc, model, "-n", "--format=json", "--time-passes", *words).stdout) for words in ((), ("--stop-after=fold",), ("--passes=dead",))]
+    assert facts[0]["kernels"] <= facts[1]["kernels"] and [p["pass"] for p in facts[1]["passes"]] == ["fold"]
+    assert {p["pass"] for p in facts[2]["passes"] if p["rewrites"]} <= {"dead"} and [p["pass"] for p in facts[0]["passes"]] == passes
+    told = run(optc, model, "-o", tmp_path / "bundle", "--time-passes", "--dump-ir-after=all", "--dump-dir", tmp_path / "texts").stdout
+    assert "rewrites  runs  pass" in told and len(list((tmp_path / "texts").iterdir())) % len(passes) == 0
+    env = {**os.environ, "OPTC_PYTHON": sys.executable}
+    for words in (("--passes=fold",), ("--stop-after=norm",), ("--start-from=cse",)):
+        done = subprocess.run([optc, "verify", model, "--engine=evaluate", *words], capture_output=True, text=True, env=env, check=False)
+        assert done.returncode == 0, done.stderr
+    for verb in ("verify", "bench", "run", "inspect", "tune"):
+        assert "--stop-after fold is before --start-from cse" in run(optc, verb, model, "--start-from=cse", "--stop-after=fold", code=2).stderr
