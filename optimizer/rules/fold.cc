@@ -90,13 +90,27 @@ bool is_quantized_weight(const Graph &graph, const Node &node) {
   return only_multiplied(graph, node.outputs[0], product, visits) && product;
 }
 
+// Bytes of the constants that nothing but the node reads: they go with it.
+int64_t bytes_that_go(const Graph &graph, NodeId n) {
+  int64_t sum = 0;
+  const std::vector<ValueId> &inputs = graph.node(n).inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].valid() || std::find(inputs.begin(), inputs.begin() + i, inputs[i]) != inputs.begin() + i) continue;
+    const std::vector<Use> &uses = graph.value(inputs[i]).uses;
+    const bool only = std::all_of(uses.begin(), uses.end(),
+                                  [&](const Use &use) { return use.kind == UseKind::kOperand && use.node == n; });
+    if (only) sum += static_cast<int64_t>(graph.constant(inputs[i])->size());
+  }
+  return sum;
+}
+
 Result<bool> fold_constant(RuleContext &context, NodeId n) {
   const Graph &graph = context.graph();
   const Node &node = graph.node(n);
   const OpDef *op = find_op(node.op);
   if (!op || !op->pure || !op->build || !node.regions.empty() || node.outputs.empty()) return false;
   if (is_quantized_weight(graph, node)) return false;
-  int64_t input_bytes = 0, growth = 0;
+  int64_t input_bytes = 0, growth = 0, made = 0;
   for (ValueId v : node.inputs) {
     if (!v.valid()) continue;
     const Constant *c = graph.constant(v);
@@ -113,12 +127,22 @@ Result<bool> fold_constant(RuleContext &context, NodeId n) {
     const auto bytes = storage_bytes(type.element, count.value());
     if (!bytes || *bytes > context.options().max_folded_bytes) return false;
     // A small seed that blows up (ConstantOfShape, Expand, Tile) costs more as a weight than as code.
-    constexpr int64_t kStep = int64_t{64} << 10;
-    const bool grows = *bytes > 4096 && *bytes > 4 * input_bytes;
-    if (!grows || (*bytes <= kStep && is_step(graph, node))) continue;
+    constexpr int64_t kStep = int64_t{64} << 10, kSmall = 4096;
+    const bool grows = *bytes > kSmall && *bytes > 4 * input_bytes;
+    if (*bytes <= kStep && is_step(graph, node)) continue;
+    if (*bytes > kSmall) made += *bytes;
+    if (!grows) continue;
     // What takes arithmetic to make (a mask of all pairs) may cost some bytes; what only repeats its seed not.
     if (op->form != OpForm::kPointwise || growth != 0 || *bytes - input_bytes > context.growth_left()) return false;
     growth = *bytes - input_bytes;
+  }
+  // A weight that others read as it is would stand in the file twice: in a bundle it is packed for each product anyway.
+  if (context.options().operators.has && made > 0) {
+    growth = made - bytes_that_go(graph, n);
+    if (growth > 0 && growth > context.growth_left()) {
+      context.rewriter().missed("fold.constant", n, "the constants of the file would grow by more than 1 %");
+      return false;
+    }
   }
   Diagnostics quiet;
   Result<std::vector<RuntimeValue>> values = evaluate_node(graph, n, quiet);
