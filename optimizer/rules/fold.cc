@@ -129,9 +129,9 @@ Result<bool> fold_constant(RuleContext &context, NodeId n) {
     // A small seed that blows up (ConstantOfShape, Expand, Tile) costs more as a weight than as code.
     constexpr int64_t kStep = int64_t{64} << 10, kSmall = 4096;
     const bool grows = *bytes > kSmall && *bytes > 4 * input_bytes;
-    if (*bytes <= kStep && is_step(graph, node)) continue;
-    if (*bytes > kSmall) made += *bytes;
-    if (!grows) continue;
+    const bool step = *bytes <= kStep && is_step(graph, node);
+    if (*bytes > kSmall && (!step || input_bytes > kSmall)) made += *bytes;
+    if (!grows || step) continue;
     // What takes arithmetic to make (a mask of all pairs) may cost some bytes; what only repeats its seed not.
     if (op->form != OpForm::kPointwise || growth != 0 || *bytes - input_bytes > context.growth_left()) return false;
     growth = *bytes - input_bytes;
