@@ -205,6 +205,15 @@ bool ModelPrinter::all_known(Dim d) const {
                      [&](const DimSymbol *s) { return s->kind == SymbolKind::kModel || progress_.known.count(s); });
 }
 
+void ModelPrinter::print_condition(const DimConstraint &c) {
+  const std::string left = dim(c.left, kAddPrecedence), right = dim(c.right, kAddPrecedence);
+  line(fmt::format("if ({} != {}{})", left, right, c.or_one ? fmt::format(" && {} != 1", right) : ""));
+  line(
+      fmt::format("  return run.fail(OPTC_MODEL_FAULT, \"%s: %lld does not match %lld\", {}, static_cast<long "
+                  "long>({}), static_cast<long long>({}));",
+                  string_literal(c.where), dim(c.left), dim(c.right)));
+}
+
 // What waited for sizes: outputs' dims and conditions of the model.
 void ModelPrinter::after_definitions() {
   auto known = [&](Dim d) { return all_known(d); };
@@ -212,12 +221,7 @@ void ModelPrinter::after_definitions() {
     const DimConstraint &c = program_.constraints[i];
     if (progress_.constraints_set[i] || !known(c.left) || !known(c.right)) continue;
     progress_.constraints_set[i] = true;
-    const std::string left = dim(c.left, kAddPrecedence), right = dim(c.right, kAddPrecedence);
-    line(fmt::format("if ({} != {}{})", left, right, c.or_one ? fmt::format(" && {} != 1", right) : ""));
-    line(
-        fmt::format("  return run.fail(OPTC_MODEL_FAULT, \"%s: %lld does not match %lld\", {}, static_cast<long "
-                    "long>({}), static_cast<long long>({}));",
-                    string_literal(c.where), dim(c.left), dim(c.right)));
+    print_condition(c);
   }
   for (size_t i = 0; i < program_.outputs.size(); ++i) {
     const Buffer &b = program_.buffer(program_.outputs[i]);
@@ -407,9 +411,9 @@ Status ModelPrinter::print() {
   divided_ = program_.kernels.size() > kUndividedKernels;
   OPTC_TRY(place());
   share_functions();
-  print_bind();
   progress_.outputs_set.assign(program_.outputs.size(), false);
   progress_.constraints_set.assign(program_.constraints.size(), false);
+  print_bind();
   after_definitions();
   gpu_.schedule ? device_sequence() : sequence(program_.order);
   for (size_t i = 0; i < program_.outputs.size(); ++i) {

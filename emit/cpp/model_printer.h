@@ -123,6 +123,7 @@ class ModelPrinter : private DimText {
   void prepare_memory(const Kernel &kernel);
   void define(const DimSymbol &symbol, const std::string &value);
   void after_definitions();
+  void print_condition(const DimConstraint &condition);
   void sequence(const std::vector<KernelId> &order);
   // `target`: of a kernel on a GPU, where the code finds what it was made for.
   void print_probe(KernelId kernel, bool after, const std::string &target = {});
@@ -157,6 +158,7 @@ class ModelPrinter : private DimText {
   size_t new_slot();  // of the growing region, for a value that is no buffer
   void copy(BufferId from, BufferId to);
   void print_bind();
+  bool of_inputs(Dim d) const;
   void print_capacity(const DimSymbol &capacity, const std::string &field);
   void print_infos();
   std::string dims_list(const Shape &shape);

@@ -50,9 +50,26 @@ void ModelPrinter::print_bind() {
     line(fmt::format("      static_cast<long long>(run.inputs[{}].dims[{}]), {}{});", c.input, c.axis, expected,
                      number));
   }
+  // Conditions on dims of inputs alone hold or not before anything runs, wherever it does: a GPU has no step between.
+  for (size_t i = 0; i < program_.constraints.size(); ++i) {
+    const DimConstraint &c = program_.constraints[i];
+    if (!of_inputs(c.left) || !of_inputs(c.right)) continue;
+    progress_.constraints_set[i] = true;
+    print_condition(c);
+  }
   bind_ = std::move(body_);
   body_ = std::move(saved);
   indent_ = 1;
+}
+
+// Whether the dim is made of dims of inputs alone, neither of what the model finds nor of the room that states have.
+bool ModelPrinter::of_inputs(Dim d) const {
+  std::vector<const DimSymbol *> symbols;
+  collect_symbols(d, symbols);
+  return std::all_of(symbols.begin(), symbols.end(), [&](const DimSymbol *symbol) {
+    return std::any_of(program_.sources.begin(), program_.sources.end(),
+                       [&](const SymbolSource &s) { return s.symbol == symbol && !s.capacity; });
+  });
 }
 
 // The steps that the memory of states has: one number for all that share the symbol.

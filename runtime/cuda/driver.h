@@ -22,6 +22,7 @@ using Function = void *;
 using Stream = void *;
 using Graph = void *;
 using GraphExec = void *;
+using GraphNode = void *;
 using Event = void *;
 
 constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;                    // CUdevice_attribute
@@ -54,6 +55,13 @@ struct LaunchConfig {
   Stream stream;
   LaunchAttribute *attributes;
   unsigned attribute_count;
+};
+
+// CUDA_KERNEL_NODE_PARAMS, as cuGraphExecKernelNodeSetParams without a suffix takes it.
+struct KernelNode {
+  Function function;
+  unsigned grid[3], block[3], shared_bytes;
+  void **arguments, **extra;
 };
 
 struct Driver {
@@ -97,6 +105,10 @@ struct Driver {
   Result (*graph_launch)(GraphExec, Stream);
   Result (*graph_destroy)(Graph);
   Result (*graph_exec_destroy)(GraphExec);
+  // Null in drivers before 11.3. Stream, CUstreamCaptureStatus, id, graph, the nodes that the next one will come after,
+  // their number.
+  Result (*capture_info)(Stream, int *, unsigned long long *, Graph *, const GraphNode **, size_t *);
+  Result (*graph_set_kernel)(GraphExec, GraphNode, const KernelNode *);
   Result (*error_name)(Result, const char **);
   Result (*error_string)(Result, const char **);
 
@@ -160,10 +172,12 @@ struct Driver {
         find(library, "cuGraphLaunch", &d.graph_launch, why) &&
         find(library, "cuGraphDestroy", &d.graph_destroy, why) &&
         find(library, "cuGraphExecDestroy", &d.graph_exec_destroy, why) &&
+        find(library, "cuGraphExecKernelNodeSetParams", &d.graph_set_kernel, why) &&
         find(library, "cuGetErrorName", &d.error_name, why) && find(library, "cuGetErrorString", &d.error_string, why);
     if (!all) return nullptr;
     std::string not_needed;
     find(library, "cuLaunchKernelEx", &d.launch_with, &not_needed);
+    find(library, "cuStreamGetCaptureInfo_v2", &d.capture_info, &not_needed);
     find(library, "cuTensorMapEncodeTiled", &d.tensor_map, &not_needed);
     find(library, "cuTensorMapEncodeIm2col", &d.image_map, &not_needed);
     if (const Result code = d.init(0)) {

@@ -1,6 +1,6 @@
 #pragma once
-// Runs a bundle's model on one GPU: weights uploaded once, one arena, the launches of the current dims captured in a
-// CUDA graph. One run at a time in a session; sessions are independent of one another.
+// Runs a bundle's model on one GPU: weights uploaded once, one arena, the launches captured in a CUDA graph
+// (runtime/cuda/launcher.h). One run at a time in a session; sessions are independent of one another.
 // A model some of whose kernels have no GPU form is run by its host schedule (runtime/bundle/mixed.h), which calls
 // begin, upload, segment and download.
 
@@ -13,6 +13,7 @@
 
 #include "runtime/bundle/place.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/launcher.h"
 #include "runtime/cuda/model.h"
 #include "runtime/optc.h"
 
@@ -38,12 +39,12 @@ class Session {
     if (!context_) return;
     d_->context_push(context_);
     if (stream_) d_->stream_wait(stream_);
-    drop_graphs();
+    launcher_.drop_graphs();
     if (arena_) d_->release(arena_);
     for (const Grown &g : grown_)
       if (g.address) d_->release(g.address);
     if (weights_) d_->release(weights_);
-    if (workspace_) d_->release(workspace_);
+    if (at_.workspace) d_->release(at_.workspace);
     if (faults_) d_->host_release(const_cast<uint32_t *>(faults_));
     if (module_) d_->module_unload(module_);
     if (stream_) d_->stream_destroy(stream_);
@@ -80,7 +81,6 @@ class Session {
   optc_status repeat(int times) {
     Entered entered(*this);
     if (!prepared_) return OPTC_INVALID_ARGUMENT;
-    new_dims_ = false;
     for (int i = 0; i < times; ++i)
       for (int k = 0; k < model_.segment_count; ++k)
         if (const optc_status status = launch_segment(k, stream_)) return status;
@@ -92,21 +92,20 @@ class Session {
   optc_status begin(const int64_t *symbols, int count) {
     Entered entered(*this);
     if (entered.code) return fail(entered.code, "context");
-    for (int i = 0; i < model_.symbol_count; ++i) symbols_[static_cast<size_t>(i)] = i < count ? symbols[i] : 0;
+    for (int i = 0; i < model_.symbol_count; ++i) at_.symbols[static_cast<size_t>(i)] = i < count ? symbols[i] : 0;
     bool same = prepared_;
     for (int i = 0; i < count && same; ++i) same = current_[static_cast<size_t>(i)] == symbols[i];
-    if (same) new_dims_ = false;
-    return same ? OPTC_OK : prepare();
+    return same ? OPTC_OK : prepare(stream_);
   }
   // A size that a kernel of the host found.
-  void set_symbol(int index, int64_t value) { symbols_[static_cast<size_t>(index)] = value; }
+  void set_symbol(int index, int64_t value) { at_.symbols[static_cast<size_t>(index)] = value; }
   optc_status upload(int buffer, const void *from) {
     Entered entered(*this);
     if (entered.code) return fail(entered.code, "context");
     if (const optc_status status = grow(buffer)) return status;
     const size_t bytes = bytes_of(buffer);
     if (bytes == 0) return OPTC_OK;
-    const Result code = d_->to_device(address_[static_cast<size_t>(buffer)], from, bytes, stream_);
+    const Result code = d_->to_device(at_.address[static_cast<size_t>(buffer)], from, bytes, stream_);
     return code ? fail(code, std::string("copy of '") + model_.buffers[buffer].name + "' to the GPU") : OPTC_OK;
   }
   // Returns when the buffer is there.
@@ -116,7 +115,7 @@ class Session {
     const size_t bytes = bytes_of(buffer);
     const std::string what = std::string("copy of '") + model_.buffers[buffer].name + "' from the GPU";
     if (bytes > 0)
-      if (const Result code = d_->to_host(to, address_[static_cast<size_t>(buffer)], bytes, stream_))
+      if (const Result code = d_->to_host(to, at_.address[static_cast<size_t>(buffer)], bytes, stream_))
         return fail(code, what);
     const Result code = d_->stream_wait(stream_);
     return code ? fail(code, what) : check_indices();
@@ -154,7 +153,7 @@ class Session {
       d_->stream_wait(stream_);
       const double start = now();
       for (int j = 0; j < times; ++j)
-        if (optc_status status = launch(i, stream_)) return status;
+        if (const Result code = launcher_.launch(i, at_, stream_)) return fail(code, launcher_.failed());
       if (const Result code = d_->stream_wait(stream_)) return fail(code, model_.launches[i].function);
       microseconds->push_back((now() - start) / times);
     }
@@ -162,19 +161,14 @@ class Session {
   }
 
  private:
-  explicit Session(const ModelTable &model) : model_(model) {
-    int most = 0;
-    for (int i = 0; i < model.launch_count; ++i) most = std::max(most, model.launches[i].argument_count);
-    arguments_.resize(static_cast<size_t>(most));
-    argument_list_.resize(arguments_.size());
-  }
+  explicit Session(const ModelTable &model) : model_(model), launcher_(model) {}
 
   optc_status enqueue(const optc_tensor *inputs, optc_value *outputs, Stream stream) {
     if (const optc_status status = check_indices()) return status;  // of a run_async before
     for (int i = 0; i < model_.symbol_count; ++i) {
       const SymbolTable &s = model_.symbols[i];
       if (s.input < 0) continue;
-      symbols_[static_cast<size_t>(i)] = s.capacity ? capacity_of(s, inputs, outputs) : inputs[s.input].dims[s.axis];
+      at_.symbols[static_cast<size_t>(i)] = s.capacity ? capacity_of(s, inputs, outputs) : inputs[s.input].dims[s.axis];
     }
     if (optc_status status = set_outputs(outputs)) return status;
     bool moved = false;  // a state lies elsewhere than in the last run
@@ -187,18 +181,15 @@ class Session {
       moved = moved || states_[static_cast<size_t>(i)] != there;
       states_[static_cast<size_t>(i)] = there;
     }
-    new_dims_ = false;
-    if (!prepared_ || moved || current_ != symbols_) {
-      if (const Result code = d_->stream_wait(stream)) return fail(code, "run");  // memory may move
-      if (optc_status status = prepare()) return status;
-    }
+    if (!prepared_ || moved || current_ != at_.symbols)
+      if (const optc_status status = prepare(stream)) return status;
     for (int i = 0; i < model_.input_count; ++i) {
       const optc_tensor &t = inputs[i];
       const int buffer = model_.inputs[i];
       if (buffer < 0) continue;
       const size_t bytes = bytes_of(buffer);
       if (bytes == 0) continue;
-      const Address to = address_[static_cast<size_t>(buffer)];
+      const Address to = at_.address[static_cast<size_t>(buffer)];
       const Result code = t.device_type == OPTC_CUDA
                               ? d_->on_device(to, reinterpret_cast<Address>(t.data), bytes, stream)
                               : d_->to_device(to, t.data, bytes, stream);
@@ -213,7 +204,7 @@ class Session {
       optc_tensor &t = outputs[i].tensor;
       if (t.needed_bytes == 0 || is_state(i)) continue;
       const Address from =
-          address_[static_cast<size_t>(v.buffer)] + static_cast<Address>(v.byte_offset(symbols_.data()));
+          at_.address[static_cast<size_t>(v.buffer)] + static_cast<Address>(v.byte_offset(at_.symbols.data()));
       const Result code = t.device_type == OPTC_CUDA
                               ? d_->on_device(reinterpret_cast<Address>(t.data), from, t.needed_bytes, stream)
                               : d_->to_host(t.data, from, t.needed_bytes, stream);
@@ -254,7 +245,7 @@ class Session {
       const size_t bytes = bytes_of(s.buffer);
       if (bytes == 0) continue;
       void *const host = outputs[s.output].tensor.data;
-      const Address there = address_[static_cast<size_t>(s.buffer)];
+      const Address there = at_.address[static_cast<size_t>(s.buffer)];
       const Result code =
           to_device ? d_->to_device(there, host, bytes, stream) : d_->to_host(host, there, bytes, stream);
       if (code) return fail(code, "copy of a state");
@@ -326,7 +317,7 @@ class Session {
     }
     target_ = "sm_" + std::to_string(best->sm) + (best->specific ? "a" : "");
     const char *apart = getenv("OPTC_CUDA_OVERLAP");  // 0: each kernel after the end of the one before, to compare
-    chained_ = best->sm >= 90 && d_->launch_with && !(apart && apart[0] == '0');
+    const bool chained = best->sm >= 90 && d_->launch_with && !(apart && apart[0] == '0');
     if (const Result code = d_->context_retain(&context_, device_)) return fail(code, "context");
     Entered entered(*this);
     if (entered.code) return fail(entered.code, "context");
@@ -340,15 +331,7 @@ class Session {
       if (log[0]) error_ += std::string("\n") + log;
       return status;
     }
-    for (int i = 0; i < model_.launch_count; ++i) {
-      const LaunchTable &l = model_.launches[i];
-      Function f = nullptr;
-      if (const Result code = d_->module_function(&f, module_, l.function)) return fail(code, l.function);
-      if (l.shared_bytes > 48 * 1024)
-        if (const Result code = d_->function_attribute(f, kMaxDynamicSharedBytes, static_cast<int>(l.shared_bytes)))
-          return fail(code, l.function);
-      functions_.push_back(f);
-    }
+    if (const Result code = launcher_.load(d_, module_, chained)) return fail(code, launcher_.failed());
     if (const Result code = d_->stream_create(&stream_, kStreamNonBlocking)) return fail(code, "stream");
     if (model_.weights_bytes) {
       if (const Result code = d_->allocate(&weights_, model_.weights_bytes))
@@ -359,9 +342,9 @@ class Session {
     }
     if (model_.workspace_bytes) {
       const std::vector<char> zeros(model_.counter_bytes, 0);
-      if (const Result code = d_->allocate(&workspace_, model_.counter_bytes + model_.workspace_bytes))
+      if (const Result code = d_->allocate(&at_.workspace, model_.counter_bytes + model_.workspace_bytes))
         return fail(code, "memory for partial results");
-      if (const Result code = d_->to_device(workspace_, zeros.data(), zeros.size(), stream_))
+      if (const Result code = d_->to_device(at_.workspace, zeros.data(), zeros.size(), stream_))
         return fail(code, "counters");
       if (const Result code = d_->stream_wait(stream_)) return fail(code, "counters");
     }
@@ -373,9 +356,9 @@ class Session {
         return fail(code, "memory for bad indices");
       memset(words, 0, bytes);
       faults_ = static_cast<volatile uint32_t *>(words);
-      if (const Result code = d_->host_address(&fault_address_, words, 0)) return fail(code, "memory for bad indices");
+      if (const Result code = d_->host_address(&at_.faults, words, 0)) return fail(code, "memory for bad indices");
     }
-    symbols_.assign(static_cast<size_t>(model_.symbol_count) + 1, 0);
+    at_.symbols.assign(static_cast<size_t>(model_.symbol_count) + 1, 0);
     states_.assign(static_cast<size_t>(model_.state_count), 0);
     return OPTC_OK;
   }
@@ -409,7 +392,7 @@ class Session {
       t.rank = v.rank;
       uint64_t count = 1;
       for (int a = 0; a < v.rank; ++a) {
-        t.dims[a] = v.dims[a](symbols_.data());
+        t.dims[a] = v.dims[a](at_.symbols.data());
         count *= static_cast<uint64_t>(t.dims[a]);
       }
       t.needed_bytes = static_cast<size_t>(count * element_bits(v.type) / 8);
@@ -433,12 +416,12 @@ class Session {
     std::vector<size_t> open;
     uint64_t end = 0;
     offsets->assign(n, 0);
-    auto size_of = [&](size_t i) { return std::max<int64_t>(1, model_.buffers[i].bytes(symbols_.data())); };
+    auto size_of = [&](size_t i) { return std::max<int64_t>(1, model_.buffers[i].bytes(at_.symbols.data())); };
     for (size_t i = 0; i < n; ++i) {
       const BufferTable &b = model_.buffers[i];
       if (b.region != Region::kArena) continue;
       if (b.offset) {
-        (*offsets)[i] = static_cast<uint64_t>(b.offset(symbols_.data()));
+        (*offsets)[i] = static_cast<uint64_t>(b.offset(at_.symbols.data()));
         end = std::max(end, (*offsets)[i] + static_cast<uint64_t>(size_of(i)));
         continue;
       }
@@ -462,82 +445,79 @@ class Session {
     return end;
   }
 
-  // Memory and graph for the dims of this run.
-  optc_status prepare() {
-    drop_graphs();
+  // Memory for the dims of this run.
+  optc_status prepare(Stream stream) {
     prepared_ = false;
-    new_dims_ = true;
+    ++at_.version;
     std::vector<uint64_t> offsets;
     const uint64_t needed = place(&offsets);
     for (int i = 0; i < model_.buffer_count; ++i)
-      if (model_.buffers[i].region != Region::kGrowing && model_.buffers[i].bytes(symbols_.data()) > (int64_t{1} << 32))
+      if (model_.buffers[i].region != Region::kGrowing &&
+          model_.buffers[i].bytes(at_.symbols.data()) > (int64_t{1} << 32))
         return refuse("a tensor is too large for this bundle's kernels");
     if (needed > arena_bytes_) {
+      // Where it grows again it is for lengths that go on growing: with room for some more.
+      const uint64_t wanted = arena_ ? aligned(needed + needed / 8) : needed;
+      if (const Result code = d_->stream_wait(stream)) return fail(code, "run");
       if (arena_) d_->release(arena_);
       arena_ = 0;
       arena_bytes_ = 0;
-      if (const Result code = d_->allocate(&arena_, needed))
-        return fail(code, "memory for " + std::to_string(needed) + " bytes");
-      arena_bytes_ = needed;
+      if (const Result code = d_->allocate(&arena_, wanted))
+        return fail(code, "memory for " + std::to_string(wanted) + " bytes");
+      arena_bytes_ = wanted;
     }
-    address_.assign(static_cast<size_t>(model_.buffer_count), 0);
-    for (size_t i = 0; i < address_.size(); ++i) {
+    at_.address.assign(static_cast<size_t>(model_.buffer_count), 0);
+    for (size_t i = 0; i < at_.address.size(); ++i) {
       const BufferTable &b = model_.buffers[i];
-      address_[i] = b.region == Region::kWeights   ? weights_ + b.weights_offset
-                    : b.region == Region::kGrowing ? (grown_.empty() ? 0 : grown_[i].address)
-                                                   : arena_ + offsets[i];
+      at_.address[i] = b.region == Region::kWeights   ? weights_ + b.weights_offset
+                       : b.region == Region::kGrowing ? (grown_.empty() ? 0 : grown_[i].address)
+                                                      : arena_ + offsets[i];
     }
     for (int i = 0; i < model_.state_count; ++i)
       if (model_.states[i].buffer >= 0 && states_[static_cast<size_t>(i)])
-        address_[static_cast<size_t>(model_.states[i].buffer)] = states_[static_cast<size_t>(i)];
+        at_.address[static_cast<size_t>(model_.states[i].buffer)] = states_[static_cast<size_t>(i)];
     if (const optc_status status = make_maps()) return status;
-    current_ = symbols_;
+    current_ = at_.symbols;
     prepared_ = true;
     return OPTC_OK;
   }
 
   // The tensor maps for these dims and addresses. What is empty has none: its launches have no blocks.
   optc_status make_maps() {
-    maps_.resize(static_cast<size_t>(model_.map_count));
-    for (size_t i = 0; i < maps_.size(); ++i) {
+    at_.maps.resize(static_cast<size_t>(model_.map_count));
+    for (size_t i = 0; i < at_.maps.size(); ++i) {
       const TensorMapTable &m = model_.maps[i];
       uint64_t extents[5], strides[5];
       bool empty = false;
       for (int d = 0; d < m.rank; ++d) {
-        const int64_t extent = m.extents[d](symbols_.data());
+        const int64_t extent = m.extents[d](at_.symbols.data());
         empty = empty || extent <= 0;
         extents[d] = static_cast<uint64_t>(extent);
-        if (d > 0) strides[d - 1] = static_cast<uint64_t>(m.byte_strides[d - 1](symbols_.data()));
+        if (d > 0) strides[d - 1] = static_cast<uint64_t>(m.byte_strides[d - 1](at_.symbols.data()));
       }
       if (empty) continue;
       if (!d_->tensor_map || !d_->image_map) {
         error_ = "the CUDA driver has no cuTensorMapEncodeTiled: kernels for sm_90a need a driver from 12.0 on";
         return OPTC_DEVICE;
       }
-      const Address at = address_[static_cast<size_t>(m.buffer)] + static_cast<Address>(m.byte_offset(symbols_.data()));
+      const Address at =
+          at_.address[static_cast<size_t>(m.buffer)] + static_cast<Address>(m.byte_offset(at_.symbols.data()));
       const int type = m.type == 16 ? kTensorMapBF16 : kTensorMapF16;
       const unsigned rank = static_cast<unsigned>(m.rank);
       uint32_t steps[5] = {1, 1, 1, 1, 1};
       for (int d = 0; d < 2 && m.walk; ++d) steps[1 + d] = m.walk->steps[d];
-      const Result code = m.walk ? d_->image_map(&maps_[i], type, rank, reinterpret_cast<void *>(at), extents, strides,
-                                                 m.walk->lower, m.walk->upper, m.box[0], m.box[1], steps, 0,
-                                                 kTensorMapSwizzle128, kTensorMapCache256, 0)
-                                 : d_->tensor_map(&maps_[i], type, rank, reinterpret_cast<void *>(at), extents, strides,
-                                                  m.box, steps, 0, kTensorMapSwizzle128, kTensorMapCache256, 0);
+      const Result code =
+          m.walk
+              ? d_->image_map(&at_.maps[i], type, rank, reinterpret_cast<void *>(at), extents, strides, m.walk->lower,
+                              m.walk->upper, m.box[0], m.box[1], steps, 0, kTensorMapSwizzle128, kTensorMapCache256, 0)
+              : d_->tensor_map(&at_.maps[i], type, rank, reinterpret_cast<void *>(at), extents, strides, m.box, steps,
+                               0, kTensorMapSwizzle128, kTensorMapCache256, 0);
       if (code) return fail(code, std::string("tensor map of '") + model_.buffers[m.buffer].name + "'");
     }
     return OPTC_OK;
   }
 
-  void drop_graphs() {
-    for (GraphExec &graph : graphs_) {
-      if (graph) d_->graph_exec_destroy(graph);
-      graph = nullptr;
-    }
-    graphs_.resize(static_cast<size_t>(model_.segment_count), nullptr);
-  }
-
-  size_t bytes_of(int buffer) const { return static_cast<size_t>(model_.buffers[buffer].bytes(symbols_.data())); }
+  size_t bytes_of(int buffer) const { return static_cast<size_t>(model_.buffers[buffer].bytes(at_.symbols.data())); }
 
   // Memory for a buffer whose size the run has just found; kept for later runs.
   optc_status grow(int buffer) {
@@ -555,97 +535,20 @@ class Session {
         return fail(code, "memory for " + std::to_string(wanted) + " bytes");
       g.bytes = wanted;
     }
-    address_[static_cast<size_t>(buffer)] = g.address;
+    at_.address[static_cast<size_t>(buffer)] = g.address;
     return OPTC_OK;
   }
 
-  // The launches of a segment: its graph, captured when the dims of the run before come again, else one by one. So a
-  // length that grows with every run costs launches, but no graph that is used once.
   optc_status launch_segment(int s, Stream stream) {
     const SegmentTable &segment = model_.segments[s];
-    if (segment.open) {
-      bool behind = false;
-      for (int i = segment.first; i < segment.first + segment.count; ++i) {
+    if (segment.open)
+      for (int i = segment.first; i < segment.first + segment.count; ++i)
         for (int k = 0; k < model_.launches[i].argument_count; ++k)
           if (model_.launches[i].arguments[k].kind == ArgumentKind::kBuffer)
             if (const optc_status status = grow(model_.launches[i].arguments[k].index)) return status;
-        if (const optc_status status = launch(i, stream, &behind)) return status;
-      }
-      return OPTC_OK;
-    }
-    if (new_dims_) {
-      bool behind = false;
-      for (int i = segment.first; i < segment.first + segment.count; ++i)
-        if (const optc_status status = launch(i, stream, &behind)) return status;
-      return OPTC_OK;
-    }
-    GraphExec &exec = graphs_[static_cast<size_t>(s)];
-    if (!exec)
-      if (const optc_status status = capture(segment, &exec)) return status;
-    const Result code = d_->graph_launch(exec, stream);
-    return code ? fail(code, "launch") : OPTC_OK;
-  }
-
-  optc_status capture(const SegmentTable &segment, GraphExec *exec) {
-    if (const Result code = d_->capture_begin(stream_, kCaptureRelaxed)) return fail(code, "capture");
-    optc_status status = OPTC_OK;
-    bool behind = false;
-    for (int i = segment.first; i < segment.first + segment.count && status == OPTC_OK; ++i)
-      status = launch(i, stream_, &behind);
-    Graph graph = nullptr;
-    const Result code = d_->capture_end(stream_, &graph);
-    if (status != OPTC_OK) {
-      if (graph) d_->graph_destroy(graph);
-      return status;
-    }
-    if (code) return fail(code, "capture");
-    const Result made = d_->graph_instantiate(exec, graph, 0);
-    d_->graph_destroy(graph);
-    if (made) {
-      *exec = nullptr;
-      return fail(made, "graph");
-    }
-    return OPTC_OK;
-  }
-
-  // behind: the launch before it in the stream is a kernel of this model, for whose end the kernel itself waits (those
-  // for sm_90 and later do, emit/ptx): it may start before that.
-  optc_status launch(int i, Stream stream, bool *behind = nullptr) {
-    const LaunchTable &l = model_.launches[i];
-    unsigned grid[3];
-    for (int a = 0; a < 3; ++a) {
-      const int64_t v = l.grid[a](symbols_.data());
-      if (v <= 0) return OPTC_OK;  // an empty tensor
-      grid[a] = static_cast<unsigned>(v);
-    }
-    for (int k = 0; k < l.argument_count; ++k) {
-      const ArgumentTable &a = l.arguments[k];
-      Argument &argument = arguments_[static_cast<size_t>(k)];
-      argument_list_[static_cast<size_t>(k)] = &argument;
-      if (a.kind == ArgumentKind::kSymbol)
-        argument.number = static_cast<int32_t>(symbols_[static_cast<size_t>(a.index)]);
-      else if (a.kind == ArgumentKind::kTensorMap)
-        argument_list_[static_cast<size_t>(k)] = &maps_[static_cast<size_t>(a.index)];
-      else
-        argument.address = a.kind == ArgumentKind::kWorkspace ? workspace_
-                           : a.kind == ArgumentKind::kFault
-                               ? fault_address_ + static_cast<Address>(i) * kFaultWords * sizeof(uint32_t)
-                               : address_[static_cast<size_t>(a.index)];
-    }
-    void **const arguments = argument_list_.data();
-    Result code = 0;
-    if (behind && *behind && chained_) {
-      LaunchAttribute early = {};
-      early.id = kProgrammaticSerialization;
-      early.value.allowed = 1;
-      const LaunchConfig config = {{grid[0], grid[1], grid[2]}, {l.threads, 1, 1}, l.shared_bytes, stream, &early, 1};
-      code = d_->launch_with(&config, functions_[static_cast<size_t>(i)], arguments, nullptr);
-    } else {
-      code = d_->launch(functions_[static_cast<size_t>(i)], grid[0], grid[1], grid[2], l.threads, 1, 1, l.shared_bytes,
-                        stream, arguments, nullptr);
-    }
-    if (behind) *behind = true;
-    return code ? fail(code, l.function) : OPTC_OK;
+    const Result code =
+        segment.open ? launcher_.launch_each(segment, at_, stream) : launcher_.run(s, at_, stream_, stream);
+    return code ? fail(code, launcher_.failed()) : OPTC_OK;
   }
 
   const ModelTable &model_;
@@ -658,26 +561,15 @@ class Session {
     Address address = 0;
     size_t bytes = 0;
   };
-  union Argument {
-    Address address;
-    int32_t number;
-  };
-  std::vector<Argument> arguments_;    // of the launch that is being made; as many as the model's longest list
-  std::vector<void *> argument_list_;  // to each of them, as the driver takes them
-  std::vector<TensorMap> maps_;        // for `current_`
-  std::vector<GraphExec> graphs_;      // by segment
-  std::vector<Grown> grown_;           // by buffer
-  bool prepared_ = false;              // memory for `current_`
-  bool new_dims_ = false;              // `current_` are those of this run, not of the one before
-  Address weights_ = 0, arena_ = 0, workspace_ = 0, fault_address_ = 0;
-  static constexpr size_t kFaultWords = 4;  // pointers that kernels get are 16-byte aligned
-  volatile uint32_t *faults_ = nullptr;     // by launch, on the host
+  Launcher launcher_;
+  Bindings at_;               // of the run at hand; prepare() makes them
+  std::vector<Grown> grown_;  // by buffer
+  bool prepared_ = false;     // memory for `current_`
+  Address weights_ = 0, arena_ = 0;
+  volatile uint32_t *faults_ = nullptr;  // by launch, on the host
   size_t arena_bytes_ = 0;
-  bool chained_ = false;
-  std::vector<Function> functions_;
-  std::vector<Address> address_;
   std::vector<Address> states_;  // where the caller has each on the card; 0: on the host
-  std::vector<int64_t> symbols_, current_;
+  std::vector<int64_t> current_;
   std::string error_, target_;
 };
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/cuda/driver.h"
@@ -43,6 +44,7 @@ struct State {
   std::unique_ptr<RecordedGraph> capture;
   uint64_t seed = 1;
   bool chained = false;  // the launch at hand
+  void *last = nullptr;  // the node that was captured last
 };
 State &state() {
   static State s;
@@ -223,6 +225,29 @@ int cuStreamDestroy_v2(void *) { return 0; }
 int cuStreamSynchronize(void *) { return 0; }
 int cuStreamBeginCapture_v2(void *, int) { return state().capture = std::make_unique<RecordedGraph>(), 0; }
 int cuStreamEndCapture(void *, void **graph) { return *graph = state().capture.release(), 0; }
+// Nodes are numbers: the place of the launch, from 1 on.
+int cuStreamGetCaptureInfo_v2(void *, int *status, unsigned long long *id, void **graph, void *const **last,
+                              size_t *n) {
+  *status = state().capture ? 1 : 0;
+  *id = 1;
+  *graph = state().capture.get();
+  state().last = state().capture ? reinterpret_cast<void *>(state().capture->size()) : nullptr;
+  return *last = &state().last, *n = state().last ? 1 : 0, 0;
+}
+int cuGraphExecKernelNodeSetParams(void *exec, void *node, const optc::cuda::KernelNode *k) {
+  auto &graph = *static_cast<RecordedGraph *>(exec);
+  const size_t at = reinterpret_cast<size_t>(node) - 1;
+  if (at >= graph.size()) return 1;
+  // Recorded as a launch is, in the node's place.
+  auto others = std::exchange(state().capture, std::make_unique<RecordedGraph>());
+  state().chained = graph[at].launch.chained;
+  const int code = cuLaunchKernel(k->function, k->grid[0], k->grid[1], k->grid[2], k->block[0], k->block[1],
+                                  k->block[2], k->shared_bytes, nullptr, k->arguments, k->extra);
+  state().chained = false;
+  std::swap(others, state().capture);
+  if (!code) graph[at] = others->back();
+  return code;
+}
 int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
   return *exec = new RecordedGraph(*static_cast<RecordedGraph *>(graph)), 0;
 }

@@ -304,3 +304,30 @@ def test_an_index_outside_its_dimension_is_said_as_on_the_cpu(mixed, optc, emula
                 said.append(api.last_error(context).decode())
         api.context_destroy(context)
     assert len(set(said)) == 1 and said[0].endswith("an index is outside its dimension"), said
+
+
+def test_a_condition_on_sizes_is_said_as_on_the_cpu(optc, emulated_driver, tmp_path, monkeypatch):
+    """y[i, j] = x[i, k[i, j]]: with more rows of k than of x it would read behind x, which no kernel sees."""
+    node = helper.make_node("GatherElements", ["x", "k"], ["y"], name="pick", axis=1)
+    graph = make([node], [value("x", ["N", 3]), value("k", ["P", "Q"], I64)], [value("y", ["P", "Q"])])
+    monkeypatch.setenv("OPTC_LIBCUDA", str(emulated_driver))
+    module, library = build(optc, tmp_path, "rows", graph, "--target=cpu,sm_80")
+    api, said = api_of(module, library), []
+    x, y = np.arange(12, dtype=np.float32), np.zeros(64, np.float32)
+    for device in (1, 2):
+        status, context, why = create(module, api, threads=1, device_type=device)
+        assert status == OK, why
+        for rows, wanted in ((2, OK), (4, FAULT), (3, OK)):
+            k = np.array([[2, 0], [1, 1], [0, 0], [2, 2]], np.int64)[:rows].copy()
+            values = (module._Value * 2)(), (module._Value * 1)()
+            for slot, array, dims in zip([*values[0], *values[1]], [x, k, y], [[3, 3], [rows, 2], []]):
+                slot.tensor.data, slot.tensor.capacity_bytes = array.ctypes.data, array.nbytes
+                slot.tensor.type, slot.tensor.rank = (I64 if array is k else TensorProto.FLOAT), len(dims)
+                slot.tensor.dims[:len(dims)] = dims
+            assert api.run(context, *values) == wanted, (device, rows)
+            if wanted == OK:
+                np.testing.assert_array_equal(y[:2 * rows].reshape(rows, 2), np.take_along_axis(x[:9].reshape(3, 3)[:rows], k, 1))
+            else:
+                said.append(api.last_error(context).decode())
+        api.context_destroy(context)
+    assert len(set(said)) == 1 and "node 'pick' (GatherElements #0): 4 does not match 3" in said[0], said
