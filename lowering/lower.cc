@@ -47,6 +47,7 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   }
   remove_dead_kernels(program);
   if (options.fuse && options.target == LoweringOptions::Target::kCpu) split_loops(program, steps);
+  if (options.target == LoweringOptions::Target::kGpu) recompute_rows(program, steps);
   OPTC_TRY(verify(program, diagnostics));
   if (options.target == LoweringOptions::Target::kGpu && options.channels_last) order_weights(program, steps);
   choose_storage(program, options, steps, report.precision);

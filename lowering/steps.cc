@@ -20,6 +20,8 @@ constexpr LoweringStepInfo kSteps[] = {
      "constants of 2 to 8 bits, scaled by whole blocks along the sum; on a CPU"},
     {"loops.split", "a loop is cut where an index divides its counter by a constant",
      "the inner loop has at least 16 iterations, and fewer quotients are left"},
+    {"rows.recompute", "on a GPU, what a row keeps for its later stages is computed again",
+     "no bound of the row fits shared memory; it was written once, of what earlier stages and other kernels made"},
     {"fuse.dequantize", "a product or convolution of dequantized 8-bit integers is summed in integers",
      "scales and zero points do not vary along the sum, which fits in int32; on a CPU"},
     {"split.rnn", "on a GPU, the inputs' part of all steps of an LSTM, GRU or RNN is a product of its own",

@@ -317,6 +317,30 @@ TEST(Lowering, LoopsAreCutWhereAnIndexDividesTheirCounter) {
   EXPECT_EQ(r.text.find("/ 48"), std::string::npos) << r.text;
 }
 
+// The exponentials of rows that no bound fits into a GPU's shared memory; those of 64 are kept.
+TEST(Lowering, RowsWithoutABoundKeepNothingOnAGpu) {
+  LoweringOptions gpu;
+  gpu.target = LoweringOptions::Target::kGpu;
+  for (const bool open : {true, false}) {
+    const std::string s = open ? "S" : "64";
+    const Lowered r = lower_text("graph \"rows\" (x: f32[N," + s + "], m: f32[" + s + "]) -> (y, z) {\n  t: f32[N," +
+                                     s + "] = Mul(x, m)\n  y: f32[N," + s + "] = Softmax(t) {axis = -1}\n  z: f32[N," +
+                                     s + "] = LogSoftmax(x) {axis = -1}\n}",
+                                 gpu);
+    const auto &steps = r.report.steps;
+    EXPECT_EQ(std::any_of(steps.begin(), steps.end(), [](const auto &t) { return t.name == "rows.recompute"; }), open)
+        << r.text;
+    bool kept = false;
+    for (const Kernel &kernel : r.program.kernels)
+      if (kernel.alive && kernel.nest())
+        for (const Local &local : kernel.nest()->locals) kept = kept || !local.shape.empty();
+    EXPECT_EQ(kept, !open) << r.text;
+    for (const int64_t length : {1, 5, 300})
+      expect_same_results(
+          r, [&](const DimSymbol &symbol) { return std::optional<int64_t>(symbol.name == "N" ? 3 : length); }, 1e-6);
+  }
+}
+
 TEST(Lowering, WhatALibraryCallReadsIsNotReordered) {
   const Lowered r = check(R"(graph "top" (q: f32[N,2,3,4], k: f32[N,2,5,4], v: f32[N,2,5,4]) -> (y) {
     const one: i64[1] = [1]

@@ -37,8 +37,9 @@ void split_recurrent(Program &program, Steps &steps);
 // Both keep `uses` true. They give the number of producers that disappeared and of maps merged.
 int64_t inline_producers(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps);
 int64_t fuse_epilogues(Program &program, Uses &uses, const LoweringOptions &options, Steps &steps);
-void split_loops(Program &program, Steps &steps);  // of a CPU's kernels, where an index divides their counters
-void remove_dead_kernels(Program &program);        // whose results nobody reads
+void split_loops(Program &program, Steps &steps);     // of a CPU's kernels, where an index divides their counters
+void recompute_rows(Program &program, Steps &steps);  // of a GPU's, whose scratch its shared memory cannot hold
+void remove_dead_kernels(Program &program);           // whose results nobody reads
 
 // --- shared by the two
 // --------------------------------------------------------------------------------------------------------

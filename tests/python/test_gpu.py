@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from abi import FAULT, I64, INVALID, OK, TOO_SMALL, api_of, attempt, build, create, make, value
 from onnx import TensorProto, helper, numpy_helper
@@ -100,6 +101,27 @@ def test_a_long_sum_by_one_thread_does_not_stand_still(optc, emulated_driver, tm
     subprocess.run([optc, "run", tmp_path / "m.onnx", "--target=sm_80", "--inputs", tmp_path / "in", "--outputs", tmp_path / "out", "-q"],
                    env=environment(emulated_driver), check=True)
     np.testing.assert_allclose(numpy_helper.to_array(onnx.load_tensor(tmp_path / "out/output_0.pb")), np.full(5, 2**25 + 5999, np.float32), rtol=1e-7)
+
+
+def test_rows_of_any_length_stay_on_the_card(optc, emulated_driver, tmp_path):
+    """Shared memory holds no row whose length has no bound: what a row keeps for later is computed again."""
+    nodes = [helper.make_node("Mul", ["x", "x"], ["m"]), helper.make_node("Softmax", ["m"], ["y"], axis=-1), helper.make_node("LogSoftmax", ["x"], ["z"], axis=-1),
+             helper.make_node("Hardmax", ["x"], ["h"], axis=-1), helper.make_node("MeanVarianceNormalization", ["x"], ["v"], axes=[-1])]
+    graph = helper.make_graph(nodes, "rows", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "S"])],
+                              [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", "S"]) for name in "yzhv"])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), tmp_path / "m.onnx")
+    done = subprocess.run([optc, tmp_path / "m.onnx", "--target=cpu,sm_80", "-o", tmp_path / "b"], capture_output=True, text=True, check=True)
+    assert "emit gpu" in done.stdout + done.stderr and "on the CPU" not in done.stdout + done.stderr
+    reference = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    for number, shape in enumerate([(3, 2000), (2, 7)]):
+        x = np.random.default_rng(number).standard_normal(shape, np.float32)
+        (tmp_path / f"in{number}").mkdir()
+        np.save(tmp_path / f"in{number}/input_0.npy", x)
+        subprocess.run([optc, "run", tmp_path / "m.onnx", "--target=sm_80", "--inputs", tmp_path / f"in{number}", "--outputs", tmp_path / f"out{number}", "-q"],
+                       env=environment(emulated_driver), check=True)
+        for k, wanted in enumerate(reference.run(None, {"x": x})):
+            got = numpy_helper.to_array(onnx.load_tensor(tmp_path / f"out{number}/output_{k}.pb"))
+            np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize("dim", ["N=1", "N=1..3"])
