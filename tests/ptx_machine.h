@@ -109,6 +109,7 @@ class Machine {
           l.arguments.push_back(
               argument.kind == PtxArgument::Kind::kWorkspace   ? reinterpret_cast<uint64_t>(work)
               : argument.kind == PtxArgument::Kind::kFault     ? reinterpret_cast<uint64_t>(&fault)
+              : argument.kind == PtxArgument::Kind::kUnread    ? 0x7fffffff  // read, it leads far beside everything
               : argument.kind == PtxArgument::Kind::kTensorMap ? encode(argument.map, maps[l.arguments.size()])
               : argument.kind == PtxArgument::Kind::kBuffer    ? reinterpret_cast<uint64_t>(base(argument.buffer.index))
                                                                : static_cast<uint64_t>(symbols_(*argument.symbol)));

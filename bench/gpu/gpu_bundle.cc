@@ -29,7 +29,9 @@ std::string launches_json(const optc::Program &program, const optc::PtxOutput &p
     for (const optc::PtxLaunch &l : k.launches) {
       std::string arguments;
       for (const optc::PtxArgument &a : l.arguments) {
-        if (a.kind == optc::PtxArgument::Kind::kSymbol || a.kind == optc::PtxArgument::Kind::kTensorMap) return {};
+        if (a.kind == optc::PtxArgument::Kind::kSymbol || a.kind == optc::PtxArgument::Kind::kUnread ||
+            a.kind == optc::PtxArgument::Kind::kTensorMap)
+          return {};
         if (a.kind == optc::PtxArgument::Kind::kWorkspace || a.kind == optc::PtxArgument::Kind::kFault) {
           arguments += ", -1";  // no index of a benchmark is outside its dimension
           continue;

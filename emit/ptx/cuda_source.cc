@@ -206,6 +206,8 @@ class Printer {
         return fmt::format("{{ArgumentKind::kTensorMap, {}}}", tensor_map(a.map));
       case PtxArgument::Kind::kFault:
         return "{ArgumentKind::kFault, 0}";
+      case PtxArgument::Kind::kUnread:
+        return "{ArgumentKind::kUnread, 0}";
       case PtxArgument::Kind::kWorkspace:
         break;
     }

@@ -1,8 +1,10 @@
 #include "emit/ptx/ptx.h"
 
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Support/raw_ostream.h>
+#include <llvm/Transforms/Utils/Local.h>
 
 #include <algorithm>
 #include <array>
@@ -265,6 +267,22 @@ class Emitter : public PtxEmitter {
     });
   }
 
+  // Symbols that the code does not read are no arguments of the launch: it stays as it is when they change.
+  static void drop_unread(llvm::Function &function, std::vector<PtxArgument> &arguments) {
+    for (bool any = true; any;) {
+      any = false;
+      for (llvm::BasicBlock &block : llvm::reverse(function))
+        for (llvm::Instruction &i : llvm::make_early_inc_range(llvm::reverse(block)))
+          if (llvm::isInstructionTriviallyDead(&i)) {
+            i.eraseFromParent();
+            any = true;
+          }
+    }
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (arguments[i].kind == PtxArgument::Kind::kSymbol && function.getArg(static_cast<unsigned>(i))->use_empty())
+        arguments[i] = {PtxArgument::Kind::kUnread, {}, nullptr, {}};
+  }
+
   static void write_function(const Program &program, const std::vector<Part> &parts, llvm::Module &module,
                              const std::string &name, bool chained,
                              std::map<std::string, std::pair<std::string, unsigned>> &known, std::vector<Mark> &marks,
@@ -300,6 +318,7 @@ class Emitter : public PtxEmitter {
     if (early || (blocks.is_constant() && blocks.value() <= 16)) builder.let_next_start_early();
     write_parts(parts, given, builder, contexts, 0, builder.i32(0));
     builder.finish();
+    drop_unread(*builder.function(), launch.arguments);
     launch.shared_bytes = builder.shared_bytes();
 
     // Layers of a model repeat kernels: equal code is one entry.

@@ -33,9 +33,9 @@ struct PtxTensorMap {
 // value of a symbol as a 32-bit integer, or the address of the workspace: kWorkspaceCounters 32-bit counters, zero
 // before and after each launch, and then workspace_bytes of memory that holds nothing between launches; or the address
 // of a 32-bit word that becomes 1 when an index that the model computes leaves its dimension; or a tensor map, 128
-// bytes by value.
+// bytes by value; or, where a symbol's place is not read, any 32-bit integer.
 struct PtxArgument {
-  enum class Kind : uint8_t { kBuffer, kSymbol, kWorkspace, kFault, kTensorMap } kind = Kind::kBuffer;
+  enum class Kind : uint8_t { kBuffer, kSymbol, kWorkspace, kFault, kTensorMap, kUnread } kind = Kind::kBuffer;
   BufferId buffer;
   const DimSymbol *symbol = nullptr;
   PtxTensorMap map;

@@ -147,6 +147,9 @@ class Launcher {
         case ArgumentKind::kSymbol:
           value.number = static_cast<int32_t>(b.symbols[static_cast<size_t>(a.index)]);
           break;
+        case ArgumentKind::kUnread:
+          value.number = 0;
+          break;
         case ArgumentKind::kTensorMap:
           at = const_cast<TensorMap *>(&b.maps[static_cast<size_t>(a.index)]);  // which the driver copies
           break;
@@ -169,7 +172,8 @@ class Launcher {
     bytes->clear();
     for (int k = 0; k < l.argument_count; ++k) {
       const ArgumentKind kind = l.arguments[k].kind;
-      const size_t size = kind == ArgumentKind::kSymbol      ? sizeof(int32_t)
+      const bool number = kind == ArgumentKind::kSymbol || kind == ArgumentKind::kUnread;
+      const size_t size = number                             ? sizeof(int32_t)
                           : kind == ArgumentKind::kTensorMap ? sizeof(TensorMap)
                                                              : sizeof(Address);
       const char *from = static_cast<const char *>(list_[static_cast<size_t>(k)]);

@@ -53,7 +53,8 @@ struct TensorMapTable {
 };
 
 // kFault: the launch's word of bad indices.
-enum class ArgumentKind : uint8_t { kBuffer, kSymbol, kWorkspace, kFault, kTensorMap };
+// kUnread: a 32-bit integer of which the kernel takes no notice.
+enum class ArgumentKind : uint8_t { kBuffer, kSymbol, kWorkspace, kFault, kTensorMap, kUnread };
 
 struct ArgumentTable {
   ArgumentKind kind;
