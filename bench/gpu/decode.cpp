@@ -1,7 +1,7 @@
 // decode STEPS [WARM]: one token after another through the bundle `decoder` (examples/chat/make_model.py, compiled with
-// --alias 'past_*=present_*' and a GPU target), whose caches lie on the card and grow by a row with each: microseconds a
-// token, the mean of STEPS after WARM, and what the tokens add up to, by which two builds are compared.
-// Built by decode.sh, beside README.md.
+// --alias 'past_*=present_*' and a GPU target), whose caches lie on the card and grow by a row with each: microseconds
+// a token, the mean of STEPS after WARM; the same where the length stays, at the last one; and what the tokens add up
+// to, by which two builds are compared. Built by decode.sh, beside README.md.
 #include <decoder.hpp>
 
 #include <algorithm>
@@ -59,6 +59,11 @@ int main(int argc, char **argv) {
     sum += token * (t + 1);
   }
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-  std::printf("%.1f us a token, sum %lld\n", took.count() / static_cast<double>(steps), static_cast<long long>(sum));
+  start = std::chrono::steady_clock::now();
+  for (int64_t t = 0; t < steps; ++t) model.run(inputs.data(), outputs.data());
+  const std::chrono::duration<double, std::micro> again = std::chrono::steady_clock::now() - start;
+  const double count = static_cast<double>(steps);
+  std::printf("%.1f us a token, %.1f at one length, sum %lld\n", took.count() / count, again.count() / count,
+              static_cast<long long>(sum));
   return 0;
 }
