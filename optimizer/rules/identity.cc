@@ -89,6 +89,18 @@ Result<bool> one_operand(RuleContext &context, NodeId n) {
   return forward(context, n, "identity.one_operand", context.input(n, 0));
 }
 
+Result<bool> one_part(RuleContext &context, NodeId n) {
+  if (context.node(n).outputs.size() != 1 || !same_type(context, context.input(n, 0), context.output(n))) return false;
+  return forward(context, n, "identity.one_part", context.input(n, 0));
+}
+
+// What it gives it leaves as it is.
+Result<bool> idempotent(RuleContext &context, NodeId n) {
+  const ValueId x = context.input(n, 0);
+  if (!context.producer(x, context.node(n).op).valid() || !same_type(context, x, context.output(n))) return false;
+  return forward(context, n, "identity.idempotent", x);
+}
+
 bool all_equal(const Constant &c, double value, bool negative_zero) {
   for (int64_t i = 0; i < c.count(); ++i)
     if (c.as_double(i) != value || (value == 0 && is_float(c.type()) && std::signbit(c.as_double(i)) != negative_zero))
@@ -218,6 +230,10 @@ constexpr Rule kRules[] = {
      "the element order is kept: no negative step, no padding; dims equal for every value of the symbols", same},
     {"identity.one_operand", NumericsClass::kExact, "Concat Sum Max Min Mean",
      "Concat(x), Sum(x), Max(x), Min(x), Mean(x) -> x", "one operand", one_operand},
+    {"identity.one_part", NumericsClass::kExact, "Split", "Split(x) into one part -> x", "the part has the type of x",
+     one_part},
+    {"identity.idempotent", NumericsClass::kExact, "Relu Ceil Floor Round Sign Abs",
+     "Relu(Relu(x)) -> Relu(x), and alike", "always", idempotent},
     {"identity.neutral", NumericsClass::kExact, "Add Sub Mul Div And Or Xor",
      "x - 0, x * 1, x / 1, x + (-0), integer x + 0, x and true, x or false, x xor false -> x",
      "the constant does not broadcast x to a larger shape; a float x + (+0), which makes +0 of -0, goes where only "

@@ -108,3 +108,12 @@ def test_the_guide_runs(page, optc, tmp_path):
                 pattern += r"(?:.*\n)*?" if text == "..." else words + r"(?: +[\d.]+ s)? *\n"
             if shown.strip():
                 assert re.search(r"(?:^|\n)" + pattern, "\n" + printed + "\n"), f"$ {line}\n{printed}\n--- is not what is shown:\n{shown}"
+
+
+def test_the_page_of_rewrites_names_every_rule(optc):
+    listed = subprocess.run([optc, "explain"], capture_output=True, text=True, check=True).stdout
+    rules = {line.split()[0]: line for line in listed.splitlines() if re.match(r"[a-z]+\.[a-z_.0-9]+ ", line)}
+    named = set(re.findall(r"`([a-z]+\.[a-z_]+)`", (ROOT / "docs/rewrites.md").read_text()))
+    assert named <= set(rules), named - set(rules)
+    own = {name for name, line in rules.items() if not re.match(r"\S+ +lowering ", line)}
+    assert own <= named, own - named
