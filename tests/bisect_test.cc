@@ -95,6 +95,25 @@ TEST(Steps, AreThoseOfTheMachineThatTheModelIsCompiledFor) {
   }
 }
 
+// Wherever the wrong step is: found, in log2(count) + 2 runs at most.
+TEST(Steps, BisectionAsksAboutLog2TimesOfAnyCount) {
+  for (const int64_t count : {1, 2, 3, 20, 41, 1000, 4097}) {
+    int64_t most = 2;
+    for (int64_t power = 1; power < count; power *= 2) ++most;
+    for (int64_t k = 0; k < 20; ++k) {
+      const int64_t planted = 1 + k * (count - 1) / 19;
+      int64_t asked = 0;
+      const Result<int64_t> found = first_wrong_step(count, [&](int64_t n) -> Result<bool> {
+        ++asked;
+        return n < planted;
+      });
+      ASSERT_TRUE(found.ok());
+      EXPECT_EQ(*found, planted) << "of " << count;
+      EXPECT_LE(asked, most) << planted << " of " << count;
+    }
+  }
+}
+
 // A Program that turns wrong with one of its steps: after it, the largest constant that a kernel reads is another one.
 TEST(Steps, BisectionNamesTheStepThatIsWrong) {
   const Lowered whole = lower_text(kNet, {});
