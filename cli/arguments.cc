@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <sstream>
 #include <utility>
 
 namespace optc::cli {
@@ -11,6 +12,79 @@ namespace {
 
 CLI::Option *of(void *option) { return static_cast<CLI::Option *>(option); }
 CLI::App *app_of(void *app) { return static_cast<CLI::App *>(app); }
+
+constexpr size_t kHelpWidth = 79, kHelpColumn = 30;  // of a line; where texts begin
+
+// Lines of whole words; those behind the first begin at `column`, where the first is.
+std::string wrapped(const std::string &text, size_t column) {
+  std::string out, line;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!line.empty() && column + line.size() + 1 + word.size() > kHelpWidth) {
+      out += line + "\n" + std::string(column, ' ');
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return out + line + "\n";
+}
+std::string wrapped_lines(const std::string &text) {
+  std::string out, line;
+  std::istringstream lines(text);
+  while (std::getline(lines, line)) out += wrapped(line, 0);
+  return out;
+}
+
+// `name` at the left, `text` behind it.
+std::string help_entry(const std::string &name, const std::string &text) {
+  std::string out = "  " + name;
+  if (out.size() + 2 > kHelpColumn) out += "\n" + std::string(kHelpColumn, ' ');
+  out.resize(std::max(out.size(), kHelpColumn), ' ');
+  return out + wrapped(text, kHelpColumn);
+}
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() {
+    label("Positionals", "Arguments");
+    label("SUBCOMMAND", "VERB");
+  }
+  std::string make_option(const CLI::Option *option, bool positional) const override {
+    std::string name = positional ? option->get_single_name() : option->get_name(false, true);
+    for (size_t at = 0; (at = name.find("{false}")) != std::string::npos;) name.erase(at, 7);  // of a flag's opposite
+    std::string text = option->get_description();
+    if (option->get_type_size() != 0) {
+      const std::string type = option->get_type_name();  // what it may be stands behind a colon
+      const size_t colon = std::min(type.find(':'), type.size());
+      if (!positional && colon > 0) name += " " + type.substr(0, colon);
+      if (const size_t open = type.find('{', colon);
+          open != std::string::npos && !names_all(text, type.substr(open + 1)))
+        text += " " + spaced(type.substr(open));
+    }
+    return help_entry(name, text);
+  }
+  std::string make_description(const CLI::App *app) const override { return wrapped_lines(app->get_description()); }
+  std::string make_footer(const CLI::App *app) const override {
+    return app->get_footer().empty() ? "" : "\n" + wrapped_lines(app->get_footer());
+  }
+  std::string make_subcommand(const CLI::App *verb) const override {
+    return help_entry(verb->get_name(), verb->get_description());
+  }
+
+ private:
+  // Whether the text has each of "a,b}".
+  static bool names_all(const std::string &text, const std::string &list) {
+    std::istringstream choices(list.substr(0, list.find('}')));
+    for (std::string choice; std::getline(choices, choice, ',');)
+      if (text.find(choice) == std::string::npos) return false;
+    return true;
+  }
+  static std::string spaced(const std::string &list) {
+    std::string text;
+    for (const char c : list) text += c == ',' ? std::string(", ") : std::string(1, c);
+    return text;
+  }
+};
 
 }  // namespace
 
@@ -107,14 +181,16 @@ struct CommandLine::Parts {
 CommandLine::CommandLine(const std::string &program, const std::string &version, const std::string &description)
     : parts_(std::make_unique<Parts>(description)) {
   parts_->app.name(program);
-  parts_->app.set_version_flag("--version", version);
+  parts_->app.formatter(std::make_shared<HelpFormatter>());
+  parts_->app.set_help_flag("-h,--help", "print this and end");
+  parts_->app.set_version_flag("--version", version, "print the version and end");
   parts_->app.require_subcommand(1);
 }
 CommandLine::~CommandLine() = default;
 
 Verb *CommandLine::add_verb(const std::string &name, const std::string &help) {
   parts_->verbs.push_back(std::make_unique<Verb>());
-  parts_->verbs.back()->app_ = parts_->app.add_subcommand(name, help);
+  parts_->verbs.back()->app_ = parts_->app.add_subcommand(name, help)->group("Verbs");
   return parts_->verbs.back().get();
 }
 

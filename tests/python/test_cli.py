@@ -56,6 +56,18 @@ def test_help_lists_the_verbs(optc):
         assert verb in text
 
 
+def test_help_fits_a_terminal(optc):
+    """No line beyond 79 columns, no word of the library that reads the command line."""
+    import re
+
+    verbs = re.findall(r"^  (\w+)  ", run(optc, "--help").stdout.split("Verbs:")[1], re.M)
+    for words in ([], *([verb] for verb in verbs)):
+        text = run(optc, *words, "--help").stdout
+        assert max(map(len, text.splitlines())) < 80, words
+        for foreign in ("Print this help message", "REQUIRED", "Positionals", "Subcommand", "{false}", ":{", " in ["):
+            assert foreign not in text, (words, foreign)
+
+
 def test_completions_and_the_manual_know_every_option(optc, tmp_path):
     """All three are written of the grammar: what the help of a verb lists they have."""
     import re
@@ -63,7 +75,7 @@ def test_completions_and_the_manual_know_every_option(optc, tmp_path):
 
     texts = {shell: run(optc, "completion", shell).stdout for shell in ("bash", "zsh", "fish")}
     manual = run(optc, "man").stdout.replace("\\-", "-")
-    verbs = re.findall(r"^  (\w+)  ", run(optc, "--help").stdout.split("Subcommands:")[1], re.M)
+    verbs = re.findall(r"^  (\w+)  ", run(optc, "--help").stdout.split("Verbs:")[1], re.M)
     assert len(verbs) >= 12
     for verb in verbs:
         for option in re.findall(r"^  (?:-\w,)?--([a-z][\w-]*)", run(optc, verb, "--help").stdout, re.M):
