@@ -31,7 +31,10 @@ std::string wrapped(const std::string &text, size_t column) {
 std::string wrapped_lines(const std::string &text) {
   std::string out, line;
   std::istringstream lines(text);
-  while (std::getline(lines, line)) out += wrapped(line, 0);
+  while (std::getline(lines, line)) {
+    const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    out += std::string(indent, ' ') + wrapped(line, indent);
+  }
   return out;
 }
 

@@ -79,8 +79,7 @@ void add_cache(CommandLine &line, int &code) {
   Verb *verb = line.add_verb("cache", "the bundles that run, verify and bench have built: show them, or remove some");
   verb->footer(
       "Before a new bundle is built, the longest unused ones go until the rest is below OPTC_CACHE_SIZE (default "
-      "2GiB);\n"
-      "none that was used within the hour. The folder is OPTC_CACHE, else ~/.cache/optc.\n"
+      "2GiB); none that was used within the hour. The folder is OPTC_CACHE, else ~/.cache/optc.\n"
       "Example: optc cache\n         optc cache prune --max-size 500MB");
   verb->add_option("ACTION", *action, "show (default), or prune: remove bundles")
       ->one_of({"show", "prune"})
