@@ -102,11 +102,11 @@ ValueId cached(Body &b, ValueId past, ValueId fresh, ValueId total, ValueId fill
 // bool [batch, 1, length, total]: which keys a query sees.
 ValueId visible_keys(Body &b, const Grouped &g, ValueId positions) {
   const ValueId key = b.unsqueeze(b.iota(b.dim(g.keys, 2), ElementType::kInt64), {0, 1, 2});
-  if (b.i("causal", 1) == 0) {
-    const ValueId rows = b.op("Less", {key, b.unsqueeze(g.valid, {1, 2, 3})});
-    return rows;
-  }
-  const ValueId position = b.unsqueeze(positions, {1, 3});  // [batch, 1, length, 1]
+  const ValueId valid = b.unsqueeze(g.valid, {1, 2, 3});
+  if (b.i("causal", 1) == 0) return b.op("Less", {key, valid});
+  ValueId position = b.unsqueeze(positions, {1, 3});  // [batch, 1, length, 1]
+  // The rows of a prompt may end in padding, which sees what the last token before it does.
+  if (b.fixed(g.q, 2) != 1) position = b.op("Min", {position, b.sub(valid, b.ints({1}))});
   ValueId visible = b.op("LessOrEqual", {key, position});
   if (const int64_t window = b.i("local_window_size", -1); window >= 0) {
     const ValueId first = b.sub(position, b.ints({window}));

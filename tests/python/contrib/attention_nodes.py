@@ -206,7 +206,10 @@ def GroupQueryAttention(rng):
     caches = [np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)] if rotary else [None, None]
     bias = maybe(rng, normal(rng, one_of(rng, 1, batch), one_of(rng, 1, heads), length, total), 0.3)
     sink = maybe(rng, normal(rng, heads), 0.25)
-    more = past + [(filled + length - 1).astype(np.int32), np.asarray(total, dtype=np.int32).reshape(one_of(rng, (), (1,)))] + caches + [None, bias, sink]
+    last = filled + length - 1
+    if form == "prompt" and rng.random() < 0.5:  # rows that end in padding
+        last = rng.integers(0, length, batch)
+    more = past + [last.astype(np.int32), np.asarray(total, dtype=np.int32).reshape(one_of(rng, (), (1,)))] + caches + [None, bias, sink]
     attributes = dict(num_heads=heads, kv_num_heads=key_heads, do_rotary=int(rotary), rotary_interleaved=int(rng.integers(2)) if rotary else None,
                       scale=maybe(rng, float(rng.uniform(0.1, 0.5))), local_window_size=maybe(rng, size(rng, 1, 4), 0.4),
                       softcap=maybe(rng, float(rng.uniform(1, 5)), 0.3), smooth_softmax=maybe(rng, 1, 0.2) if sink is None else None)
