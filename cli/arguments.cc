@@ -12,6 +12,8 @@ namespace {
 
 CLI::Option *of(void *option) { return static_cast<CLI::Option *>(option); }
 CLI::App *app_of(void *app) { return static_cast<CLI::App *>(app); }
+// No text is no value: `-o ""`, as a shell writes where a variable is not set, is not as if -o were left out.
+std::string emptiness(const std::string &text) { return text.empty() ? "'' is no value" : ""; }
 
 constexpr size_t kHelpWidth = 79, kHelpColumn = 30;  // of a line; where texts begin
 
@@ -138,10 +140,10 @@ Option *Verb::keep(void *option) {
   return options_.back().get();
 }
 Option *Verb::add_option(const std::string &names, std::string &value, const std::string &help) {
-  return keep(app_of(app_)->add_option(names, value, help));
+  return keep(app_of(app_)->add_option(names, value, help))->check(emptiness);
 }
 Option *Verb::add_option(const std::string &names, std::vector<std::string> &value, const std::string &help) {
-  return keep(app_of(app_)->add_option(names, value, help));
+  return keep(app_of(app_)->add_option(names, value, help))->check(emptiness);
 }
 Option *Verb::add_option(const std::string &names, int &value, const std::string &help) {
   return keep(app_of(app_)->add_option(names, value, help));

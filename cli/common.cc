@@ -323,6 +323,10 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
   if (o.weights.empty() && !o.keep_weights.empty())
     return diagnostics.error(ErrorKind::kUsage, "--keep-weights says what --quantize-weights leaves as it is", {},
                              "give --quantize-weights=int4, say, too");
+  if (!o.samples.empty() && o.weights.empty() && options.precision == ElementType::kFloat32)
+    return diagnostics.error(ErrorKind::kUsage,
+                             "--calibrate has the inputs on which --precision and --quantize-weights are measured", {},
+                             "give one of them, too");
   if (!o.weights.empty() && has_gpu_target(options))
     return diagnostics.error(ErrorKind::kUnsupported,
                              "--quantize-weights: kernels of a GPU have no weights of 4 or 8 bits yet", {},
@@ -350,6 +354,9 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
     DimPin pin;
     if (!parse_pin(text, pin))
       return diagnostics.error(ErrorKind::kUsage, fmt::format("--dim {}: expected NAME=VALUE or NAME=MIN..MAX", text));
+    for (const DimPin &other : options.import.dims)
+      if (other.name == pin.name && (other.min != pin.min || other.max != pin.max))
+        return diagnostics.error(ErrorKind::kUsage, fmt::format("--dim {}: {} is given twice", text, pin.name));
     options.import.dims.push_back(pin);
   }
   for (const std::string &text : o.variants) {

@@ -52,6 +52,8 @@ std::string facts_json(const BundleFacts &facts, bool written, const std::string
                                  {"code_bytes", facts.code_bytes},
                                  {"build_seconds", std::round(facts.build_seconds * 10) / 10},
                                  {"written", written}};
+  if (!facts.weights.format.empty())
+    json["quantized_weights"] = nlohmann::ordered_json::parse(weights_json(facts.weights));
   for (const BundleFacts::Variant &variant : facts.variants)
     json["variants"].push_back(
         {{"sizes", variant.sizes}, {"kernels", variant.kernels}, {"arena_bytes", known(variant.arena_bytes)}});
@@ -89,9 +91,7 @@ void add_compile(CommandLine &line, int &code) {
   Verb *verb = line.add_verb("compile", "compile a model to a bundle (the verb may be left out)");
   verb->footer("Example: optc resnet50.onnx -o resnet50 --dim N=1 --target cpu,sm_90a");
   add_model(*verb, *o);
-  verb->add_option("-o,--output", o->output, "the folder to write")
-      ->type_name("DIR")
-      ->check([](const std::string &text) { return text.empty() ? "the folder has no name" : ""; });
+  verb->add_option("-o,--output", o->output, "the folder to write")->type_name("DIR");
   verb->add_flag("--embed-weights,!--no-embed-weights", o->embed,
                  "weights inside the library instead of a file beside it");
   verb->add_flag("--force", o->force, "replace files in DIR that were changed since optc wrote them");

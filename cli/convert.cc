@@ -159,6 +159,7 @@ void add_convert(CommandLine &line, int &code) {
   verb->add_option("--opset", o->convert.opset,
                    "bring every node to its form in version N of ai.onnx; nodes whose definition is the same stay")
       ->type_name("N")
+      ->between(1, 1000)
       ->group(kChanges);
   verb->add_option("--extract", o->convert.extract,
                    "the part of the graph between values: a,b..c,d; an empty side is the model's own inputs or outputs")

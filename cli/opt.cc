@@ -84,7 +84,7 @@ Result<FileFacts> file_facts(const OptOptions &o, Diagnostics &diagnostics) {
 Status opt(const OptOptions &o, Diagnostics &diagnostics) {
   OPTC_ASSIGN(CompileOptions options, compile_options(o, diagnostics));
   const std::unique_ptr<Listener> listener = make_listener(o);
-  OPTC_ASSIGN(Graph model, load_model(o.model, options, *listener, diagnostics));
+  OPTC_ASSIGN(Graph model, load_model(o.model, options, *listener, diagnostics, &options.weights));
   OPTC_TRY(check_output(o, diagnostics));
   // What is told is what stands in the two files, not what optc makes of them inside.
   OPTC_ASSIGN(const FileFacts before, file_facts(o, diagnostics));
@@ -142,6 +142,8 @@ Status opt(const OptOptions &o, Diagnostics &diagnostics) {
                                 {"operators_after", after.operators},
                                 {"rules", rules},
                                 {"missed", missed}};
+    if (!options.weights.made.format.empty())
+      json["quantized_weights"] = nlohmann::ordered_json::parse(weights_json(options.weights.made));
     if (o.watched.times) json["passes"] = nlohmann::ordered_json::parse(watch.json());
     print(json_text(json));
     return {};
@@ -193,7 +195,8 @@ void add_opt(CommandLine &line, int &code) {
       ->type_name("FILE");
   verb->add_option("--opset", o->opset,
                    "version of ai.onnx to write (default: the model's own, or the lowest above that can say it)")
-      ->type_name("N");
+      ->type_name("N")
+      ->between(1, 1000);
   verb->add_flag("--force", o->force, "replace the model itself when -o names it");
   verb->add_flag("--external,!--no-external", o->external, "weights in OUT.onnx.data beside the model");
   verb->add_flag("--opt-report", o->report,

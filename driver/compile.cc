@@ -160,6 +160,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   for (const RuleSummary &rule : rules) bundle.passes.push_back(fmt::format("{} x{}", rule.rule, rule.count));
   if (cuda) bundle.cuda = &*cuda;
   bundle.precision = to_string(options.precision);
+  bundle.weights_quantized = options.weights.made;
   bundle.probe = options.probe;
   bundle.choices = std::move(lowered.choices);
   for (size_t i = 0; i < variants.size(); ++i)
@@ -175,6 +176,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   page.weight_bytes = static_cast<int64_t>(report.weights_bytes);
   page.targets = options.targets;
   page.precision = options.precision;
+  page.weights = options.weights.made;
   page.kept = std::move(lowered.precision.kept);
   page.gpu_kept = std::move(gpu_kept);
   page.records = &optimized.records;
@@ -203,6 +205,7 @@ Result<BundleFacts> compile_model(const std::string &path, const std::string &fo
   weigh_files(directory->sizes(), facts);
   facts.files = static_cast<int64_t>(report.files) + 2;  // and the two pages
   facts.kernels = static_cast<int64_t>(report.kernels);
+  facts.weights = options.weights.made;
   facts.weight_bytes = static_cast<int64_t>(report.weights_bytes);
   facts.arena_bytes = report.memory.arena_bytes;
   facts.bound_bytes = report.memory.lower_bound_bytes;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "emit/quantized_weights.h"
 #include "evaluate/evaluate.h"
 #include "importer/importer.h"
 #include "ir/graph/graph.h"
@@ -39,6 +40,7 @@ struct WeightQuantization {
   WeightFormat format{0, 0};      // bits of 0: none
   std::vector<std::string> keep;  // names of weights that stay as they are; a * stands for any text
   bool measure = true;            // false: `keep` says all, as it was found before
+  QuantizedWeights made;          // what came of it, once it was settled
 };
 
 struct PassRun;  // optimizer/optimize.h
@@ -95,6 +97,7 @@ struct BundleFacts {
   std::string folder, name;
   int64_t files = 0, weight_bytes = 0;
   int64_t kernels = 0, arena_bytes = -1, bound_bytes = -1;  // bytes are -1 where they depend on dims
+  QuantizedWeights weights;
   int64_t peak_bytes = -1;  // the arena's most over the ranges of the dims; -1: some have no bound
   struct Variant {
     std::string sizes;  // "N=1,S=128"

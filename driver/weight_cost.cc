@@ -111,6 +111,20 @@ std::string line_of(const Candidate &c, const Constant &weight) {
                      format_bytes(static_cast<double>(c.quantized.bytes())), c.quantized.error);
 }
 
+QuantizedWeights what_came(const std::vector<Candidate> &candidates, const Graph &graph, const WeightFormat &format) {
+  QuantizedWeights made;
+  made.format = to_string(format);
+  for (const Candidate &c : candidates) {
+    QuantizedWeights::Weight weight{c.name, "", c.kept, bytes_of(c, graph), 0};
+    if (c.kept.empty()) {
+      weight.stored = to_string(c.quantized.codes.type());
+      weight.bytes = c.quantized.bytes();
+    }
+    made.weights.push_back(std::move(weight));
+  }
+  return made;
+}
+
 }  // namespace
 
 Status quantize_weights(Graph &graph, const CompileOptions &options, Listener &listener, Diagnostics &diagnostics,
@@ -150,10 +164,12 @@ Status quantize_weights(Graph &graph, const CompileOptions &options, Listener &l
     count += c.kept.empty();
     lines.push_back(line_of(c, graph.value(c.weight.value).constant));
   }
+  QuantizedWeights made = what_came(candidates, graph, options.weights.format);  // while the matrices are there
   OPTC_TRY(replace_weights(graph, candidates, {}, diagnostics));
   if (settled) {
     *settled = options.weights;
     settled->measure = false;
+    settled->made = std::move(made);
     settled->keep.clear();
     for (const Candidate &c : candidates)
       if (!c.kept.empty()) settled->keep.push_back(c.name);

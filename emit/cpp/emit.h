@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "emit/quantized_weights.h"
 #include "ir/program/device_schedule.h"
 #include "ir/program/placement.h"
 #include "ir/program/program.h"
@@ -62,6 +63,7 @@ struct BundleOptions {
       runtime_folder;    // where runtime/optc.h, runtime/cpu and runtime/bundle lie (the folder that holds "optc.h")
   std::string compiler;  // "optc 0.1.0", for headers and manifest
   std::string precision = "f32";        // how f32 tensors are stored, for the manifest
+  QuantizedWeights weights_quantized;   // for the manifest
   std::vector<std::string> passes;      // what the optimizer did, for the manifest
   std::vector<ScheduleChoice> choices;  // what lowering weighed, for the manifest
   const BundleCuda *cuda = nullptr;     // null: CPU only

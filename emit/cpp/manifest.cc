@@ -99,6 +99,18 @@ std::string json_string(const std::string &text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
+std::string weights_json(const QuantizedWeights &weights) {
+  Json j = {{"format", weights.format}, {"weights", Json::array()}, {"kept", Json::array()}};
+  for (const QuantizedWeights::Weight &w : weights.weights) {
+    if (w.stored.empty())
+      j["kept"].push_back({{"name", w.name}, {"why", w.kept}, {"bytes", w.bytes_before}});
+    else
+      j["weights"].push_back(
+          {{"name", w.name}, {"stored", w.stored}, {"bytes_before", w.bytes_before}, {"bytes", w.bytes}});
+  }
+  return j.dump();
+}
+
 std::string manifest_json(const Program &program, const ModelPrinter &model, const BundleOptions &options,
                           const std::string &name, const WeightsFacts &weights,
                           const std::vector<VariantFacts> &variants) {
@@ -117,6 +129,8 @@ std::string manifest_json(const Program &program, const ModelPrinter &model, con
   if (options.cuda)
     for (const std::string &target : options.cuda->targets) j["targets"].push_back(target);
   j["precision"] = options.precision;
+  if (!options.weights_quantized.format.empty())
+    j["quantized_weights"] = Json::parse(weights_json(options.weights_quantized));
   j["inputs"] = values(program, program.inputs, program.input_names);
   j["outputs"] = values(program, program.outputs, program.output_names);
   for (const State &state : program.states) {

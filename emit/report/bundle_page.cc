@@ -305,6 +305,40 @@ void storage(std::string &html, const ReportInput &in) {
   kept_table(html, in.gpu_kept);
 }
 
+// What --quantize-weights made of the weights of products.
+void quantized_weights(std::string &html, const QuantizedWeights &made) {
+  if (made.format.empty()) return;
+  std::vector<std::pair<std::string, std::string>> kept;
+  std::string rows;
+  int64_t before = 0, after = 0, count = 0;
+  for (const QuantizedWeights::Weight &w : made.weights) {
+    if (w.stored.empty()) {
+      kept.emplace_back(w.name, w.kept);
+      continue;
+    }
+    ++count;
+    before += w.bytes_before;
+    after += w.bytes;
+    rows += fmt::format(
+        "<tr><td><code>{}</code></td><td>{}</td><td class=n data-v={}>{}</td><td class=n data-v={}>{}</td></tr>",
+        escape(w.name), escape(w.stored), w.bytes_before, bytes_text(static_cast<double>(w.bytes_before)), w.bytes,
+        bytes_text(static_cast<double>(w.bytes)));
+  }
+  html += fmt::format(
+      "<h2>Weights in {}</h2><p>{} of {} weights of products are rounded, {} → {}; arithmetic is that of the "
+      "dequantized weights.</p>",
+      escape(made.format), count, made.weights.size(), bytes_text(static_cast<double>(before)),
+      bytes_text(static_cast<double>(after)));
+  if (!rows.empty())
+    html +=
+        "<table class=sort><thead><tr><th>weight</th><th>stored as</th><th class=n>before</th><th "
+        "class=n>bytes</th></tr></thead><tbody>" +
+        rows + "</tbody></table>";
+  if (kept.empty()) return;
+  html += "<p>These stay as they were:</p>";
+  kept_table(html, kept);
+}
+
 }  // namespace
 
 std::string report_html(const ReportInput &in) {
@@ -341,6 +375,7 @@ std::string report_html(const ReportInput &in) {
   variants(html, in);
   rewrites(html, in);
   storage(html, in);
+  quantized_weights(html, in.weights);
   memory(html, p, *in.memory);
   kernels(html, p, all);
   placement(html, in);

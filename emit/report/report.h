@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "emit/quantized_weights.h"
 #include "ir/graph/rewriter.h"
 #include "ir/program/device_schedule.h"
 #include "ir/program/placement.h"
@@ -24,6 +25,7 @@ struct ReportInput {
   ElementType precision = ElementType::kFloat32;              // of --precision
   std::vector<std::pair<std::string, std::string>> kept;      // tensors that stayed f32 all the same, and why
   std::vector<std::pair<std::string, std::string>> gpu_kept;  // the same of the GPU's Program
+  QuantizedWeights weights;                                   // of --quantize-weights
   const std::vector<RewriteRecord> *records = nullptr;        // not null
   const std::vector<MissedRewrite> *missed = nullptr;         // not null
   const Program *program = nullptr;                           // not null

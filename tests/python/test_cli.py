@@ -587,6 +587,21 @@ def test_options_that_would_do_nothing_are_refused(optc, model, tmp_path):
     run(optc, "opt", model, "-o", tmp_path / "o.onnx", "--disable-pass", "cse.node", "--disable-pass", "fold")
 
 
+@pytest.mark.parametrize("verb, options, words", [
+    ("opt", ["-o", ""], "--output: '' is no value"),
+    ("compile", ["-o", "b", "--calibrate", "samples"], "--precision and --quantize-weights"),
+    ("compile", ["-o", "b", "--dim", "N=1", "--dim", "N=2"], "--dim N=2: N is given twice"),
+    ("compile", ["-o", "b", "--variant", ""], "--variant: '' is no value"),
+    ("opt", ["-o", "b.onnx", "--opset", "0"], "--opset"),
+    ("convert", ["-o", "b.onnx", "--opset", "-1"], "--opset"),
+])
+def test_values_that_say_nothing_or_two_things_are_refused(optc, model, tmp_path, verb, options, words):
+    done = subprocess.run([optc, verb, model, *options], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2 and words in done.stderr and not list(tmp_path.iterdir()), done.stderr
+    if "--dim" in options:  # the same again says nothing else
+        run(optc, "inspect", model, "--dim", "N=1", "--dim", "N=1")
+
+
 def test_folders_of_others_are_left_alone(optc, model, tmp_path):
     (tmp_path / "thesis.tex").write_text("years")
     (tmp_path / "manifest.json").write_text('{"name": "a web page"}')

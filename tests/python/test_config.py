@@ -42,8 +42,8 @@ def test_a_file_for_several_verbs(optc, model, tmp_path):
     assert "applied" in run(optc, "opt", model, "--config", file).stdout
     assert json.loads(run(optc, "inspect", model, "--config", file, "--format=json").stdout)["inputs"] == [{"name": "x", "type": "f32[3,4]"}]
     odd = tmp_path / "odd name"
-    run(optc, "run", model, "--engine=evaluate", "--outputs", odd, "--custom-op", "", "--save-config", file, code=2)
-    assert 'custom-op = ""' in file.read_text() and f"outputs = {odd}" in file.read_text()
+    run(optc, "run", model, "--engine=evaluate", "--outputs", odd, "--custom-op", " ", "--save-config", file, code=2)
+    assert 'custom-op = " "' in file.read_text() and f"outputs = {odd}" in file.read_text()
 
 
 @pytest.mark.parametrize("text, said, help", [

@@ -1,6 +1,7 @@
 """--quantize-weights: the weights of products in 8 and 4 bits are one model for everyone that reads it. What is computed is the product of the
 dequantized weights, which are the nearest of their grid; what costs too much or is named stays."""
 
+import json
 import os
 import re
 import subprocess
@@ -164,6 +165,50 @@ def test_bundles_multiply_the_dequantized(optc, tmp_path, kind, form):
     others = sum(w.size for n, w in original.items() if n not in QUANTIZED) * np.dtype(kind).itemsize
     table = V * K  # bytes of its codes, 8 bits wide: once for rows, once as the product wants them
     assert stored < others + (0.35 if "int8" in form else 0.3) * plain * 4 / np.dtype(kind).itemsize + 2 * table + 40000, (stored, plain, others)
+
+
+def test_manifest_report_and_summaries_name_the_weights(optc, tmp_path):
+    original = model_of(tmp_path / "m.onnx")
+    choice = ("--quantize-weights=int4", "--keep-weights", "turned*")
+    summary = json.loads(optc_run(optc, tmp_path / "m.onnx", "-o", tmp_path / "b", "--format=json", "-q", *choice))
+    manifest = json.loads((tmp_path / "b/manifest.json").read_text())
+    written = json.loads(optc_run(optc, "opt", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--format=json", "-q", *choice))
+    made = manifest["quantized_weights"]
+    assert made == summary["quantized_weights"] == written["quantized_weights"]
+    assert made["format"] == "int4:32"
+    parts, file = dequantized(tmp_path / "q.onnx")
+    assert [w["name"] for w in made["weights"]] == ["right", "shifted", "gemm", "shared", "table"] and set(parts) == {w["name"] for w in made["weights"]}
+    tensors = {t.name: t for t in file.graph.initializer}
+    for w in made["weights"]:
+        assert w["bytes_before"] == 4 * original[w["name"]].size and 0.12 * w["bytes_before"] < w["bytes"] < 0.17 * w["bytes_before"], w
+        assert w["stored"] == ("u4" if parts[w["name"]][2] else "i4")
+        assert tensors[f"{w['name']}_quantized"].data_type == {"u4": TensorProto.UINT4, "i4": TensorProto.INT4}[w["stored"]]
+    kept = {w["name"]: w["why"] for w in made["kept"]}
+    assert kept.keys() == {"turned_gemm", "turned", "added"} and kept["turned"] == "--keep-weights turned*" and "reads it too" in kept["added"]
+    page = (tmp_path / "b/report.html").read_text()
+    assert "Weights in int4:32" in page and "5 of 8 weights" in page and all(name in page for name in [*parts, *kept, "reads it too"])
+    optc_run(optc, tmp_path / "m.onnx", "-o", tmp_path / "plain", "-q")
+    assert "quantized_weights" not in json.loads((tmp_path / "plain/manifest.json").read_text())
+    assert "Weights in" not in (tmp_path / "plain/report.html").read_text()
+
+
+def test_variants_share_the_rounded_weights(optc, tmp_path):
+    """What was settled for the general code holds for the code of one row: the same weights, stored once, and the same results."""
+    original = model_of(tmp_path / "m.onnx")
+    choice = ("--quantize-weights=int4", "--keep-weights", "turned*")
+    optc_run(optc, "opt", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", *choice)
+    parts, _ = dequantized(tmp_path / "q.onnx")
+    weights = {**original, **{n: p[0] for n, p in parts.items()}}
+    module, library = build(optc, tmp_path, "forms", onnx.load(tmp_path / "m.onnx"), *choice, "--variant=M=1", "--variant=M=2..8")
+    model = module.Model(library, threads=1, weights_path=tmp_path / "forms/forms.weights")
+    for rows in (1, 3, 40):
+        feeds = feeds_of(rows, np.float32)
+        want = answers(weights, feeds)
+        for name, got in model(**feeds).items():
+            np.testing.assert_allclose(np.asarray(got), want[name], rtol=3e-6, atol=3e-6 * np.abs(want[name]).max(), err_msg=f"{name}, {rows} rows")
+    optc_run(optc, tmp_path / "m.onnx", "-o", tmp_path / "one/forms", "--name", "forms", *choice)
+    alone, shared = ((tmp_path / f / "forms.weights").stat().st_size for f in ("one/forms", "forms"))
+    assert alone <= shared < 1.1 * alone, (alone, shared)
 
 
 def test_verify_asks_about_the_quantized_model(optc, tmp_path):

@@ -84,6 +84,22 @@ def test_random_graphs_as_bundles(optc, harness, tmp_path, isa):
     run(optc, tmp_path, "--count", "120", "--seconds", "1e9", "--ways", f"bundle-{isa}", "--chunk", "32", "--spread", "1")
 
 
+def test_graphs_with_quantized_weights(optc, harness, tmp_path):
+    """Graphs with weights that --quantize-weights rounds, as `optc opt` writes them, in all ways."""
+    summary = run(optc, tmp_path, "--seed", "41", "--count", "40", "--seconds", "1e9", "--ways", "unfused,eval,opt", "--with", "float_weights", "--quantize", "any")
+    assert summary["counts"]["graphs"] >= 6 and summary["operators"]["DequantizeLinear"] >= 10, summary
+
+
+@pytest.mark.tier2
+@pytest.mark.parametrize("ways", ["unfused,eval,opt", "bundle-base", "bundle-avx512"])
+def test_two_minutes_of_graphs_with_quantized_weights(optc, harness, tmp_path, ways):
+    """With a fresh seed, which stands in the output."""
+    bundles = ["--count", "48", "--seconds", "1e9", "--chunk", "16"] if ways.startswith("bundle") else ["--seconds", str(SECONDS)]
+    summary = run(optc, tmp_path, "--ways", ways, "--with", "float_weights", "--quantize", "any", *bundles)
+    print(f"seeds {summary['seeds']}, {summary['counts']}")
+    assert summary["counts"]["graphs"] >= 8
+
+
 @pytest.mark.tier2
 def test_edited_operators(optc, tmp_path):
     """ONNX's tests with attributes and operands that cannot be: refused or answered, never a crash (OPTC_SEED: another seed than a fresh one)."""

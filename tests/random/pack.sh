@@ -5,7 +5,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 folder=${1:?a folder, please} build=${2:-$root/build}
 mkdir -p "$folder/bin" "$folder/share/optc" "$folder/lib/optc"
-cp "$build/bin/optc_random" "$build/bin/optc_conformance_bundles" "$folder/bin"
+cp "$build/bin/optc" "$build/bin/optc_random" "$build/bin/optc_conformance_bundles" "$folder/bin"
 strip "$folder/bin/"*
 # For the ways ptx and card, where they were built.
 for file in "$build/tests/libemulated_cuda.so:bin" "$build/lib/optc/optc-ptx.so:lib/optc"; do

@@ -1,0 +1,24 @@
+#pragma once
+// What --quantize-weights made of the weights of a model's products, for the manifest, the report and summaries.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace optc {
+
+struct QuantizedWeights {
+  struct Weight {
+    std::string name;                     // as the model has it
+    std::string stored;                   // the type of its codes, "u4"; empty: it stayed as it was
+    std::string kept;                     // why it stayed
+    int64_t bytes_before = 0, bytes = 0;  // of the matrix; of its codes, scales and zero points
+  };
+  std::string format;           // "int4:32"; empty: none was asked for
+  std::vector<Weight> weights;  // in the order of their first product
+};
+
+// {"format", "weights": [{"name", "stored", "bytes_before", "bytes"}], "kept": [{"name", "why", "bytes"}]}
+std::string weights_json(const QuantizedWeights &weights);
+
+}  // namespace optc
