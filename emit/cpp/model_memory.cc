@@ -12,6 +12,32 @@ namespace optc {
 
 namespace {
 
+// Whether `d` is no less for a larger `symbol`, as far as its form says it: sums and products of what is never
+// negative.
+bool never_shrinks(Dim d, const DimSymbol *symbol) {
+  if (!uses_symbol(d, symbol)) return true;
+  for (const DimTerm &t : d.node()->terms) {
+    bool uses = false, grows = t.coefficient > 0;
+    for (const DimAtom *a : t.atoms) {
+      if (a->kind == AtomKind::kSymbol) {
+        uses = uses || a->symbol == symbol;
+        grows = grows && a->symbol->min >= 0;
+        continue;
+      }
+      uses = uses || uses_symbol(a->a, symbol) || uses_symbol(a->b, symbol);
+      const bool monotone = a->kind == AtomKind::kMin || a->kind == AtomKind::kMax
+                                ? never_shrinks(a->a, symbol) && never_shrinks(a->b, symbol)
+                                : a->kind == AtomKind::kFloorDiv && !uses_symbol(a->b, symbol) &&
+                                      lower_bound(a->b) > 0 && never_shrinks(a->a, symbol);
+      grows = grows && monotone && lower_bound(a->a) >= 0 && lower_bound(a->b) >= 0;
+    }
+    if (uses && !grows) return false;
+  }
+  return true;
+}
+
+constexpr int64_t kLayoutStep = 64;  // of the length of a cache: runs that one layout of the arena serves
+
 // The arena for one thread with the largest that each size may be.
 int64_t largest_arena(const MemoryPlan &plan) {
   std::vector<int64_t> bytes, offsets(plan.items.size());
@@ -217,6 +243,7 @@ std::string ModelPrinter::plan_source() const {
     for (const RowScratch &s : row_scratches) out += (out.empty() ? "" : ", ") + std::to_string(of_scratch(s));
     return out;
   };
+  out += self->print_laid_out();
   if (arena_bytes < 0 && placed.size() + row_scratches.size() > 0) {
     const auto scratches = [&] {
       std::string text;
@@ -288,6 +315,37 @@ std::string ModelPrinter::plan_source() const {
       "      arena = most(arena, offsets[kPlaced + i] + scratch[i]);\n    }}\n    return arena;\n  }}\n\n",
       probe_ ? "" : "threads == 1 ? one[i] : ");
   return out;
+}
+
+// The lengths of caches that grow with every run, where nothing that is placed takes less for a longer one.
+std::vector<const DimSymbol *> ModelPrinter::growing_lengths() const {
+  std::vector<const DimSymbol *> lengths;
+  for (const SymbolSource &source : program_.sources) {
+    const auto grows = [&](const State &s) {
+      return s.axis >= 0 && s.input == source.input && static_cast<uint32_t>(s.axis) == source.axis;
+    };
+    if (source.capacity || std::none_of(program_.states.begin(), program_.states.end(), grows)) continue;
+    const auto keeps = [&](Dim bytes) { return never_shrinks(bytes, source.symbol); };
+    if (std::all_of(placed.begin(), placed.end(), [&](const PlacedBuffer &p) { return keeps(p.bytes); }) &&
+        std::all_of(row_scratches.begin(), row_scratches.end(), [&](const RowScratch &r) { return keeps(r.bytes); }))
+      lengths.push_back(source.symbol);
+  }
+  return lengths;
+}
+
+std::string ModelPrinter::print_laid_out() {
+  const std::vector<const DimSymbol *> lengths = arena_bytes < 0 ? growing_lengths() : std::vector<const DimSymbol *>();
+  if (lengths.empty()) return "  static const Dims &laid_out(const Dims &d) { return d; }\n\n";
+  std::string out =
+      "  // The dims that the arena is laid out for: the length of a cache that grows counts in whole steps, so that a "
+      "layout\n  // serves as many runs.\n  static Dims laid_out(Dims d) {\n";
+  for (const DimSymbol *s : lengths) {
+    const std::string field = symbol(*s),
+                      rounded = fmt::format("({0} + {1}) / {2} * {2}", field, kLayoutStep - 1, kLayoutStep);
+    out += fmt::format("    {} = {};\n", field,
+                       s->max < kDimOverflow ? fmt::format("least({}, {})", rounded, s->max) : rounded);
+  }
+  return out + "    return d;\n  }\n\n";
 }
 
 }  // namespace optc

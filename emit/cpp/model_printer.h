@@ -119,6 +119,8 @@ class ModelPrinter : private DimText {
   void place_constant();
   std::vector<int64_t> ends_by_step() const;
   std::string plan_source() const;
+  std::vector<const DimSymbol *> growing_lengths() const;
+  std::string print_laid_out();
   std::vector<std::string> open_dims() const;  // without an upper bound, on which the arena depends
   void prepare_memory(const Kernel &kernel);
   void define(const DimSymbol &symbol, const std::string &value);

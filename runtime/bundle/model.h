@@ -6,11 +6,12 @@
 // status, from input dims to Dims; output_dims(dims, outputs); scratch(dims, bytes): row scratch of each kernel that
 // needs some, for one task; plan(dims, threads, scratch, offsets) -> bytes of the arena, where its buffers lie and then
 // the row scratch of each kernel for all threads; kPlaced, kScratch, kGrowing (how many); execute(run) -> status;
-// kStates, states[]: the inputs and outputs that are one memory; open_dims: the dims without an upper bound on which
-// the arena depends, as text, or null; kRanged: the arena depends on dims, and all of them have one: then plan_largest
-// and largest_scratch do as plan and scratch do, for the largest sizes; places; weights; manifest() (embedded, or
-// null); faults[]; kKernels, kernel_names[]; Objects: ObjectRegion (objects.h) where it has strings, sequences,
-// optionals or maps, else NoObjects.
+// kStates, states[]: the inputs and outputs that are one memory; laid_out(dims): those that
+// the arena is laid out for, which take as much or more of each size; open_dims: the dims without an upper bound on
+// which the arena depends, as text, or null; kRanged: the arena depends on dims, and all of them have one: then
+// plan_largest and largest_scratch do as plan and scratch do, for the largest sizes; places; weights; manifest()
+// (embedded, or null); faults[]; kKernels, kernel_names[]; Objects: ObjectRegion (objects.h) where it has strings,
+// sequences, optionals or maps, else NoObjects.
 //
 // A bundle may have variants: further such structs V of the same signature and weights, for some sizes alone. V has
 // also: json_sizes ("N=1,S=128" as a JSON string); takes(dims of M) -> whether it takes a run of these dims. The first
@@ -354,8 +355,9 @@ struct Bundle {
   template <class E>
   static optc_status prepare(Context &c, Entry<E> &entry) {
     Run<E> &run = entry.run;
+    const typename E::Dims laid_out = E::laid_out(run.dims);
     const bool same = entry.planned && (std::is_empty<typename E::Dims>::value ||
-                                        memcmp(&entry.planned_for, &run.dims, sizeof run.dims) == 0);
+                                        memcmp(&entry.planned_for, &laid_out, sizeof laid_out) == 0);
     entry.planned = false;
     const size_t needed =
         (same ? static_cast<size_t>(run.arena_bytes + Run<E>::kGuard) : run.lay_out(run.env.threads)) + 64;
@@ -370,7 +372,7 @@ struct Bundle {
     }
     run.arena = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(c.memory) + 63) / 64 * 64);
     run.guard(run.arena + run.arena_bytes, true);
-    entry.planned_for = run.dims;
+    entry.planned_for = laid_out;
     entry.planned = true;
     return OPTC_OK;
   }

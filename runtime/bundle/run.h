@@ -152,15 +152,16 @@ struct Run {
   T *at(int64_t offset) const {
     return reinterpret_cast<T *>(arena + offset);
   }
-  // Lays out the arena for the dims and that many threads; returns its bytes.
+  // Lays out the arena for the dims (M::laid_out) and that many threads; returns its bytes.
   size_t lay_out(int64_t threads) {
     int64_t scratch[M::kScratch + 1];
-    M::scratch(dims, scratch_stride);
+    const typename M::Dims &most_dims = M::laid_out(dims);
+    M::scratch(most_dims, scratch_stride);
     for (size_t i = 0; i < M::kScratch; ++i) {
       scratch_stride[i] = (scratch_stride[i] + 63) / 64 * 64 + kGuard;
       scratch[i] = scratch_stride[i] * threads;
     }
-    arena_bytes = M::plan(dims, threads, scratch, offsets);
+    arena_bytes = M::plan(most_dims, threads, scratch, offsets);
     if constexpr (M::kRanged) {
       // Where the largest sizes lie, smaller ones have their places too: no dims take more memory than that.
       int64_t others[M::kPlaced + M::kScratch + 1];

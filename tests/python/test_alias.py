@@ -86,6 +86,38 @@ def test_runs_go_on_where_the_one_before_ended(bundle, reference, batch, steps):
         past, h_past = {name: wanted[name.replace("past", "present")] for name in past}, wanted["h_next"]
 
 
+def workspace_at(module, api, batch, length):
+    """What a run of one more step takes at that length of the caches."""
+    values, size = (module._Value * api.input_count())(), ctypes.c_size_t()
+    dims = {"x": [batch, 1, 16], "h": [batch, 16], "past_k": [batch, HEADS, length, WIDTH], "past_v": [batch, HEADS, length, WIDTH]}
+    for i, slot in enumerate(values):
+        given = dims[api.input_info(i).contents.name.decode()]
+        slot.tensor.type, slot.tensor.rank = F32, len(given)
+        slot.tensor.dims[:len(given)] = given
+    assert api.workspace_bytes(values, ctypes.byref(size)) == OK, api.last_error(None)
+    return size.value
+
+
+def test_a_layout_of_the_arena_serves_many_lengths(optc, reference, tmp_path):
+    """Scores take more with each step; what they lie in is laid out for 64 at a time, and holds them on both sides of that."""
+    module, library = build(optc, tmp_path, "decoder", decoder(), *ALIASES, "--dim", "S=1")
+    api = api_of(module, library)
+    sizes = {length: workspace_at(module, api, 2, length) for length in (1, 40, 64, 65, 128, 129)}
+    assert sizes[1] == sizes[40] == sizes[64] < sizes[65] == sizes[128] < sizes[129], sizes
+    model = module.Model(str(library), threads=2, weights_path=tmp_path / "decoder" / "decoder.weights")
+    caches = {name: model.state(name, 140, B=2) for name in ("past_k", "past_v")}
+    h = np.zeros((2, 16), np.float32)
+    past, rng = {name: np.zeros((2, HEADS, 0, WIDTH), np.float32) for name in caches}, np.random.default_rng(64)
+    h_past = h.copy()
+    for _ in range(131):
+        x = rng.standard_normal((2, 1, 16), np.float32)
+        wanted = dict(zip(("y", "present_k", "present_v", "h_next"), reference.run(None, {"x": x, "h": h_past, **past})))
+        result = model(x=x, h=h, **caches)
+        for name, array in wanted.items():
+            np.testing.assert_allclose(result[name], array, rtol=1e-4, atol=2e-5, err_msg=f"{name} at {past['past_k'].shape[2]}")
+        past, h_past = {name: wanted[name.replace("past", "present")] for name in past}, wanted["h_next"]
+
+
 class OnCard(Lent):
     """A tensor in the emulated card's memory, which the host sees."""
 
