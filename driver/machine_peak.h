@@ -11,11 +11,10 @@ namespace optc {
 
 struct MachinePeak {
   // Operations a second, of all threads: multiply-adds (two each) on the widest vectors.
-  double flops = 0;         // in f32
-  double double_flops = 0;  // in f64
-  double byte_operations =
-      0;  // products of 8-bit integers summed in 32 bits, by `byte_unit`; 0: it has nothing for them
-  std::string_view byte_unit;                        // "AMX", "VNNI", "pairs of 16 bits"
+  double flops = 0;            // in f32
+  double double_flops = 0;     // in f64
+  double byte_operations = 0;  // of 8-bit integers, summed in 32 bits, by `byte_unit`; 0: it has nothing for them
+  std::string_view byte_unit;  // "AMX", "VNNI", "pairs of 16 bits"
   std::vector<std::pair<double, double>> bandwidth;  // bytes that are read again and again; bytes a second, ascending
   // For data of this size: caches make small ones faster. Between two measured sizes, of the smaller one.
   double bandwidth_of(double bytes) const;

@@ -60,24 +60,8 @@ class Launcher {
   // behind: the launch before it in the stream is a kernel of this model, for whose end the kernel itself waits: it may
   // start before that.
   Result launch(int i, const Bindings &bindings, Stream stream, bool *behind = nullptr) {
-    const LaunchTable &l = model_.launches[i];
     const Ready ready = make_ready(i, bindings);
-    if (ready.empty) return 0;
-    failed_ = l.function;
-    Result code = 0;
-    if (behind && *behind && chained_) {
-      LaunchAttribute early = {};
-      early.id = kProgrammaticSerialization;
-      early.value.allowed = 1;
-      const LaunchConfig config = {
-          {ready.grid[0], ready.grid[1], ready.grid[2]}, {l.threads, 1, 1}, l.shared_bytes, stream, &early, 1};
-      code = d_->launch_with(&config, functions_[static_cast<size_t>(i)], list_.data(), nullptr);
-    } else {
-      code = d_->launch(functions_[static_cast<size_t>(i)], ready.grid[0], ready.grid[1], ready.grid[2], l.threads, 1,
-                        1, l.shared_bytes, stream, list_.data(), nullptr);
-    }
-    if (behind) *behind = true;
-    return code;
+    return ready.empty ? 0 : launch_ready(i, ready, stream, behind);
   }
   Result launch_each(const SegmentTable &segment, const Bindings &bindings, Stream stream) {
     bool behind = false;
@@ -166,6 +150,25 @@ class Launcher {
     }
     return ready;
   }
+  // What make_ready has just made.
+  Result launch_ready(int i, const Ready &ready, Stream stream, bool *behind) {
+    const LaunchTable &l = model_.launches[i];
+    failed_ = l.function;
+    Result code = 0;
+    if (behind && *behind && chained_) {
+      LaunchAttribute early = {};
+      early.id = kProgrammaticSerialization;
+      early.value.allowed = 1;
+      const LaunchConfig config = {
+          {ready.grid[0], ready.grid[1], ready.grid[2]}, {l.threads, 1, 1}, l.shared_bytes, stream, &early, 1};
+      code = d_->launch_with(&config, functions_[static_cast<size_t>(i)], list_.data(), nullptr);
+    } else {
+      code = d_->launch(functions_[static_cast<size_t>(i)], ready.grid[0], ready.grid[1], ready.grid[2], l.threads, 1,
+                        1, l.shared_bytes, stream, list_.data(), nullptr);
+    }
+    if (behind) *behind = true;
+    return code;
+  }
   // The bytes of what make_ready put into list_.
   void copy_arguments(int i, std::vector<char> *bytes) const {
     const LaunchTable &l = model_.launches[i];
@@ -193,7 +196,7 @@ class Launcher {
       if (ready.empty) continue;
       std::copy(ready.grid, ready.grid + 3, n.grid);
       copy_arguments(segment.first + k, &n.arguments);
-      launched = launch(segment.first + k, bindings, own, &behind);
+      launched = launch_ready(segment.first + k, ready, own, &behind);
       known = known && !launched && last_node(own, &n.node);
     }
     const std::string launch_failed = failed_;
