@@ -33,7 +33,7 @@ class Kernel:
         self.arguments = [(kind, int(i)) for kind, i in
                           re.findall(r'ArgumentKind::k(\w+), (\d+)', re.search(r'kArguments0\[\] = \{(.*?)\};', text, re.S).group(1))]
         self.buffers = [name for name, _ in re.findall(r'\{"(\w+)", Region::k(\w+), ', text)]
-        self.workspace = int(re.search(r'(\d+)u\};', text).group(1))
+        self.workspace = int(re.search(r'(\d+)u, \w+, \d+\};', text).group(1))
         self.maps = []
         for m in re.finditer(r'\{(\d+), (\d+), (\d+), size_(\d+), kMapExtents(\d+), kMapStrides\d+, \{([\d, ]+)\}, nullptr\}', text):
             sizes = re.search(r'kMapExtents%s\[\] = \{(.*?)\}, kMapStrides%s\[\] = \{(.*?)\};' % (m.group(5), m.group(5)), text)
