@@ -101,15 +101,28 @@ Status build_gather_elements(BuildContext &c) {
   return {};
 }
 
+// How many numbers an index of GatherND has. Where only the run knows the last dimension of indices, the data's rank
+// may leave one number, which the run then checks.
+Result<int64_t> gathered_depth(InferContext &c, int64_t batch) {
+  const Dim width = c.shape(1).back();
+  if (width.is_constant()) return width.value();
+  const int64_t least = std::max<int64_t>(lower_bound(width), 1),
+                most = std::min<int64_t>(upper_bound(width), c.rank(0) - batch);
+  if (least != most)
+    return c.unsupported("the rank of the result depends on the last dimension of indices, " + width.str() +
+                             ", which only the run decides",
+                         "declare the shape of the result in the model, or pin the dimension with --dim");
+  OPTC_TRY(c.same(width, least, "the last dimension of indices"));
+  return least;
+}
+
 Status infer_gather_nd(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   OPTC_TRY(c.require_shape(1));
   const Shape data = c.shape(0), indices = c.shape(1);
   const int64_t batch = c.node().int_or("batch_dims", 0);
   if (indices.empty()) return c.invalid("indices must have rank 1 or more");
-  if (!indices.back().is_constant())
-    return c.unsupported("the rank of the result depends on the last dimension of indices, which only the run decides");
-  const int64_t depth = indices.back().value();
+  OPTC_ASSIGN(const int64_t depth, gathered_depth(c, batch));
   if (batch < 0 || batch >= c.rank(1) || batch + depth > c.rank(0) || depth < 0)
     return c.invalid("batch_dims and the depth of indices do not fit the data's rank");
   Shape out(indices.begin(), indices.end() - 1);
@@ -124,7 +137,7 @@ Status infer_gather_nd(InferContext &c) {
 Status build_gather_nd(BuildContext &c) {
   const Shape data = c.shape(0), indices = c.shape(1);
   const size_t batch = static_cast<size_t>(c.node().int_or("batch_dims", 0)),
-               depth = static_cast<size_t>(indices.back().value());
+               depth = data.size() + indices.size() - 1 - batch - c.output_shape(0).size();
   NestBuilder nest(c, "gather nd");
   Dims i = nest.outer(c.output_shape(0));
   const int64_t prefix = static_cast<int64_t>(indices.size()) - 1;

@@ -254,7 +254,7 @@ Status infer_expand(InferContext &c) {
   if (!wanted) {
     OPTC_ASSIGN(int64_t length, input_length(c, 1));
     const size_t rank = in.size() > static_cast<size_t>(length) ? in.size() : static_cast<size_t>(length);
-    auto entries = known_entries(c, 1, length);
+    auto entries = known_entries(c.graph(), c.node().input(1), length);
     entries.insert(entries.begin(), rank - entries.size(), Dim(1));
     Shape out;
     for (size_t k = 0; k < rank; ++k) {
@@ -301,7 +301,12 @@ Status infer_tile(InferContext &c) {
   Shape out;
   Dims tiled;
   if (!repeats) {
-    for (size_t k = 0; k < in.size(); ++k) out.push_back(c.run_time_size(0, k));
+    const auto entries = known_entries(c.graph(), c.node().input(1), c.rank(0));
+    for (size_t k = 0; k < in.size(); ++k) {
+      if (entries[k] && entries[k]->is_constant() && entries[k]->value() < 0)
+        return c.invalid("repeats has a negative entry");
+      out.push_back(entries[k] ? in[k] * *entries[k] : c.run_time_size(0, k));
+    }
   } else {
     if (repeats->size() != in.size())
       return c.invalid("repeats has " + std::to_string(repeats->size()) + " entries for rank " +
@@ -322,7 +327,7 @@ Status infer_tile(InferContext &c) {
 }
 
 Status build_tile(BuildContext &c) {
-  if (!c.elements(1)) c.library("tile_sizes", {c.input(0), c.input(1)}, {}, {}, output_symbols(c, 0));
+  if (!c.elements(1)) c.library("tile_sizes", {c.input(0), c.input(1)}, {}, {}, own_symbols(c, 0));
   const Shape in = c.shape(0), out = c.output_shape(0);
   return c.index_map(c.input(0), c.output(0), [&](const Dims &i) {
     Dims from = i;

@@ -58,7 +58,7 @@ Status infer_reshape(InferContext &c) {
   Shape out;
   if (!wanted) {
     OPTC_ASSIGN(int64_t length, input_length(c, 1));
-    const auto entries = known_entries(c, 1, length);
+    const auto entries = known_entries(c.graph(), c.node().input(1), length);
     for (size_t k = 0; k < entries.size(); ++k) {
       const bool fixed = entries[k] && entries[k]->is_constant() && entries[k]->value() > 0;
       out.push_back(fixed ? *entries[k] : c.run_time_size(0, k));

@@ -248,34 +248,42 @@ Status slice_to_attributes(Graph &graph, NodeId node, Diagnostics &diagnostics) 
 // --- Pad
 // ------------------------------------------------------------------------------------------------------------------------
 
-struct PadPlan {
-  Dims begin, end;
+struct AxisPads {
+  std::optional<Dim> begin = Dim(0), end = Dim(0);  // nullopt: only the run knows it
+  bool none() const { return begin && end && begin->is(0) && end->is(0); }
 };
 
-// The pads of every dimension; nullopt when only the run knows them.
+struct PadPlan {
+  std::vector<AxisPads> axes;  // of every dimension
+  bool whole = true;           // every pad is known
+};
+
+// Nullopt where pads and axes do not fit one another or the rank. Where only the run knows which axes are padded,
+// nothing is known of any.
 template <typename Context>
 std::optional<PadPlan> resolve_pads(Context &c, size_t rank) {
-  const Dims *pads = c.elements(1);
-  if (!pads) return std::nullopt;
+  const AxisPads unknown{std::nullopt, std::nullopt};
   std::vector<int64_t> axes;
   if (c.has_input(3)) {
     auto given = static_ints(c.elements(3));
     if (!given) given = constant_ints(c.constant(3));
-    if (!given) return std::nullopt;
+    if (!given) return PadPlan{std::vector<AxisPads>(rank, unknown), false};
     axes = *given;
   } else {
     for (size_t k = 0; k < rank; ++k) axes.push_back(static_cast<int64_t>(k));
   }
-  if (pads->size() != 2 * axes.size()) return std::nullopt;
-  PadPlan plan{Dims(rank, Dim(0)), Dims(rank, Dim(0))};
+  const Dims *known = c.elements(1);
+  if (known && known->size() != 2 * axes.size()) return std::nullopt;
+  const auto pads = known_entries(c.graph(), c.node().input(1), static_cast<int64_t>(2 * axes.size()));
+  PadPlan plan{std::vector<AxisPads>(rank), true};
   std::vector<int64_t> seen;
   for (size_t j = 0; j < axes.size(); ++j) {
     const int64_t axis = axes[j] < 0 ? axes[j] + static_cast<int64_t>(rank) : axes[j];
     if (axis < 0 || axis >= static_cast<int64_t>(rank) || std::count(seen.begin(), seen.end(), axis))
       return std::nullopt;
     seen.push_back(axis);
-    plan.begin[static_cast<size_t>(axis)] = (*pads)[j];
-    plan.end[static_cast<size_t>(axis)] = (*pads)[axes.size() + j];
+    plan.axes[static_cast<size_t>(axis)] = {pads[j], pads[axes.size() + j]};
+    plan.whole = plan.whole && pads[j] && pads[axes.size() + j];
   }
   return plan;
 }
@@ -290,31 +298,30 @@ Status infer_pad(InferContext &c) {
   const std::string mode(c.node().string_or("mode", "constant"));
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
     return c.invalid("mode '" + mode + "' is not known");
-  auto plan = resolve_pads(c, in.size());
+  const auto plan = resolve_pads(c, in.size());
+  if (!plan) return c.invalid("pads do not fit the axes");
   Shape out;
-  if (!plan) {
-    if (c.elements(1) && (!c.has_input(3) || c.elements(3) || c.constant(3)))
-      return c.invalid("pads do not fit the axes");
-    for (size_t k = 0; k < in.size(); ++k) out.push_back(c.run_time_size(0, k));
-  } else {
-    for (size_t k = 0; k < in.size(); ++k) {
-      out.push_back(in[k] + plan->begin[k] + plan->end[k]);
-      if (mode == "reflect" &&
-          (proved_at_least(plan->begin[k], max(in[k], 1)) || proved_at_least(plan->end[k], max(in[k], 1))))
-        return c.invalid("reflect: a pad of dimension " + std::to_string(k) + " is not smaller than the dimension, " +
-                         in[k].str());
-      if (out[k].is_constant() && out[k].value() < 0)
-        return c.invalid("dimension " + std::to_string(k) + " becomes negative");
-      OPTC_TRY(at_most(c, 0, out[k], "a negative pad"));
-      if (mode == "reflect" && !(plan->begin[k].is(0) && plan->end[k].is(0)))
-        for (Dim pad : {plan->begin[k], plan->end[k]})
-          OPTC_TRY(at_most(c, pad, max(in[k] - 1, 0), "a pad of dimension " + std::to_string(k) + " by reflection"));
-      // Every element of the result is one of the operand's.
-      if ((mode == "edge" || mode == "wrap") && lower_bound(in[k]) < 1 &&
-          !(upper_bound(plan->begin[k]) <= 0 && upper_bound(plan->end[k]) <= 0))
-        OPTC_TRY(at_most(c, min(out[k], 1), mode == "wrap" ? kept(in[k], plan->begin[k], plan->end[k]) : in[k],
-                         "the result of a pad by " + mode));
+  for (size_t k = 0; k < in.size(); ++k) {
+    if (!plan->axes[k].begin || !plan->axes[k].end) {
+      out.push_back(c.run_time_size(0, k));
+      continue;
     }
+    const Dim begin = *plan->axes[k].begin, end = *plan->axes[k].end;
+    out.push_back(in[k] + begin + end);
+    if (mode == "reflect" && (proved_at_least(begin, max(in[k], 1)) || proved_at_least(end, max(in[k], 1))))
+      return c.invalid("reflect: a pad of dimension " + std::to_string(k) + " is not smaller than the dimension, " +
+                       in[k].str());
+    if (out[k].is_constant() && out[k].value() < 0)
+      return c.invalid("dimension " + std::to_string(k) + " becomes negative");
+    OPTC_TRY(at_most(c, 0, out[k], "a negative pad"));
+    if (mode == "reflect" && !plan->axes[k].none())
+      for (Dim pad : {begin, end})
+        OPTC_TRY(at_most(c, pad, max(in[k] - 1, 0), "a pad of dimension " + std::to_string(k) + " by reflection"));
+    // Every element of the result is one of the operand's.
+    if ((mode == "edge" || mode == "wrap") && lower_bound(in[k]) < 1 &&
+        !(upper_bound(begin) <= 0 && upper_bound(end) <= 0))
+      OPTC_TRY(at_most(c, min(out[k], 1), mode == "wrap" ? kept(in[k], begin, end) : in[k],
+                       "the result of a pad by " + mode));
   }
   c.set_tensor(0, c.element(0), std::move(out));
   return {};
@@ -323,22 +330,24 @@ Status infer_pad(InferContext &c) {
 Status build_pad(BuildContext &c) {
   const Shape in = c.shape(0), out = c.output_shape(0);
   const std::string mode(c.node().string_or("mode", "constant"));
-  auto plan = resolve_pads(c, in.size());
+  const auto plan = resolve_pads(c, in.size());
+  if (!plan) return c.invalid("pads do not fit the axes");
   BufferId begins;
-  if (!plan) {
+  if (!plan->whole) {
     begins = c.temporary("begins", ElementType::kInt64, {static_cast<int64_t>(in.size())});
     c.library("pad_sizes", {c.input(0), c.input(1), c.has_input(3) ? c.input(3) : BufferId()}, {begins},
-              {{"mode", mode}}, output_symbols(c, 0));
+              {{"mode", mode}}, own_symbols(c, 0));
   }
   NestBuilder nest(c, "pad");
   Dims i = nest.outer(out), from = i;
   Expr inside;
   for (size_t k = 0; k < i.size(); ++k) {
     const Dim extent = in[k];
+    const AxisPads &pads = plan->axes[k];
+    if (pads.none()) continue;
     Dim at;
-    if (plan) {
-      if (plan->begin[k].is(0) && plan->end[k].is(0)) continue;
-      at = i[k] - plan->begin[k];
+    if (pads.begin && pads.end) {
+      at = i[k] - *pads.begin;
       if (proved_at_least(at, 0) && proved_less(at, extent)) {
         from[k] = at;
         continue;
@@ -372,8 +381,8 @@ Status build_pad(BuildContext &c) {
       from[k] = extent.is(1) ? Dim(0) : min(m, period - m);
       if (!extent.is_constant()) from[k] = min(from[k], extent - 1);
     } else if (mode == "wrap") {
-      const Dim cut = min(plan->begin[k], 0);
-      from[k] = mod(at + cut, kept(extent, plan->begin[k], plan->end[k])) - cut;
+      const Dim cut = min(*pads.begin, 0);
+      from[k] = mod(at + cut, kept(extent, *pads.begin, *pads.end)) - cut;
     } else {
       from[k] = clamp(at, 0, extent - 1);
     }

@@ -188,10 +188,9 @@ bool append_entries(const Graph &graph, ValueId id, int depth, std::vector<std::
 
 }  // namespace
 
-std::vector<std::optional<Dim>> known_entries(InferContext &context, size_t input, int64_t length) {
+std::vector<std::optional<Dim>> known_entries(const Graph &graph, ValueId list, int64_t length) {
   std::vector<std::optional<Dim>> entries;
-  if (!append_entries(context.graph(), context.node().input(input), 0, entries) ||
-      static_cast<int64_t>(entries.size()) != length)
+  if (!append_entries(graph, list, 0, entries) || static_cast<int64_t>(entries.size()) != length)
     entries.assign(static_cast<size_t>(length), std::nullopt);
   return entries;
 }

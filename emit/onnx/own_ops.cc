@@ -3,6 +3,7 @@
 
 #include "emit/onnx/internal_export.h"
 #include "ops/extern.h"
+#include "ops/util.h"
 
 namespace optc {
 namespace {
@@ -80,8 +81,8 @@ Status lower_attention(Graph &graph, NodeId id, Diagnostics &diagnostics) {
 }
 
 // optc.Fail (ops/control.cc), a branch that cannot run: ONNX has no such operator, so an index that is out of range
-// whenever the branch is taken, and the declared types made of what it would give. The branch's condition, and a sum of
-// floats where inference knows the condition, keep the index from being known before.
+// whenever the branch is taken, and the declared types made of what it would give. The index is made of the branch's
+// condition, so that it is not known before. Where the condition is, no run takes the branch, and nothing need fail.
 Status lower_fail(Graph &graph, NodeId id, Diagnostics &diagnostics) {
   const Node node = graph.node(id);
   const NodeId owner = graph.region(node.region).owner;
@@ -103,12 +104,12 @@ Status lower_fail(Graph &graph, NodeId id, Diagnostics &diagnostics) {
   };
   // The condition is 0 or 1: one more is beyond a tensor of one element.
   const auto cast_to = [&](ValueId v, ElementType to) { return add("Cast", {v}, {{"to", static_cast<int64_t>(to)}}); };
-  const ValueId one =
-      graph.add_constant(graph.unique_name("cannot_run_constant"), Constant::scalar(ElementType::kFloat32, 1));
-  const ValueId taken = cast_to(graph.node(owner).inputs[0], ElementType::kFloat32);
-  const ValueId index = cast_to(add("Add", {add("Reshape", {taken, numbers({1})}, {{"allowzero", int64_t{0}}}), one}),
-                                ElementType::kInt64);
-  const ValueId fault = add("Gather", {numbers({0}), index}, {{"axis", int64_t{0}}});
+  ValueId fault = numbers({0});
+  if (!is_dead(graph, node.region)) {
+    const ValueId taken = cast_to(graph.node(owner).inputs[0], ElementType::kInt64);
+    const ValueId flat = add("Reshape", {taken, numbers({1})}, {{"allowzero", int64_t{0}}});
+    fault = add("Gather", {fault, add("Add", {flat, numbers({1})})}, {{"axis", int64_t{0}}});
+  }
   const std::vector<ValueId> outputs = node.outputs;
   std::vector<ValueId> results;
   for (const ValueId output : outputs) {

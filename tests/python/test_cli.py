@@ -510,6 +510,30 @@ def test_a_branch_that_cannot_run_is_exported_in_standard_operators(optc, tmp_pa
         session.run(None, {"x": x, "c": np.array(False)})
 
 
+# What is known of a condition by inference alone leaves the If where it is, as -O0 and without its rule.
+@pytest.mark.parametrize("condition", ["known", "computed", "nested"])
+@pytest.mark.parametrize("options", [["-O0"], ["--disable-pass=fold.if"], []], ids=["O0", "without", "default"])
+def test_a_branch_that_no_run_takes_is_written_as_one(optc, tmp_path, condition, options):
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    never = "{ two = Constant <value_floats = [7.0, 2.0]> () v = Add (w, two) }"
+    text = {"known": "c = Constant <value = bool {1}> ()", "computed": "n = Size (x) below = Constant <value = int64 {-1}> () c = Less (below, n)"}
+    inner = f"If (c) <then_branch = g () => (float[a] s) {{ s = Neg (x) }}, else_branch = h () => (float[a] v) {never}>"
+    if condition == "nested":  # the condition of the inner If is open, the outer branch is not taken
+        inner = "If (c) <then_branch = g () => (float[a] s) { s = Neg (x) }, else_branch = h () => (float[a] q) { q = %s }>" % (
+            inner.replace("(c)", "(open)").replace("float[a] s) { s", "float[a] t) { t"))
+    body = f"{{ {text.get(condition, text['computed'])} y = {inner} }}"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> g (float[a] x, float[3] w, bool open) => (float[a] y) {body}')
+    onnx.save(model, tmp_path / "m.onnx")
+    run(optc, "opt", tmp_path / "m.onnx", "-o", tmp_path / "small.onnx", "-q", *options)
+    onnx.checker.check_model(onnx.load(tmp_path / "small.onnx"), full_check=True)
+    x = np.arange(3, dtype=np.float32)
+    feeds = {"x": x, "w": x, "open": np.array(False)}
+    session = onnxruntime.InferenceSession(tmp_path / "small.onnx")
+    np.testing.assert_array_equal(session.run(None, {i.name: feeds[i.name] for i in session.get_inputs()})[0], -x)
+
+
 def test_explain_tells_what_a_kernel_of_a_bundle_computes(optc, model, tmp_path):
     run(optc, model, "-o", tmp_path / "bundle", "-q")
     name = json.loads((tmp_path / "bundle/manifest.json").read_text())["kernels"][0]["name"]

@@ -151,6 +151,31 @@ def test_parts_of_a_shape_are_known(optc, tmp_path, operator, engine):
         assert run(optc, model, {"x": x, "n": np.array([1])}, tmp_path, f"--engine={engine}").returncode == 1
 
 
+# Of pads and repeats that a Concat makes, those that are known leave their dims known, whatever the run finds of the others.
+@pytest.mark.parametrize("operator", ["constant", "edge", "reflect", "wrap", "axes", "Tile"])
+def test_pads_and_repeats_are_known_in_part(optc, tmp_path, operator):
+    if operator == "Tile":
+        body, known = "{ two = Constant <value_ints = [2]> () list = Concat <axis = 0> (two, n) y = Tile (x, list) }", "f32[2*a,"
+    elif operator == "axes":
+        body, known = """{ one = Constant <value_ints = [1]> () list = Concat <axis = 0> (n, one) fill = Constant <value = float {7.0}> ()
+          y = Pad (x, list, fill, one) }""", "f32[a,"
+    else:
+        body, known = """{ begin = Constant <value_ints = [1]> () end = Constant <value_ints = [0, 2]> () list = Concat <axis = 0> (begin, n, end)
+          y = Pad <mode = "%s"> (x, list) }""" % operator, "f32[a + 1,"
+    model = write(tmp_path / "m.onnx", body, "float[a,4] x, int64[1] n", "float[c,d] y")
+    graph = subprocess.run([optc, "inspect", model, "--ir=graph"], capture_output=True, text=True).stdout
+    assert f"y: {known}" in graph, graph
+    session = onnxruntime.InferenceSession(model)
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for engine in ("evaluate", "bundle"):
+        for n in (2, 1, 0, -1)[: 3 if operator == "Tile" else 4]:
+            feeds = {"x": x, "n": np.array([n])}
+            done = run(optc, model, feeds, tmp_path, f"--engine={engine}")
+            assert done.returncode == 0, done.stderr
+            np.testing.assert_array_equal(output(tmp_path), session.run(None, feeds)[0], strict=True)
+        assert run(optc, model, {"x": x, "n": np.array([-9])}, tmp_path, f"--engine={engine}").returncode == 1
+
+
 # How many numbers an index of GatherND has follows from the declared rank of the result; another number ends in an error.
 @pytest.mark.parametrize("engine", ["evaluate", "bundle"])
 def test_the_depth_of_gathered_indices_follows_from_the_declared_rank(optc, tmp_path, engine):
@@ -164,6 +189,31 @@ def test_the_depth_of_gathered_indices_follows_from_the_declared_rank(optc, tmp_
         np.testing.assert_array_equal(output(tmp_path), session.run(None, feeds)[0])
     done = run(optc, model, {"x": x, "at": np.array([[0, 1], [2, 3]])}, tmp_path, f"--engine={engine}")
     assert done.returncode == 1 and "GatherND" in done.stderr, done.stderr
+
+
+# Or from the rank of the data, where that leaves one number.
+@pytest.mark.parametrize("engine", ["evaluate", "bundle"])
+def test_the_depth_of_gathered_indices_follows_from_the_rank_of_the_data(optc, tmp_path, engine):
+    model = write(tmp_path / "m.onnx", "{ y = GatherND (x, at) r = GatherND <batch_dims = 1> (w, places) z = Neg (r) }",
+                  "float[a] x, int64[d,e] at, float[b,c] w, int64[b,k,e] places", "float[] y, float[] z")
+    proto = onnx.load(model)
+    for info in proto.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    onnx.save(proto, model)
+    feeds = {"x": np.arange(5, dtype=np.float32), "at": np.array([[4], [-5], [2]]), "w": np.arange(6, dtype=np.float32).reshape(2, 3),
+             "places": np.array([[[2], [0]], [[-1], [1]]])}
+    done = run(optc, model, feeds, tmp_path, f"--engine={engine}")
+    assert done.returncode == 0, done.stderr
+    for i, want in enumerate(onnxruntime.InferenceSession(model).run(None, feeds)):
+        np.testing.assert_array_equal(output(tmp_path, i), want, strict=True)
+    done = run(optc, model, {**feeds, "at": np.zeros((3, 2), np.int64), "places": np.zeros((2, 1, 2), np.int64)}, tmp_path, f"--engine={engine}")
+    assert done.returncode == 1 and "GatherND" in done.stderr and "match" in done.stderr, done.stderr
+    model = write(tmp_path / "open.onnx", "{ y = GatherND (x, at) }", "float[a,b] x, int64[d,e] at", "float[] y")
+    proto = onnx.load(model)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(proto, model)
+    done = subprocess.run([optc, model, "-o", tmp_path / "b"], capture_output=True, text=True)
+    assert done.returncode == 4 and "the last dimension of indices, e," in " ".join(done.stderr.split()) and "--dim" in done.stderr, done.stderr
 
 
 # Nothing but the declared shape tells the rank of y: a branch of another rank would be read beyond its end.

@@ -238,6 +238,15 @@ class RandomGraph:
     def ints(self, *values):
         return self.const(np.array(values, dtype=np.int64))
 
+    def listed(self, *values):
+        """The same, now and then known to the run alone, whole or in part."""
+        if self.r.random() < 0.8 or not values:
+            return self.ints(*values)
+        cuts = sorted(self.r.sample(range(1, len(values)), min(self.r.randrange(3), len(values) - 1)))
+        parts = [values[i:j] for i, j in zip([0, *cuts], [*cuts, len(values)])]
+        names = [self.give(np.array(p, np.int64)) if self.r.random() < 0.6 else self.ints(*p) for p in parts]
+        return self.node("Concat", names, axis=0) if len(names) > 1 else names[0]
+
     def leaf(self, dtype, shape):
         """An input or a constant; some constants are uniform, as rules look for."""
         if self.r.random() >= 0.45:

@@ -58,7 +58,7 @@ def reshape(g):
         y = (
             g.node("Reshape", [y, g.ints(*a.shape)])
             if r.random() < 0.5
-            else g.node("Reshape", [y, g.ints(*factor(g, a.size, r.randrange(1, 4)))])
+            else g.node("Reshape", [y, g.listed(*factor(g, a.size, r.randrange(1, 4)))])
         )
 
 
@@ -278,12 +278,12 @@ def pad(g):
             b[i] = -1
     if r.random() < 0.15:
         b, e = [0] * a.ndim, [0] * a.ndim
-    ins = [x, g.ints(*(b + e))]
+    ins = [x, g.listed(*(b + e))]
     if mode == "constant" and r.random() < 0.6:
         ins.append(g.const(np.array(r.choice([0, 1, 5, 2] + ([float("-inf"), 0.5, -0.0] if is_float(a.dtype) else [])), a.dtype)))
     if g.opset >= 18 and r.random() < 0.3:
         ax = r.sample(range(a.ndim), r.randint(1, a.ndim))
-        ins[1] = g.ints(*([b[i] for i in ax] + [e[i] for i in ax]))
+        ins[1] = g.listed(*([b[i] for i in ax] + [e[i] for i in ax]))
         ins = (ins + [""])[:3] + [g.ints(*[i - a.ndim if r.random() < 0.4 else i for i in ax])]
     g.node("Pad", ins, mode=mode)
 
@@ -299,11 +299,11 @@ def expand(g):
     s = s[r.choice([0, 0, 0, 1]) :]
     if len(s) > 5 or not s:
         raise Reject
-    g.node("Expand", [x, g.ints(*s)])
+    g.node("Expand", [x, g.listed(*s)])
 
 
 @op(1)
 def tile(g):
     x = g.pick(minrank=1)
     a = g.v[x]
-    g.node("Tile", [x, g.ints(*[g.r.choice([1, 1, 2, 3] + ([0] if g.empty else [])) for _ in a.shape])])
+    g.node("Tile", [x, g.listed(*[g.r.choice([1, 1, 2, 3] + ([0] if g.empty else [])) for _ in a.shape])])
