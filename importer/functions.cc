@@ -220,6 +220,14 @@ Status Converter::write_body(NodeId id, const NodeSource &node_source) {
   const NodeId before = graph_.node(id).previous;
   const RegionId region = graph_.node(id).region;
   const std::vector<ValueId> arguments = graph_.node(id).inputs;
+  // A body may ask what the model declares of the results.
+  for (const ValueId output : graph_.node(id).outputs) {
+    const auto declared = output.valid() ? declared_.find(output.index) : declared_.end();
+    if (declared == declared_.end() || graph_.value(output).type.has_shape()) continue;
+    Diagnostics unread;
+    if (Result<Type> type = namer_.inner_type(*declared->second, graph_.value(output).name, unread); type.ok())
+      graph_.set_type(output, *std::move(type));
+  }
   OPTC_ASSIGN(const std::vector<ValueId> results, Body::write(graph_, id, *find_op(graph_.node(id).op), diagnostics_));
   // What was written is checked as if it had been read from a file, at the versions that optc's operators have.
   for (NodeId n = before.valid() ? graph_.node(before).next : graph_.region(region).first; n != id;

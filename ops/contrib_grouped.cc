@@ -92,8 +92,16 @@ Status take_heads(Body &b, Grouped &g) {
   return {};
 }
 
-// The cache with the new keys (or values) written behind those that are there; it grows to `total` where it is shorter.
-ValueId cached(Body &b, ValueId past, ValueId fresh, ValueId total, ValueId filled) {
+// Whether a cache is a buffer of one length, which the model declares to go out as it came in.
+bool keeps_length(const Body &b, size_t past, size_t present) {
+  const ValueId out = b.node().output(present);
+  return out.valid() && b.fixed(b.in(past), 2) && b.fixed(b.in(past), 2) == b.fixed(out, 2);
+}
+
+// The cache with the new keys (or values) written behind those that are there; where it may be shorter than `total`, it
+// grows.
+ValueId cached(Body &b, ValueId past, ValueId fresh, ValueId total, ValueId filled, bool grows) {
+  if (!grows) return b.op("TensorScatter", {past, fresh, filled}, {{"axis", int64_t{-2}}});
   const ValueId missing = b.sub(b.op("Max", {b.dim(past, 2), total}), b.dim(past, 2));
   const ValueId grown = b.op("Pad", {past, b.concat({b.ints({0, 0, 0, 0, 0, 0}), missing, b.ints({0})}, 0)});
   return b.op("TensorScatter", {grown, fresh, filled}, {{"axis", int64_t{-2}}});
@@ -187,8 +195,10 @@ Status group_query_attention(Body &b) {
     g.q = rotated(b, g.q, b.in(7), b.in(8), at, interleaved, width);
     g.k = rotated(b, g.k, b.in(7), b.in(8), at, interleaved, width);
   }
-  g.keys = b.has(3) ? cached(b, b.in(3), g.k, total, g.filled) : g.k;
-  g.values = b.has(4) ? cached(b, b.in(4), g.v, total, g.filled) : g.v;
+  // Both are as long as one another, so that what is said of one holds for both.
+  const bool grows = b.has(3) && !keeps_length(b, 3, 1) && !keeps_length(b, 4, 2);
+  g.keys = b.has(3) ? cached(b, b.in(3), g.k, total, g.filled, grows) : g.k;
+  g.values = b.has(4) ? cached(b, b.in(4), g.v, total, g.filled, grows) : g.v;
   ValueId mask = visible_keys(b, g, positions);
   const bool sink = b.has(11) || b.i("smooth_softmax", 0) == 1;
   if (sink || b.has(10)) {

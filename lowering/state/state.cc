@@ -84,7 +84,13 @@ class StateBinder {
     for (size_t axis = 0; axis < in.shape->size(); ++axis) {
       const Dim before = (*in.shape)[axis], after = (*out.shape)[axis];
       if (before == after) continue;
-      if (state.axis >= 0 || !proved_at_least(after, before)) return usage(types, hint);
+      if (state.axis >= 0 || !proved_at_least(after, before)) {
+        const DimSymbol *size = single_symbol(after);
+        return usage(types,
+                     size && size->kind == SymbolKind::kData && single_symbol(before)
+                         ? "how long the output is, only the run finds: of a cache of one size, pin it (--dim) in both"
+                         : hint);
+      }
       state.axis = static_cast<int>(axis);
     }
     if (state.axis >= 0 && bit_width(in.element) % 8 != 0)

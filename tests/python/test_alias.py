@@ -17,6 +17,7 @@ from onnx import helper
 from abi import CUDA, F32, I64, INVALID, OK, TOO_SMALL, Lent, api_of, build, create, make, value
 
 HEADS, WIDTH = 2, 8
+INT32 = onnx.TensorProto.INT32
 ALIASES = ("--alias", "past_*=present_*", "--alias", "h=h_next")
 ROOM = 11  # steps of a cache
 UNTOUCHED = -77.0
@@ -324,6 +325,53 @@ def test_operators_that_write_a_state(optc, tmp_path, name):
     done = subprocess.run([optc, "verify", tmp_path / "m.onnx", *options, "--engine=evaluate"], env=env, capture_output=True, text=True)
     assert done.returncode == 0 and "of 3 steps" in done.stdout, done.stdout + done.stderr
     assert wanted in done.stderr, done.stderr
+
+
+def grouped(room):
+    """GroupQueryAttention over caches of `room` steps, before and behind it; seqlens says how many hold values."""
+    angles = np.random.default_rng(7).uniform(0, 6, (20, 8))
+    tables = [onnx.numpy_helper.from_array(f(angles).astype(np.float32), name) for name, f in (("cos", np.cos), ("sin", np.sin))]
+    operands = ["q", "k", "v", "past_k", "past_v", "seqlens", "total", "cos", "sin"]
+    node = helper.make_node("GroupQueryAttention", operands, ["y", "present_k", "present_v"], domain="com.microsoft", num_heads=4, kv_num_heads=2,
+                            do_rotary=1, local_window_size=5)
+    model = make([node], [value("q", ["B", "S", 64]), value("k", ["B", "S", 32]), value("v", ["B", "S", 32]),
+                          *(value(f"past_{n}", ["B", 2, room, 16]) for n in "kv"), value("seqlens", ["B"], INT32), value("total", [], INT32)],
+                 [value("y", ["B", "S", 64]), *(value(f"present_{n}", ["B", 2, room, 16]) for n in "kv")], tables)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return model
+
+
+def test_buffers_of_grouped_attention_are_written_in_place(optc, tmp_path):
+    room, batch, rng = 12, 2, np.random.default_rng(3)
+    onnx.save(grouped("P"), tmp_path / "open.onnx")
+    command = [optc, tmp_path / "open.onnx", "-o", tmp_path / "open", "--alias", "past_*=present_*"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "--dim" in done.stderr, done.stderr
+    done = subprocess.run([*command, "--dim", f"P={room}", "-n"], capture_output=True, text=True)
+    assert done.returncode == 0 and "2 states in place" in done.stderr, done.stderr
+    module, library = build(optc, tmp_path, "grouped", grouped("P"), "--dim", f"P={room}", "--alias", "past_*=present_*")
+    model = module.Model(str(library), threads=2, weights_path=tmp_path / "grouped" / "grouped.weights")
+    session = onnxruntime.InferenceSession(grouped("P").SerializeToString(), providers=["CPUExecutionProvider"])
+    caches = {f"past_{n}": np.zeros((batch, 2, room, 16), np.float32) for n in "kv"}
+    past = {name: cache.copy() for name, cache in caches.items()}
+    filled = np.zeros(batch, np.int32)
+    for step, new in enumerate([[4, 2], [1, 1], [1, 1], [1, 1]]):  # rows of a prompt end in padding
+        filled += np.array(new, np.int32)
+        length = max(new)
+        feeds = {n: rng.standard_normal((batch, length, width), np.float32) for n, width in (("q", 64), ("k", 32), ("v", 32))}
+        feeds |= {"seqlens": filled - 1, "total": np.array(filled.max(), np.int32)}
+        wanted = dict(zip(("y", "present_k", "present_v"), session.run(None, {**feeds, **past})))
+        result = model(**feeds, **caches)
+        for row in range(batch):  # what stands behind a row's end says nothing
+            for name, end in (("y", new[row]), ("present_k", filled[row]), ("present_v", filled[row])):
+                axis = 0 if name == "y" else 1
+                np.testing.assert_allclose(result[name][row].take(range(end), axis), wanted[name][row].take(range(end), axis), rtol=1e-4, atol=2e-5,
+                                           err_msg=f"{name} of row {row} in step {step}")
+        past = {name: wanted[name.replace("past", "present")] for name in past}
+        assert all(np.shares_memory(result[name.replace("past", "present")], cache) for name, cache in caches.items())
+    feeds |= {"seqlens": np.full(batch, room, np.int32), "total": np.array(room + 1, np.int32)}
+    with pytest.raises(Exception, match="an index is outside its dimension"):
+        model(**feeds, **caches)
 
 
 @pytest.mark.tier2
