@@ -53,6 +53,7 @@ Status lower_program(Program &program, const LoweringOptions &options, LoweringR
   choose_storage(program, options, steps, report.precision);
   if (options.target == LoweringOptions::Target::kGpu && options.channels_last)
     lay_out_windows(program, options, steps);
+  if (options.target == LoweringOptions::Target::kGpu) shorten_rounded(program, steps);
   OPTC_TRY(bind_states(program, options, steps, report.states, diagnostics));
   OPTC_TRY(choose_schedules(program, options, steps, report.choices, diagnostics));
   remove_dead_kernels(program);

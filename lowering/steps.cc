@@ -35,6 +35,8 @@ constexpr LoweringStepInfo kSteps[] = {
      "products"},
     {"store.f16", "an f32 tensor is stored in 16 bits", "--precision=f16, and its values allow it"},
     {"store.bf16", "an f32 tensor is stored in 16 bits", "--precision=bf16, and its values allow it"},
+    {"math.rounded", "on a GPU, f32 values of which f16 or bf16 is kept take shorter formulas",
+     "all that is computed of them is rounded to 16 bits; errors of some units of f32's last place"},
     {"state.in_place", "an input that is one memory with an output is read where it lies, and not copied into it",
      "--alias, and nothing of the input is read after it was replaced"},
     {"schedule.gemm", "a product runs on packed panels",

@@ -10,7 +10,7 @@ namespace optc {
 
 // Of the ways that lowering offers, their names and the forms of kernels: raised when one of them changes its meaning,
 // or a template its speed, so that measurements of another version are not taken.
-inline constexpr int kSchedulesVersion = 1;
+inline constexpr int kSchedulesVersion = 2;
 
 struct TuningTable {
   std::map<std::string, std::string> ways;  // of a form (ScheduleChoice::form): ScheduleChoice::Way::what

@@ -341,6 +341,38 @@ TEST(Lowering, RowsWithoutABoundKeepNothingOnAGpu) {
   }
 }
 
+// Of the values of these chains f16 alone is kept: constants meet, products that are added are fused multiply-adds, and
+// 1 + tanh is a sigmoid. What f32 also sees, what picks an element and what is compared stays as it was.
+TEST(Lowering, ValuesThatAreRoundedTakeShorterFormulasOnAGpu) {
+  LoweringOptions gpu;
+  gpu.target = LoweringOptions::Target::kGpu;
+  const DimValues sizes = [](const DimSymbol &) { return std::optional<int64_t>(40); };
+  const auto shortened = [&](const std::string &text, double tolerance) {
+    const Lowered r = lower_text(text, gpu);
+    expect_same_results(r, sizes, tolerance);
+    const auto &steps = r.report.steps;
+    EXPECT_EQ(std::any_of(steps.begin(), steps.end(), [](const auto &t) { return t.name == "math.rounded"; }),
+              r.text.find("_rounded") != std::string::npos || r.text.find("fma(") != std::string::npos)
+        << r.text;
+    return r.text;
+  };
+  const std::string gelu =
+      shortened("graph \"g\" (x: f16[N]) -> (y) {\n  y: f16[N] = Gelu(x) {approximate = \"tanh\"}\n}", 2e-3);
+  EXPECT_NE(gelu.find("sigmoid_rounded"), std::string::npos) << gelu;
+  EXPECT_NE(gelu.find("fma("), std::string::npos) << gelu;
+  EXPECT_EQ(gelu.find("tanh"), std::string::npos) << gelu;
+  EXPECT_NE(shortened("graph \"g\" (x: bf16[N]) -> (y) {\n  y: bf16[N] = Exp(x)\n}", 1e-2).find("exp_rounded"),
+            std::string::npos);
+  for (const char *text : {"graph \"g\" (x: f32[N]) -> (y) {\n  y: f32[N] = Gelu(x) {approximate = \"tanh\"}\n}",
+                           "graph \"g\" (x: f16[N]) -> (y, z) {\n  w: f32[N] = Cast(x) {to = 1}\n  y: f32[N] = Exp(w)\n"
+                           "  z: f16[N] = Cast(y) {to = 10}\n}",
+                           "graph \"g\" (x: f16[N]) -> (y) {\n  w: f32[N] = Cast(x) {to = 1}\n  e: f32[N] = Exp(w)\n"
+                           "  c: bool[N] = Less(e, w)\n  y: f16[N] = Cast(c) {to = 10}\n}"}) {
+    const std::string kept = shortened(text, 2e-3);
+    EXPECT_EQ(kept.find("_rounded"), std::string::npos) << kept;
+  }
+}
+
 TEST(Lowering, WhatALibraryCallReadsIsNotReordered) {
   const Lowered r = check(R"(graph "top" (q: f32[N,2,3,4], k: f32[N,2,5,4], v: f32[N,2,5,4]) -> (y) {
     const one: i64[1] = [1]

@@ -70,6 +70,50 @@ TEST(PtxMath, FunctionsMeetTheirTolerance) {
       ScalarOp::kAtanh, [](double x) { return std::atanh(x); }, -0.99, 0.99, 2 * ulp);
 }
 
+// The short forms, of every f16 number: the nearest f16 or a neighbour of it; zeros, infinities and NaN as they are.
+TEST(PtxMath, ShortFormsAreRoundedToTheNearestOrItsNeighbour) {
+  struct Case {
+    ScalarOp op;
+    Function f;
+  };
+  const Case cases[] = {{ScalarOp::kExp, [](double x) { return std::exp(x); }},
+                        {ScalarOp::kTanh, [](double x) { return std::tanh(x); }},
+                        {ScalarOp::kSigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+                        {ScalarOp::kDiv, [](double x) { return 3.3f / x; }}};
+  const int64_t count = 1 << 16;
+  for (const Case &c : cases) {
+    NestProgram n;
+    n.pointwise(kF16, kF16, {count}, [&](ScalarPool &p, ScalarId x) {
+      Scalar s;
+      s.op = c.op;
+      s.type = kF32;
+      s.flag = kRounded;
+      const bool quotient = c.op == ScalarOp::kDiv;
+      s.args[0] = quotient ? p.constant(kF32, 3.3f) : x;
+      if (quotient) s.args[1] = x;
+      return p.add_node(std::move(s));
+    });
+    Machine m(n.program);
+    m.fill(1);
+    const BufferId x = n.program.inputs[0], y = n.program.outputs[0];
+    for (int64_t i = 0; i < count; ++i)
+      m.put(x, static_cast<size_t>(i), static_cast<double>(half_to_float(static_cast<uint16_t>(i))));
+    m.run();
+    size_t other = 0;
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      const double in = m.get(x, i), got = m.get(y, i), exact = c.f(in);
+      const uint16_t bits = float_to_half(static_cast<float>(exact));
+      const double want = static_cast<double>(half_to_float(bits));
+      if (std::isnan(want) ? std::isnan(got) : got == want) continue;
+      ++other;
+      const double up = static_cast<double>(half_to_float(static_cast<uint16_t>(bits + 1))),
+                   down = static_cast<double>(half_to_float(static_cast<uint16_t>(bits - 1)));
+      EXPECT_TRUE(got == up || got == down) << to_string(c.op) << " " << in << ": " << got << ", not " << want;
+    }
+    EXPECT_LE(other, 64u) << to_string(c.op);
+  }
+}
+
 TEST(PtxMath, EdgesFollowTheCLibrary) {
   const float inf = INFINITY, nan = NAN;
   const float inputs[] = {0.0f, -0.0f, inf, -inf, nan, 1e-40f, -104.5f, 89.5f};

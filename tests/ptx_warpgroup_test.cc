@@ -41,6 +41,7 @@ TEST(PtxWarpgroup, RaggedShapesAndShortSums) {
 
 TEST(PtxWarpgroup, ManyStepsAndManyTiles) {
   for (int tile = 0; tile < kTiles; ++tile) check({kF16, 1, 64, 64, 1032, false, false}, tile, 2);
+  for (int tile = 1; tile < kTiles; tile += 2) check({kF16, 1, 520, 264, 1000, tile % 4 == 1, false}, tile, 11);
   // More tiles than blocks: each walks several, with the ring in any state, and groups of rows of tiles that end early.
   for (int tile = 0; tile < kTiles; ++tile) {
     check({kF16, 1, 650, 200, 136, true, false}, tile, 4, 3);
@@ -60,7 +61,7 @@ TEST(PtxWarpgroup, Batches) {
 // The kernel's text with every place of `what` taken by `by`, in the emulator.
 std::string fault_of(const std::string &what, const std::string &by) {
   NestProgram n;
-  n.matmul(kF16, 1, 256, 128, 512, true, false);
+  n.matmul(kF16, 1, 256, 128, 768, true, false);  // more steps than the ring has stages
   Machine m(n.program, "3xtf32", "sm_90a", 0, kNoOther, 2);
   m.fill(6);
   EXPECT_EQ(m.fault(), "");

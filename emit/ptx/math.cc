@@ -1,5 +1,7 @@
 #include "emit/ptx/math.h"
 
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/InstrTypes.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
@@ -152,6 +154,38 @@ Value divide_f32(Builder &b, Value x, Value y, Value inverse) {
 Value sigmoid_f32(Builder &b, Value x) {
   Value e = exp_f32(b, b.ir.CreateFNeg(x));
   return fast_reciprocal(b, b.ir.CreateFAdd(number(x, 1), e));
+}
+
+// x * factor; where x is a product by a constant, one product.
+static Value scaled(Builder &b, Value x, double factor) {
+  if (auto *product = llvm::dyn_cast<llvm::BinaryOperator>(x);
+      product && product->getOpcode() == llvm::Instruction::FMul)
+    for (unsigned side = 0; side < 2; ++side)
+      if (const auto *c = llvm::dyn_cast<llvm::ConstantFP>(product->getOperand(side)))
+        return b.ir.CreateFMul(product->getOperand(1 - side),
+                               number(x, static_cast<double>(c->getValueAPF().convertToFloat()) * factor));
+  return b.ir.CreateFMul(x, number(x, factor));
+}
+
+constexpr double kLog2E = 1.4426950408889634;
+
+Value exp_rounded_f32(Builder &b, Value x) { return ex2(b, scaled(b, x, kLog2E)); }
+
+Value sigmoid_rounded_f32(Builder &b, Value x) {
+  return fast_reciprocal(b, b.ir.CreateFAdd(ex2(b, scaled(b, x, -kLog2E)), number(x, 1)));
+}
+
+Value tanh_rounded_f32(Builder &b, Value x) {
+  Value square = b.ir.CreateFMul(x, x);  // |x| < 0.625 as in tanh_f32
+  Value p = polynomial(b, square, {-0.333332839, 0.133314912, -0.0537434953, 0.020650579, -0.00571703656});
+  Value small = b.fma(b.ir.CreateFMul(square, x), p, x);
+  Value e = ex2(b, b.ir.CreateFMul(x, number(x, 2 * kLog2E)));
+  Value large = b.fma(fast_reciprocal(b, b.ir.CreateFAdd(e, number(x, 1))), number(x, -2), number(x, 1));
+  return select(b, less(b, abs(b, x), 0.625), small, large);
+}
+
+Value divide_rounded_f32(Builder &b, Value x, Value y) {
+  return b.pure_asm("div.full.f32 $0, $1, $2;", "=f,f,f", b.t_f32(), {x, y});
 }
 
 Value sin_f32(Builder &b, Value x, bool cosine) {

@@ -20,6 +20,11 @@ Value sigmoid_f32(Builder &b, Value x);
 // 0.
 Value one_plus_erf_f32(Builder &b, Value x);
 Value one_plus_tanh_f32(Builder &b, Value x);
+// For results that are rounded to 16 bits: relative errors of about 2^-21 + |x| 2^-24, subnormal results are 0.
+Value exp_rounded_f32(Builder &b, Value x);
+Value tanh_rounded_f32(Builder &b, Value x);
+Value sigmoid_rounded_f32(Builder &b, Value x);
+Value divide_rounded_f32(Builder &b, Value x, Value y);
 // x / y by y's correctly rounded reciprocal, for a y that many x share: correctly rounded (Markstein 1990) where x is
 // not below 2^-100 and y's reciprocal is finite; zeros, infinities and NaN as x / y has them.
 Value divide_f32(Builder &b, Value x, Value y, Value inverse);

@@ -109,7 +109,7 @@ Value Scope::unary(const Scalar &s, ElementType from, Value a) {
     return ir.CreateSelect(small, v, otherwise);
   };
   auto simple = [&](llvm::Intrinsic::ID id) { return real ? b.call(id, {type}, {a}) : a; };
-  const bool f32 = from == ElementType::kFloat32;
+  const bool f32 = from == ElementType::kFloat32, rounded = f32 && s.flag == kRounded;
   switch (s.op) {
     case ScalarOp::kNeg:
       return real ? ir.CreateFNeg(a) : ir.CreateNeg(a);
@@ -135,6 +135,7 @@ Value Scope::unary(const Scalar &s, ElementType from, Value a) {
     case ScalarOp::kSqrt:
       return simple(llvm::Intrinsic::sqrt);
     case ScalarOp::kExp:
+      if (rounded) return exp_rounded_f32(b, a);
       return f32 ? exp_f32(b, a) : exp_f64(b, a);
     case ScalarOp::kExpm1:
       return expm1_f32(b, a);
@@ -179,6 +180,7 @@ Value Scope::unary(const Scalar &s, ElementType from, Value a) {
         return near_zero(x, ir.CreateFMul(log_f64(b, q), d(0.5)));
       });
     case ScalarOp::kTanh:
+      if (rounded) return tanh_rounded_f32(b, a);
       if (f32) return tanh_f32(b, a);
       {
         Value m = b.call(llvm::Intrinsic::fabs, {type}, {a});
@@ -191,6 +193,7 @@ Value Scope::unary(const Scalar &s, ElementType from, Value a) {
     case ScalarOp::kErf:
       return erf_f32(b, a);
     case ScalarOp::kSigmoid:
+      if (rounded) return sigmoid_rounded_f32(b, a);
       if (f32) return sigmoid_f32(b, a);
       return ir.CreateFDiv(d(1), ir.CreateFAdd(d(1), exp_f64(b, ir.CreateFNeg(a))));
     case ScalarOp::kNot:
@@ -259,6 +262,7 @@ Value Scope::binary(const Scalar &s, ElementType from, Value x, Value y) {
     case ScalarOp::kMul:
       return real ? ir.CreateFMul(x, y) : ir.CreateMul(x, y);
     case ScalarOp::kDiv: {
+      if (from == ElementType::kFloat32 && s.flag == kRounded) return divide_rounded_f32(b, x, y);
       if (real) return ir.CreateFDiv(x, y);
       Value q = sign ? ir.CreateSDiv(x, safe()) : ir.CreateUDiv(x, safe());
       if (sign) q = ir.CreateSelect(ir.CreateICmpEQ(y, llvm::Constant::getAllOnesValue(type)), ir.CreateNeg(x), q);

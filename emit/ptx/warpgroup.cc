@@ -25,11 +25,12 @@ class WarpgroupKernel {
 
   void emit() {
     const unsigned ring = b_.reserve_shared(static_cast<unsigned>(t_.stages * stage_bytes_), 1024);
-    const unsigned rows = b_.reserve_shared(static_cast<unsigned>(t_.warpgroups * 4 * kWarpBytes), 16);
+    const unsigned rows =
+        g_.by_shuffles ? 0 : b_.reserve_shared(static_cast<unsigned>(t_.warpgroups * 4 * kWarpBytes), 16);
     const unsigned barriers = b_.reserve_shared(static_cast<unsigned>(8 * (2 * t_.stages + 2)), 8);
     Value start = b_.shared_start();
     ring_ = b_.add(start, ring);
-    rows_ = b_.add(start, rows);
+    if (!g_.by_shuffles) rows_ = b_.add(start, rows);
     full_ = b_.add(start, barriers);
     empty_ = b_.add(full_, 8 * t_.stages);
     turn_ = b_.add(empty_, 8 * t_.stages);
@@ -215,11 +216,17 @@ class WarpgroupKernel {
     return sums;
   }
 
+  void finish(Value tile, const Values &sums) {
+    if (g_.by_shuffles)
+      finish_by_shuffles(tile, sums);
+    else
+      finish_through_memory(tile, sums);
+  }
   void warp_barrier() { b_.call(llvm::Intrinsic::nvvm_bar_warp_sync, {}, {b_.i32(-1)}); }
 
   // 16 rows x 64 columns at a time: a warp's threads put down what they have (pairs of two rows, 8 apart) and take up
   // eight neighbours of one row. Columns from 32 on lie 4 further, modulo 8: both ways are free of bank conflicts.
-  void finish(Value tile, const Values &sums) {
+  void finish_through_memory(Value tile, const Values &sums) {
     const Place place = corner(tile);
     Value mine = b_.add(rows_, b_.mul(b_.warp(), kWarpBytes)), lane = b_.lane();
     Value to = b_.add(mine, b_.mul(b_.shr(lane, 2), kSharedRowBytes)), pair = b_.and_(lane, 3);
@@ -260,6 +267,46 @@ class WarpgroupKernel {
             },
             true);
       }
+  }
+  // A thread has two neighbours of every eighth column, of two rows that are 8 apart. The four threads of a row change
+  // what they have of 32 columns, so that each has eight neighbours.
+  void finish_by_shuffles(Value tile, const Values &sums) {
+    const Place place = corner(tile);
+    Value lane = b_.lane(), first_row = b_.add(place.row, b_.shl(b_.and_(b_.warp(), 3), 4));
+    if (sharing_ > 1) first_row = b_.add(first_row, b_.mul(group_, 64 * blocks_m_));
+    first_row = b_.add(first_row, b_.shr(lane, 2));
+    Value first_column = b_.add(place.column, b_.shl(b_.and_(lane, 3), 3));
+    for (int i = 0; i < blocks_m_; ++i)
+      for (int c = 0; c < t_.n / 32; ++c)
+        for (int h = 0; h < 2; ++h) {
+          Values pairs[4];
+          for (int j = 0; j < 4; ++j) {
+            const auto at = sums.begin() + i * per_block_ + (c * 4 + j) * 4 + 2 * h;
+            pairs[j] = {at[0], at[1]};
+          }
+          const Values neighbours = exchange(pairs);
+          Value row = b_.add(first_row, 64 * i + 8 * h), column = b_.add(first_column, 32 * c);
+          b_.when(b_.both(inside(row, g_.m, t_.m), inside(column, g_.n, t_.n)),
+                  [&] { g_.epilogue(place.batch, row, column, neighbours); });
+        }
+  }
+  // The transpose of the pairs of four threads: the thread that is i-th of them gets every thread's i-th pair.
+  Values exchange(Values (&pairs)[4]) {
+    for (int mask : {1, 2}) {
+      Value upper = b_.ir.CreateICmpNE(b_.and_(b_.lane(), mask), b_.i32(0));
+      for (int j = 0; j < 4; ++j) {
+        if ((j & mask) != 0) continue;
+        for (size_t e = 0; e < 2; ++e) {
+          Value &x = pairs[j][e], &y = pairs[j | mask][e];
+          Value theirs = b_.shuffle_xor(b_.ir.CreateSelect(upper, x, y), mask);
+          x = b_.ir.CreateSelect(upper, theirs, x);
+          y = b_.ir.CreateSelect(upper, y, theirs);
+        }
+      }
+    }
+    Values all;
+    for (const Values &pair : pairs) all.insert(all.end(), pair.begin(), pair.end());
+    return all;
   }
   // index < size; always where tiles fit.
   Value inside(Value index, Value size, int tile) {

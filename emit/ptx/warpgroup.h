@@ -2,7 +2,8 @@
 // The product of emit/ptx/gemm.h on warpgroups of sm_90a: D[m, n] = sum over k of A[m, k] * B[k, n] of 16-bit operands
 // in f32. A block walks tiles; the thread of one warpgroup has TMA fetch steps of 64 of k into a ring in shared memory
 // (full and empty barriers), the others multiply (wgmma), each its rows of every tile or in turns a tile of its own,
-// and finish: sums go through a warp's part of shared memory, so that a thread has eight neighbours of a row.
+// and finish: sums go through a warp's part of shared memory or through shuffles, so that a thread has eight
+// neighbours of a row.
 // A convolution is the same product with one other fetch: the rows of its image's tile are output pixels, and a step is
 // 64 channels of one tap (TMA's im2col mode).
 //
@@ -21,6 +22,10 @@ struct WarpgroupGemm {
   WarpgroupTile tile;
   Value m = nullptr, n = nullptr, k = nullptr, batches = nullptr;  // sizes, i32; k > 0
   int64_t blocks = 1;                                              // of the launch at most; they walk the tiles
+  // How sums find their row: stores to shared memory wait beside another warpgroup's products, whose operands keep it
+  // busy. 128 x 128 sums took 6350 cycles there, by shuffles 2900 (H200). With nothing beside them memory is quicker,
+  // and so it is where the epilogue is long or reads rows, which it has in lines of 128 bytes, by shuffles of 64.
+  bool by_shuffles = false;
   int64_t taps = 1;  // of a convolution: the sum runs through k for each of them
   // An image in im2col: k are its channels, m (n) its output pixels.
   struct Image {

@@ -65,7 +65,8 @@ std::string scalar_text(const Program &program, ScalarId id, const std::vector<L
     default:
       break;
   }
-  std::string text = std::string(to_string(s.op)) + "(" + arg(0);
+  std::string text =
+      std::string(to_string(s.op)) + (s.flag == kRounded && s.op != ScalarOp::kIsInf ? "_rounded" : "") + "(" + arg(0);
   for (int i = 1; i < arity(s.op); ++i) text += ", " + arg(i);
   return text + ")";
 }

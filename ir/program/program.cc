@@ -190,6 +190,13 @@ class Substituter {
       }
       default: {
         const ScalarId a = scalar(s.args[0]);
+        if (s.flag == kRounded) {
+          Scalar rounded = s;
+          rounded.args[0] = a;
+          if (arity(s.op) > 1) rounded.args[1] = scalar(s.args[1]);
+          result = pool.add_node(std::move(rounded));
+          break;
+        }
         result = arity(s.op) == 1 ? pool.unary(s.op, a) : pool.binary(s.op, a, scalar(s.args[1]));
         break;
       }

@@ -57,10 +57,15 @@ int arity(ScalarOp op);
 std::string_view to_string(ScalarOp op);
 bool is_transcendental(ScalarOp op);  // costs tens of operations: never computed twice by fusion
 
+// The flag of an f32 function or quotient of which only 16 bits are kept: it may err by some units of f32's last place.
+// It does not change what the operator means.
+inline constexpr uint8_t kRounded = 1;
+
 struct Scalar {
   ScalarOp op = ScalarOp::kConstant;
   ElementType type = ElementType::kUndefined;  // of the result
-  uint8_t flag = 0;  // kCast: 1 = do not saturate (float8); kIsInf: 1 negative only, 2 positive only
+  // kCast: 1 = do not saturate (float8); kIsInf: 1 negative only, 2 positive only; functions and kDiv: kRounded
+  uint8_t flag = 0;
   ScalarId args[3];
   uint64_t bits = 0;       // kConstant: the value's bits, zero-extended (bool 0/1; f16 its 16 bits; f64 its 64 bits)
   Dim index_value;         // kIndex: the integer expression, type i64

@@ -23,6 +23,8 @@
 
 namespace optc {
 
+// Behind it, for a GPU: values that only 16 bits are kept of take shorter formulas (rounded.cc).
+void shorten_rounded(Program &program, Steps &steps);
 void choose_storage(Program &program, const LoweringOptions &options, Steps &steps, PrecisionReport &report);
 
 }  // namespace optc

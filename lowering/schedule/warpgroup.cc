@@ -24,11 +24,22 @@ constexpr Timed kTiles[] = {
     {{128, 64, 6, 2, false}, 410, 1234},   {{128, 128, 5, 2, true}, 587, 3873},
     {{128, 256, 3, 2, false}, 1230, 2650}, {{128, 192, 4, 2, false}, 925, 2400}};  // between those of its neighbours
 
+// Lines of 128 bytes that begin inside of one of the second cache's sectors of 32 are asked for twice.
+struct Lines {
+  bool whole_a = true, whole_b = true;
+  double step(const Timed &t) const {
+    if (whole_a && whole_b) return t.step;
+    constexpr double kRequest = 2.5;
+    return std::max(t.step, kRequest * (t.tile.m * (whole_a ? 1 : 2) + t.tile.n * (whole_b ? 1 : 2)));
+  }
+};
+
 // A model of the time in cycles, fitted to bench/gpu/products on an H200: blocks walk their
 // tiles one after the other. Where warpgroups take turns, what is behind one's last step runs beside the other's steps.
-double modelled_cycles(const GpuMachine &machine, const Timed &t, double m, double n, double steps, double batch) {
+double modelled_cycles(const GpuMachine &machine, const Timed &t, const Lines &lines, double m, double n, double steps,
+                       double batch) {
   const double rounds = std::ceil(std::ceil(m / t.tile.m) * std::ceil(n / t.tile.n) * batch / machine.multiprocessors),
-               inside = steps * t.step;
+               inside = steps * lines.step(t);
   if (t.tile.turns) return kKernel + rounds * std::max(inside, t.finish / 2) + t.finish;
   return kKernel + rounds * (inside + t.finish);
 }
@@ -39,7 +50,8 @@ struct Ranked {
 };
 
 // The quickest first. `taps`: steps run through k so many times; `copies`: products like this one in the same launch.
-std::vector<Ranked> ranked(const WarpgroupProduct &s, Dim k, int64_t taps, int copies, const LoweringOptions &options) {
+std::vector<Ranked> ranked(const WarpgroupProduct &s, const Lines &lines, Dim k, int64_t taps, int copies,
+                           const LoweringOptions &options) {
   const Dim dims[] = {total_extent(s.a.outer), total_extent(s.b.outer), k, total_extent(s.batch)};
   const bool known = std::all_of(std::begin(dims), std::end(dims), [](Dim d) { return d.is_constant(); });
   // Sizes that are known at run time only count as small and as large ones.
@@ -53,7 +65,7 @@ std::vector<Ranked> ranked(const WarpgroupProduct &s, Dim k, int64_t taps, int c
     Ranked r{timed.tile, 0};
     for (const double unknown : table) {
       const double steps = static_cast<double>(taps) * std::ceil(size(dims[2], unknown) / kWarpgroupDepth);
-      r.cycles += modelled_cycles(*options.machine, timed, size(dims[0], unknown), size(dims[1], unknown), steps,
+      r.cycles += modelled_cycles(*options.machine, timed, lines, size(dims[0], unknown), size(dims[1], unknown), steps,
                                   size(dims[3], 12) * copies) /
                   static_cast<double>(table.size());
     }
@@ -63,10 +75,11 @@ std::vector<Ranked> ranked(const WarpgroupProduct &s, Dim k, int64_t taps, int c
   return list;
 }
 
-Ways choose(const LoweringOptions &options, const std::string *tuned, Dim k, int64_t taps, WarpgroupProduct &schedule) {
+Ways choose(const LoweringOptions &options, const std::string *tuned, Dim k, int64_t taps, const Lines &lines,
+            WarpgroupProduct &schedule) {
   Ways ways;
   for (int copies = 1; copies <= kMostJoinedKernels; ++copies) {
-    const std::vector<Ranked> list = ranked(schedule, k, taps, copies, options);
+    const std::vector<Ranked> list = ranked(schedule, lines, k, taps, copies, options);
     schedule.tiles.push_back(list[0].tile);
     if (copies > 1) continue;  // launches of several were not measured
     for (const Ranked &r : list) {
@@ -77,6 +90,12 @@ Ways choose(const LoweringOptions &options, const std::string *tuned, Dim k, int
     }
   }
   return ways;
+}
+
+bool of_whole_sectors(const TensorMap &map) {
+  constexpr int64_t kSector = 16;  // elements
+  const auto whole = [](Dim d) { return divisible_by(d, kSector); };
+  return whole(map.offset) && std::all_of(map.strides.begin() + 1, map.strides.end(), whole);
 }
 
 // Whether the template can have the product, its operands aside.
@@ -123,12 +142,13 @@ std::optional<ConvolutionWarpgroupSchedule> convolution_warpgroup_schedule(const
 }
 
 Ways choose_tiles(const LoweringOptions &options, const std::string *tuned, GemmWarpgroupSchedule &schedule) {
-  return choose(options, tuned, total_extent(schedule.k), 1, schedule);
+  const Lines lines{of_whole_sectors(schedule.map_a), of_whole_sectors(schedule.map_b)};
+  return choose(options, tuned, total_extent(schedule.k), 1, lines, schedule);
 }
 
 Ways choose_tiles(const LoweringOptions &options, const std::string *tuned, ConvolutionWarpgroupSchedule &schedule) {
   const std::vector<int64_t> &taps = schedule.image.taps;
-  return choose(options, tuned, schedule.k.back().extent, taps[0] * taps[1], schedule);
+  return choose(options, tuned, schedule.k.back().extent, taps[0] * taps[1], {}, schedule);
 }
 
 }  // namespace optc

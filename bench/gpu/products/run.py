@@ -1,7 +1,8 @@
 """run.py DIR: the products of prepare.py on this machine's card beside cuBLAS (torch.mm), in one process and in turns; as a table.
 
 Each way is captured in a CUDA graph of many launches over several sets of operands, so that none is found in a cache because it was there
-a moment ago. Checked against f64 (large ones: f32) products. Ratios are cuBLAS's time over ours; cuBLAS has no epilogue where ours has one.
+a moment ago. Checked against f64 (large ones: f32) products. Ratios are cuBLAS's time over ours; cuBLAS has no epilogue where ours has one, so
+torch.compile's linear layer with GELU stands beside it.
 """
 import ctypes as C
 import glob
@@ -120,6 +121,10 @@ def main():
         if gelu:
             want = torch.nn.functional.gelu(want + data[0]['b'].to(wide), approximate='tanh')
         graphs, labels = [captured([lambda d=d: torch.mm(d['x'], factor(d), out=d['out']) for d in data], count)], ['cuBLAS']
+        if gelu:
+            compiled = torch.compile(lambda x, w, b: torch.nn.functional.gelu(torch.addmm(b, x, w), approximate='tanh'))
+            graphs.append(captured([lambda d=d: compiled(d['x'], factor(d), d['b']) for d in data], count))
+            labels.append('torch.compile')
         held = []  # what the graphs use
         for path in sorted(glob.glob(f'{folder}/{name}.*.cpp')):
             kernel, calls = Kernel(path), []
