@@ -77,10 +77,12 @@ def write(folder, index, value):
 
 
 def nudged(values, random):
-    """Each float32 changed by at most LAST_BITS units in its last place."""
-    nudge = 1 + LAST_BITS * 2.0**-23 * random.integers(-1, 2, values.shape)
+    """Each float32 changed by at most LAST_BITS units in its last place; in float32 and in place, for weights of gigabytes."""
+    changed = random.integers(-1, 2, values.shape, np.int8).astype(np.float32)
+    changed *= np.float32(LAST_BITS * 2.0**-23)
+    changed += 1  # exact, so that the product is rounded once
     with np.errstate(over="ignore"):
-        changed = (values * nudge).astype(np.float32)
+        changed *= values
     return np.where(np.isfinite(changed), changed, values)
 
 

@@ -128,8 +128,9 @@ void collect(const Graph &a, const Graph &b, GraphDiff &diff) {
     ++(diff.*count_of(g.status));
     if (g.status == DiffStatus::kSame) continue;
     GraphDiff::Pattern pattern;
-    pattern.before = operators(a, g.before);
-    pattern.after = operators(b, g.after);
+    const bool constant = g.evidence == "constant";
+    pattern.before = constant && g.before.empty() ? "a constant" : operators(a, g.before);
+    pattern.after = constant && g.after.empty() ? "a constant" : operators(b, g.after);
     pattern.status = g.status;
     for (const std::string &r : g.rules) pattern.rules += (pattern.rules.empty() ? "" : ", ") + r;
     const std::string key = pattern.before + ">" + pattern.after + ">" + pattern.rules;

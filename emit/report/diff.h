@@ -45,7 +45,7 @@ struct DiffGroup {
   DiffStatus status = DiffStatus::kSame;
   std::vector<std::string> rules;    // rewrites that made it, when they are known
   std::vector<std::string> kernels;  // kernels that compute it, when it was compiled
-  // What links them: "origin", "structure", "weights", "name", "neighbours", "course", "region"; empty: nothing.
+  // Why: "origin", "structure", "weights", "name", "neighbours", "course", "region"; of one side "constant", or nothing.
   std::string evidence;
   uint32_t kinds = 0;  // kChanged: of what kinds its changes are, bits of bit_of()
 };

@@ -52,6 +52,25 @@ std::string change_text(const DiffChange &change) {
   return text;
 }
 
+// Changes that read the same but for the node: the first of them, and how many there are.
+struct AlikeChanges {
+  const DiffChange *first = nullptr;
+  size_t count = 0;
+};
+std::vector<AlikeChanges> alike_changes(const GraphDiff &diff) {
+  std::vector<AlikeChanges> list;
+  std::map<std::string, size_t> index;
+  for (const DiffChange &change : diff.changes) {
+    const bool model = change.group == DiffChange::kModel;
+    const auto [it, fresh] = index.emplace((model ? "" : change.op) + "\n" + change_text(change), list.size());
+    if (fresh || model)
+      list.push_back({&change, 1});
+    else
+      ++list[it->second].count;
+  }
+  return list;
+}
+
 // A cell of a table of Markdown.
 std::string cell(const std::string &text) {
   std::string out;
@@ -116,13 +135,16 @@ std::string diff_text(const Graph &before, const Graph &after, const GraphDiff &
                         pad(p.after, right), last(p));
   }
   if (shown < patterns.size()) text += "        " + rest_text(patterns.size(), shown, "pattern") + "\n";
-  const size_t told = shown_of(diff.changes.size(), lines);
+  const std::vector<AlikeChanges> changes = alike_changes(diff);
+  const size_t told = shown_of(changes.size(), lines);
   for (size_t i = 0; i < told; ++i) {
-    const DiffChange &change = diff.changes[i];
-    text += "  " + (change.group == DiffChange::kModel ? "" : fmt::format("'{}' ({}): ", change.node, change.op)) +
+    const DiffChange &change = *changes[i].first;
+    const std::string more = changes[i].count > 1 ? fmt::format(" and {} more", changes[i].count - 1) : "";
+    text += "  " +
+            (change.group == DiffChange::kModel ? "" : fmt::format("'{}'{} ({}): ", change.node, more, change.op)) +
             change_text(change) + "\n";
   }
-  if (told < diff.changes.size()) text += "  " + rest_text(diff.changes.size(), told, "change") + "\n";
+  if (told < changes.size()) text += "  " + rest_text(changes.size(), told, "change") + "\n";
   return text;
 }
 
@@ -138,14 +160,16 @@ std::string diff_markdown(const Graph &before, const Graph &after, const GraphDi
                         p.rules.empty() ? to_string(p.status) : cell(p.rules), cell(places(before, after, diff, p)));
   }
   if (shown < patterns.size()) text += "\n" + rest_text(patterns.size(), shown, "pattern") + "\n";
-  const size_t told = shown_of(diff.changes.size(), lines);
+  const std::vector<AlikeChanges> changes = alike_changes(diff);
+  const size_t told = shown_of(changes.size(), lines);
   if (told) text += "\n| node | operator | what | before | after | |\n|---|---|---|---|---|---|\n";
   for (size_t i = 0; i < told; ++i) {
-    const DiffChange &c = diff.changes[i];
-    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", cell(c.node), cell(c.op), cell(c.what), cell(c.from),
-                        cell(c.to), cell(c.note));
+    const DiffChange &c = *changes[i].first;
+    const std::string more = changes[i].count > 1 ? fmt::format(" and {} more", changes[i].count - 1) : "";
+    text += fmt::format("| {}{} | {} | {} | {} | {} | {} |\n", cell(c.node), more, cell(c.op), cell(c.what),
+                        cell(c.from), cell(c.to), cell(c.note));
   }
-  if (told < diff.changes.size()) text += "\n" + rest_text(diff.changes.size(), told, "change") + "\n";
+  if (told < changes.size()) text += "\n" + rest_text(changes.size(), told, "change") + "\n";
   return text;
 }
 

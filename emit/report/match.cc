@@ -9,6 +9,7 @@
 
 #include "emit/report/align.h"
 #include "emit/report/fingerprints.h"
+#include "emit/report/folded.h"
 #include "emit/report/internal_diff.h"
 
 namespace optc {
@@ -32,6 +33,10 @@ class Sets {  // union-find over nodes of A (first) and of B (behind)
 
 constexpr uint64_t kNoKey = 0;
 
+// What neighbours of a pair must have in common to be one: operator, attributes and which operands are constants; the
+// first two of these; the operator.
+enum class Alike : uint8_t { kOperands, kAttributes, kOperator };
+
 // Matching of two files, from the surest evidence to the weakest. A pair is made once.
 class Matcher {
  public:
@@ -41,7 +46,7 @@ class Matcher {
         offset_(before.node_capacity()),
         sets_(offset_ + after.node_capacity()),
         evidence_(offset_ + after.node_capacity(), nullptr),
-        partner_(before.node_capacity()) {
+        partner_(offset_ + after.node_capacity()) {
     // Inputs and outputs that correspond have one key in both.
     const auto keys = [](const std::vector<std::pair<size_t, size_t>> &pairs, std::vector<uint64_t> &x,
                          std::vector<uint64_t> &y) {
@@ -64,19 +69,23 @@ class Matcher {
     by_keys(fingerprints_of_weights(a_), fingerprints_of_weights(b_), "weights");
     const bool named = names_agree();
     if (named) by_names();
-    spread(true);
+    spread(Alike::kOperands);
     by_fingerprints(Contents::kShortIntegers);
-    spread(true);
+    spread(Alike::kOperands);
     by_fingerprints(Contents::kNone);
-    spread(true);
+    spread(Alike::kOperands);
+    spread(Alike::kAttributes);
     in_order(fingerprints_from_inputs(a_, Contents::kShortIntegers, inputs_a_),
              fingerprints_from_inputs(b_, Contents::kShortIntegers, inputs_b_));
-    spread(true);
+    spread(Alike::kOperands);
     for (const auto &[x, y] : align_by_weights(a_, b_))
       if (!done_a(x) && !done_b(y)) match(x, y, "course");
-    spread(true);
-    spread(false);
+    spread(Alike::kOperands);
+    spread(Alike::kAttributes);
+    spread(Alike::kOperator);
     if (named) fused_by_names();
+    duplicates(a_, 0, inputs_a_);
+    duplicates(b_, offset_, inputs_b_);
     by_regions();
   }
 
@@ -84,6 +93,7 @@ class Matcher {
     evidence_[x.index] = evidence_[offset_ + y.index] = evidence;
     sets_.join(x.index, offset_ + y.index);
     partner_[x.index] = y;
+    partner_[offset_ + y.index] = x;
   }
 
   GraphDiff groups() {
@@ -98,8 +108,15 @@ class Matcher {
     };
     for (NodeId n : a_.all_nodes()) group(n.index).before.push_back(n);
     for (NodeId n : b_.all_nodes()) group(offset_ + n.index).after.push_back(n);
-    for (DiffGroup &g : diff.groups)
-      if (g.before.empty() || g.after.empty()) g.evidence.clear();
+    const auto folded_a = constants_instead(a_, b_, [&](NodeId n) { return partner_[n.index]; });
+    const auto folded_b = constants_instead(b_, a_, [&](NodeId n) { return partner_[offset_ + n.index]; });
+    const auto all = [](const std::vector<NodeId> &nodes, const std::vector<bool> &folded) {
+      return std::all_of(nodes.begin(), nodes.end(), [&](NodeId n) { return folded[n.index]; });
+    };
+    for (DiffGroup &g : diff.groups) {
+      if (!g.before.empty() && !g.after.empty()) continue;
+      g.evidence = all(g.before, folded_a) && all(g.after, folded_b) ? "constant" : "";
+    }
     return diff;
   }
 
@@ -204,11 +221,10 @@ class Matcher {
       if (const auto it = by_name.find(b_.node(n).name); it != by_name.end()) pair(it->second, n);
   }
 
-  // Neighbours of a pair at the same place of it, as long as there are any. `exact`: with equal attributes; else the
-  // operator alone.
-  void spread(bool exact) {
+  // Neighbours of a pair at the same place of it, as long as there are any.
+  void spread(Alike alike) {
     std::deque<std::pair<NodeId, NodeId>> work;
-    const auto key = [&](const Graph &g, NodeId n) { return exact ? signature(g.node(n)) : g.node(n).op; };
+    const auto key = [&](const Graph &g, NodeId n) { return key_of(g, n, alike); };
     const auto pair = [&](NodeId x, NodeId y) {
       if (done_a(x) || done_b(y) || key(a_, x) != key(b_, y)) return false;
       match(x, y, "neighbours");
@@ -231,7 +247,7 @@ class Matcher {
       if (i != SIZE_MAX && j != SIZE_MAX) operand(made_a[i], made_b[j]);
     const std::vector<ValueId> &given_a = a_.region(Graph::main()).inputs, &given_b = b_.region(Graph::main()).inputs;
     const auto readers = [&](ValueId v, ValueId w) {
-      const auto of_a = open_readers(a_, v, 0, exact), of_b = open_readers(b_, w, offset_, exact);
+      const auto of_a = open_readers(a_, v, 0, alike), of_b = open_readers(b_, w, offset_, alike);
       for (const auto &[at, y] : of_b)
         if (const auto it = of_a.find(at); it != of_a.end() && y.valid() && it->second.valid()) pair(it->second, y);
     };
@@ -256,9 +272,20 @@ class Matcher {
     }
   }
 
+  static std::string key_of(const Graph &g, NodeId n, Alike alike) {
+    const Node &node = g.node(n);
+    if (alike == Alike::kOperator) return node.op;
+    std::string key = signature(node);
+    if (alike == Alike::kAttributes) return key;
+    std::string constants;
+    for (ValueId v : node.inputs) constants += v.valid() && g.is_constant(behind_copies(g, v)) ? 'c' : '.';
+    if (is_commutative(node.op)) std::sort(constants.begin(), constants.end());
+    return key + constants;
+  }
+
   // Nodes that read the value, or a copy of it, and have no partner yet: by operand and operator; an invalid id where
   // several are alike.
-  std::map<std::string, NodeId> open_readers(const Graph &g, ValueId value, size_t offset, bool exact) const {
+  std::map<std::string, NodeId> open_readers(const Graph &g, ValueId value, size_t offset, Alike alike) const {
     std::map<std::string, NodeId> list;
     std::vector<ValueId> copies{value};
     for (size_t k = 0; k < copies.size(); ++k)
@@ -268,7 +295,7 @@ class Matcher {
         if (reader.op == "Identity" && reader.outputs[0].valid()) copies.push_back(reader.outputs[0]);
         if (evidence_[offset + use.node.index]) continue;
         const uint32_t at = is_commutative(reader.op) ? 0 : use.index;
-        const auto [it, fresh] = list.emplace(std::to_string(at) + (exact ? signature(reader) : reader.op), use.node);
+        const auto [it, fresh] = list.emplace(std::to_string(at) + key_of(g, use.node, alike), use.node);
         if (!fresh && it->second != use.node) it->second = NodeId();
       }
     return list;
@@ -315,6 +342,21 @@ class Matcher {
     }
   }
 
+  // A node that computes what another one of its graph does, and has no partner where that one has: the same is
+  // computed once in the other graph.
+  void duplicates(const Graph &g, size_t offset, const std::vector<uint64_t> &inputs) {
+    const std::vector<uint64_t> keys = fingerprints_from_inputs(g, Contents::kAll, inputs);
+    std::unordered_map<uint64_t, NodeId> known;
+    for (NodeId n : g.all_nodes())
+      if (evidence_[offset + n.index]) known.emplace(keys[n.index], n);
+    for (NodeId n : g.all_nodes()) {
+      const auto it = known.find(keys[n.index]);
+      if (evidence_[offset + n.index] || it == known.end() || g.node(n).op == "Identity") continue;
+      sets_.join(offset + it->second.index, offset + n.index);
+      evidence_[offset + n.index] = "structure";
+    }
+  }
+
   // What is left and touches forms a region; a region of A and one of B that feed the same operand of matched nodes, or
   // the same output of the model, are one change.
   void by_regions() {
@@ -323,17 +365,137 @@ class Matcher {
     regions(a_, open_a, ra);
     regions(b_, open_b, rb);
     std::map<std::string, size_t> leaving;
+    std::set<size_t> joined_a, joined_b;
     for (const auto &[key, node] : borders(a_, open_a, 0)) leaving.emplace(key, ra.find(node));
     for (const auto &[key, node] : borders(b_, open_b, offset_)) {
       const auto it = leaving.find(key);
       if (it == leaving.end()) continue;
       sets_.join(it->second, offset_ + rb.find(node));
+      joined_a.insert(it->second);
+      joined_b.insert(rb.find(node));
     }
+    part_of_a_change(Side{a_, b_, 0, offset_, inputs_a_, inputs_b_, outputs_a_, outputs_b_}, open_a, ra, joined_a);
+    part_of_a_change(Side{b_, a_, offset_, 0, inputs_b_, inputs_a_, outputs_b_, outputs_a_}, open_b, rb, joined_b);
     for (NodeId n : a_.all_nodes())
       if (open_a[n.index]) sets_.join(ra.find(n.index), n.index), evidence_[n.index] = "region";
     for (NodeId n : b_.all_nodes())
       if (open_b[n.index])
         sets_.join(offset_ + rb.find(n.index), offset_ + n.index), evidence_[offset_ + n.index] = "region";
+  }
+
+  // One graph as it is compared with the other one.
+  struct Side {
+    const Graph &graph, &other;
+    size_t offset, other_offset;
+    const std::vector<uint64_t> &inputs, &other_inputs, &outputs, &other_outputs;
+  };
+  // What a region without a counterpart reads and who reads it.
+  struct Border {
+    std::set<uint32_t> sources, readers;             // nodes that have partners
+    std::set<uint64_t> inputs;                       // keys of the model's inputs that it reads
+    std::vector<std::vector<ValueId>> counterparts;  // per value that leaves: what the other graph has at its reader
+    bool only_copies = true, known = true;           // known: all that is read and all readers have partners
+  };
+
+  // A region that has no counterpart lies between a node and its readers which, in the other graph, read the node
+  // itself, or between a node and what it reads. Where that node differs, its change is why the region is there:
+  // Conv + BatchNormalization became a Conv of other weights. Where it does not, nodes were put in or taken out.
+  void part_of_a_change(const Side &side, const std::vector<bool> &open, Sets &local, const std::set<size_t> &joined) {
+    std::map<size_t, Border> regions;
+    for (NodeId n : side.graph.all_nodes())
+      if (open[n.index] && !joined.count(local.find(n.index)))
+        survey(side, open, local, n, regions[local.find(n.index)]);
+    for (const auto &[root, border] : regions) {
+      if (border.only_copies || !border.known || border.counterparts.empty()) continue;
+      const NodeId change = changed_beside(side, border);
+      if (change.valid()) sets_.join(side.offset + change.index, side.offset + root);
+    }
+  }
+
+  void survey(const Side &side, const std::vector<bool> &open, Sets &local, NodeId n, Border &border) {
+    const Graph &g = side.graph;
+    const auto foreign = [&](NodeId m) { return open[m.index] && local.find(m.index) != local.find(n.index); };
+    border.only_copies = border.only_copies && g.node(n).op == "Identity";
+    for (ValueId v : g.node(n).inputs) {
+      if (!v.valid() || g.value(v).kind == ValueKind::kConstant) continue;
+      if (g.value(v).kind == ValueKind::kRegionInput) {
+        if (g.value(v).region == Graph::main())
+          border.inputs.insert(side.inputs[g.value(v).index]);
+        else
+          border.known = false;
+        continue;
+      }
+      const NodeId producer = g.value(v).producer;
+      if (foreign(producer)) border.known = false;
+      if (!open[producer.index]) border.sources.insert(producer.index);
+    }
+    for (ValueId v : g.node(n).outputs) {
+      if (!v.valid()) continue;
+      for (const Use &u : g.value(v).uses) {
+        if (u.kind == UseKind::kRegionOutput) {
+          border.counterparts.push_back(u.region == Graph::main() ? counterpart_of_output(side, u.index)
+                                                                  : std::vector<ValueId>{});
+        } else if (foreign(u.node)) {
+          border.known = false;
+        } else if (!open[u.node.index]) {
+          border.readers.insert(u.node.index);
+          border.counterparts.push_back(counterpart_of_operand(side, u));
+        }
+      }
+    }
+  }
+
+  std::vector<ValueId> counterpart_of_output(const Side &side, size_t index) const {
+    const std::vector<ValueId> &made = side.other.region(Graph::main()).outputs;
+    for (size_t i = 0; i < made.size(); ++i)
+      if (side.other_outputs[i] == side.outputs[index]) return {behind_copies(side.other, made[i])};
+    return {};
+  }
+  std::vector<ValueId> counterpart_of_operand(const Side &side, const Use &use) const {
+    const NodeId partner = partner_[side.offset + use.node.index];
+    if (!partner.valid()) return {};
+    const Node &reader = side.other.node(partner);
+    std::vector<ValueId> list;
+    for (size_t i = 0; i < reader.inputs.size(); ++i)
+      if ((i == use.index || is_commutative(reader.op)) && reader.inputs[i].valid())
+        list.push_back(behind_copies(side.other, reader.inputs[i]));
+    return list;
+  }
+
+  // The node before or behind a region whose change the region is a part of; an invalid id: there is none.
+  NodeId changed_beside(const Side &side, const Border &border) const {
+    if (border.sources.size() + border.inputs.size() != 1) return {};
+    const NodeId source = border.sources.empty() ? NodeId() : NodeId(*border.sources.begin());
+    const auto is_source = [&](ValueId v) {
+      const Value &value = side.other.value(v);
+      if (!source.valid())
+        return value.kind == ValueKind::kRegionInput && value.region == Graph::main() &&
+               side.other_inputs[value.index] == *border.inputs.begin();
+      return value.kind == ValueKind::kNodeOutput && partner_[side.other_offset + value.producer.index] == source;
+    };
+    // Every reader reads it directly in the other graph.
+    const bool direct = std::all_of(
+        border.counterparts.begin(), border.counterparts.end(),
+        [&](const std::vector<ValueId> &values) { return std::any_of(values.begin(), values.end(), is_source); });
+    if (!direct) return {};
+    if (source.valid() && differs(side, source)) return source;
+    const NodeId reader = border.readers.size() == 1 ? NodeId(*border.readers.begin()) : NodeId();
+    return reader.valid() && differs(side, reader) ? reader : NodeId();
+  }
+
+  // Whether a node and its partner are different operators, or read different constants.
+  bool differs(const Side &side, NodeId n) const {
+    const Node &p = side.graph.node(n), &q = side.other.node(partner_[side.offset + n.index]);
+    if (signature(p) != signature(q)) return true;
+    const auto constants = [](const Graph &g, const Node &node) {
+      std::vector<std::string> list;
+      for (ValueId v : node.inputs)
+        if (v.valid() && g.is_constant(behind_copies(g, v))) list.push_back(g.constant(behind_copies(g, v))->hash());
+      if (is_commutative(node.op)) std::sort(list.begin(), list.end());
+      return list;
+    };
+    const std::vector<std::string> x = constants(side.graph, p), y = constants(side.other, q);
+    return x.size() == y.size() && x != y;
   }
 
   std::vector<bool> open(const Graph &g, size_t offset) const {
@@ -379,7 +541,7 @@ class Matcher {
   const size_t offset_;
   Sets sets_;
   std::vector<const char *> evidence_;  // null: not matched yet
-  std::vector<NodeId> partner_;         // of a node of A that is done, in B (one of them)
+  std::vector<NodeId> partner_;         // of a node that is done, in the other graph (one of them)
   std::vector<uint64_t> inputs_a_, inputs_b_, outputs_a_, outputs_b_;
   std::vector<std::pair<NodeId, NodeId>> fused_;
 };

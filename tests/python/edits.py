@@ -146,7 +146,7 @@ def scrambled(model, seed, outer=True):
 
 
 def in_other_order(model, seed):
-    """The same model with its nodes in another order that is right."""
+    """The same model with its nodes in another order that is right, and where each stood before."""
     rng = random.Random(seed)
     model = onnx.ModelProto.FromString(model.SerializeToString())
     nodes = list(model.graph.node)
@@ -170,7 +170,7 @@ def in_other_order(model, seed):
         ready += [k for k in range(len(nodes)) if k not in done and k not in ready and k not in order and waits[k] <= done]
     del model.graph.node[:]
     model.graph.node.extend(nodes[i] for i in order)
-    return model
+    return model, order
 
 
 def small(path, nodes, inputs, outputs, initializers=(), opsets=(("", 17),), **more):

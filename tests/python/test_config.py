@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 import terminal
-from test_cli import model  # noqa: F401: a fixture
+from command_line import model  # noqa: F401: a fixture
 
 
 def run(optc, *arguments, code=0, cwd=None):

@@ -3,16 +3,20 @@ optimizer, and files of any operators can be compared (../shared/models: skipped
 
 import json
 import os
+import pathlib
 import random
 import subprocess
+import sys
 
 import edits
-import numerics.numerics as numerics
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from test_pages import branches, transformer
+from page_models import branches, transformer
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "numerics"))
+import numerics  # noqa: E402
 
 SEED = int(os.environ.get("OPTC_SEED", "1"))
 COUNT = int(os.environ.get("OPTC_COUNT", "10"))
@@ -85,43 +89,10 @@ def test_an_edit_is_one_line(optc, model, tmp_path, names):
 
 def test_other_names_are_no_change(optc, model, tmp_path):
     path, before = model
-    after, names = edits.scrambled(edits.in_other_order(before, SEED), SEED, outer=False)
+    after, names = edits.scrambled(edits.in_other_order(before, SEED)[0], SEED, outer=False)
     onnx.save(after, tmp_path / "b.onnx")
     facts = diff(optc, path, tmp_path / "b.onnx", "--exit-code")
     assert facts["equal"] and facts["same"] == facts["nodes_after"] == len([n for n in after.graph.node if n.op_type != "Constant"])
-
-
-def correspondences(before, after):
-    """Index of a node of B -> the nodes of A that it came from, by what optc noted at it."""
-    names = {n.name or f"{n.op_type}_{i}" for i, n in enumerate(before.graph.node)}
-    pairs = {}
-    for index, node in enumerate(after.graph.node):
-        if node.op_type == "Constant":
-            continue
-        origin = [e.value.split("\n") for e in node.metadata_props if e.key == "optc.origin"]
-        known = set(origin[0] if origin else [node.name]) & names
-        if known:
-            pairs[index] = known
-    return pairs
-
-
-def test_the_optimizers_work_is_found_under_other_names(optc, model, tmp_path):
-    path, before = model
-    out = tmp_path / "out.onnx"
-    run(optc, "opt", path, "-o", out, "-q")
-    after = onnx.load(out)
-    pairs = correspondences(before, after)
-    assert pairs
-    after, names = edits.scrambled(after, SEED)
-    onnx.save(after, tmp_path / "b.onnx")
-    facts = diff(optc, path, tmp_path / "b.onnx")
-    group = {}
-    for number, one in enumerate(facts["groups"]):
-        for node in one["after"]:
-            group[node["name"]] = number
-    missed = [(after.graph.node[index].op_type, sorted(origin), facts["groups"][group[names[index]]]) for index, origin in pairs.items()
-              if not origin & {n["name"] for n in facts["groups"][group[names[index]]]["before"]}]
-    assert len(missed) <= 0.05 * len(pairs), f"{len(missed)} of {len(pairs)}: {missed[:5]}"
 
 
 def test_two_exporters(optc, root):

@@ -1,16 +1,20 @@
 """What `optc opt` says is what stands in the file that it wrote, and what an opset cannot say better stays as the model had it."""
 
 import json
+import pathlib
 import subprocess
+import sys
 
 import edits
-import numerics.numerics as numerics
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from test_pages import transformer
+from page_models import transformer
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "numerics"))
+import numerics  # noqa: E402
 
 
 def run(optc, *words, code=0):

@@ -7,7 +7,7 @@ import sys
 
 import onnx
 import pytest
-from test_pages import transformer
+from page_models import transformer
 
 
 def run(optc, *words, code=0):

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from test_pages import transformer
+from page_models import transformer
 
 
 def run(optc, *arguments, code=0, env=None):

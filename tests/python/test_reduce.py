@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import test_pages
+import page_models
 
 
 def reduce(optc, source, out, check, *options, code=0):
@@ -36,7 +36,7 @@ def script(folder, body, name="check.py"):
 @pytest.fixture
 def encoder(tmp_path):
     path = tmp_path / "encoder.onnx"
-    test_pages.transformer(path, 3)
+    page_models.transformer(path, 3)
     return path
 
 
@@ -199,7 +199,7 @@ def test_forms_of_text(optc, root, tmp_path):
 def test_weights_outside(optc, tmp_path):
     source = tmp_path / "there"
     source.mkdir()
-    test_pages.transformer(source / "m.onnx", 2)
+    page_models.transformer(source / "m.onnx", 2)
     onnx.save(onnx.load(source / "m.onnx"), source / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=64)
     out = tmp_path / "here" / "small.onnx"
     out.parent.mkdir()
