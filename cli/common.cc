@@ -95,12 +95,16 @@ bool parse_pin(const std::string &text, DimPin &pin) {
   return parse_number(range.substr(0, dots), pin.min) && parse_number(last, pin.max) && pin.min <= pin.max;
 }
 
-// "int8", "int4:64".
-bool parse_weights(const std::string &text, WeightFormat &format) {
+// "int8", "int4:64", "int4,activations=int8".
+bool parse_weights(const std::string &given, WeightFormat &format) {
+  const size_t comma = given.find(',');
+  const std::string text = given.substr(0, comma);
+  if (comma != std::string::npos && given.substr(comma) != ",activations=int8") return false;
   const size_t colon = text.find(':');
   const std::string type = text.substr(0, colon);
   if (type != "int8" && type != "int4") return false;
   format = type == "int8" ? WeightFormat{8, 0} : WeightFormat{4, 32};
+  format.activations = comma != std::string::npos;
   if (colon == std::string::npos) return true;
   constexpr int64_t kLargest = 1 << 16;
   return parse_number(text.substr(colon + 1), format.block) && format.block > 0 && format.block % 8 == 0 &&
@@ -208,16 +212,19 @@ void add_weight_options(Verb &verb, CommonOptions &o) {
           "--quantize-weights", o.weights,
           "constant weights of products in fewer bits, one scale (and a zero point where that is nearer) for so "
           "many numbers of a sum: int4 (blocks of 32: one scale is then a fifth of the bytes, and a large number "
-          "coarsens 31 others alone), int4:64, int8 (a scale a column), int8:32; activations stay as they are; "
+          "coarsens 31 others alone), int4:64, int8 (a scale a column), int8:32; with ,activations=int8 what f32 "
+          "products multiply by them is rounded in the same blocks while the model runs, else it stays as it is; "
           "weights that alone change an output by more than 1 % (int8) or 20 % (int4) of its range on sample "
           "inputs stay, by name")
       ->check([](const std::string &text) -> std::string {
         WeightFormat format;
         return parse_weights(text, format)
                    ? ""
-                   : "'" + text + "': expected int8 or int4, with a block of a multiple of 8 numbers: int4:32";
+                   : "'" + text +
+                         "': expected int8 or int4, with a block of a multiple of 8 numbers: int4:32, and "
+                         "perhaps ,activations=int8";
       })
-      ->type_name("TYPE[:BLOCK]")
+      ->type_name("TYPE[:BLOCK][,activations=int8]")
       ->group(kCompiling);
   verb.add_option("--keep-weights", o.keep_weights,
                   "weights that --quantize-weights leaves as they are, by name; a * stands for any text (repeatable)")

@@ -64,13 +64,19 @@ Result<Program> lower_quietly(const Graph &graph) {
   return lower(graph, lowering, report, quiet);
 }
 
-// All of them that do not stay, in place of the weights.
+// All of them that do not stay, in place of the weights. Adds to `activations` the products whose left operand is
+// rounded, too.
 Status replace_weights(Graph &graph, const std::vector<Candidate> &candidates, const KeptTensors &kept,
-                       Diagnostics &diagnostics) {
+                       const WeightFormat &format, int64_t &activations, Diagnostics &diagnostics) {
   for (const Candidate &c : candidates) {
     const bool stays = !c.kept.empty() || std::any_of(kept.begin(), kept.end(),
                                                       [&](const auto &tensor) { return tensor.first == c.name; });
-    if (!stays) OPTC_TRY(replace_weight(graph, c.weight, c.quantized, diagnostics));
+    if (stays) continue;
+    if (format.activations) {
+      OPTC_ASSIGN(const int64_t products, round_activations(graph, c.weight, format, diagnostics));
+      activations += products;
+    }
+    OPTC_TRY(replace_weight(graph, c.weight, c.quantized, diagnostics));
   }
   return {};
 }
@@ -91,7 +97,8 @@ StorageCost measure(const Graph &graph, const std::vector<Candidate> &candidates
   const LowerNarrow narrow = [&](const KeptTensors &kept, std::vector<std::string> &names) -> Result<Program> {
     Graph tried = graph.clone();
     Diagnostics quiet;
-    OPTC_TRY(replace_weights(tried, candidates, kept, quiet));
+    int64_t activations = 0;
+    OPTC_TRY(replace_weights(tried, candidates, kept, options.weights.format, activations, quiet));
     for (const Candidate &c : candidates)
       if (c.kept.empty()) names.push_back(c.name);
     return lower_quietly(tried);
@@ -165,7 +172,8 @@ Status quantize_weights(Graph &graph, const CompileOptions &options, Listener &l
     lines.push_back(line_of(c, graph.value(c.weight.value).constant));
   }
   QuantizedWeights made = what_came(candidates, graph, options.weights.format);  // while the matrices are there
-  OPTC_TRY(replace_weights(graph, candidates, {}, diagnostics));
+  int64_t activations = 0;
+  OPTC_TRY(replace_weights(graph, candidates, {}, options.weights.format, activations, diagnostics));
   if (settled) {
     *settled = options.weights;
     settled->measure = false;
@@ -176,8 +184,11 @@ Status quantize_weights(Graph &graph, const CompileOptions &options, Listener &l
   }
   step.end(candidates.empty()
                ? fmt::format("no weight of a product has {} elements: nothing to quantize", kLeastQuantized)
-               : fmt::format("{} of {} weights of products, {} → {}{}", count, candidates.size(),
+               : fmt::format("{} of {} weights of products, {} → {}{}{}", count, candidates.size(),
                              format_bytes(static_cast<double>(before)), format_bytes(static_cast<double>(after)),
+                             options.weights.format.activations
+                                 ? fmt::format("; activations of {} products in 8 bits", activations)
+                                 : "",
                              cost));
   if (listener.wants_details())
     for (const std::string &line : lines) listener.end("", line, 0);

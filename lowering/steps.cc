@@ -18,6 +18,8 @@ constexpr LoweringStepInfo kSteps[] = {
      "its readers see the same values, and nothing is computed twice"},
     {"fuse.blocks", "a product reads quantized weights as they are and dequantizes them in its tiles",
      "constants of 2 to 8 bits, scaled by whole blocks along the sum; on a CPU"},
+    {"fuse.activations", "such a product reads quantized activations as they are and sums integers over a block",
+     "bytes without a zero point in the blocks of the weights, scaled in f32; on a CPU"},
     {"loops.split", "a loop is cut where an index divides its counter by a constant",
      "the inner loop has at least 16 iterations, and fewer quotients are left"},
     {"rows.recompute", "on a GPU, what a row keeps for its later stages is computed again",

@@ -2,6 +2,8 @@
 
 #include "ops/contrib_blocks.h"
 
+#include "ops/block_rounding.h"
+
 namespace optc {
 namespace {
 
@@ -61,6 +63,28 @@ ValueId dequantized_weights(Body &b, ValueId packed, ValueId scales, ValueId zer
 
 constexpr int64_t kMaxExtent = int64_t{1} << 31;
 
+// accuracy_level 4: a product may round its activations to 8 bits in the blocks of the weights. Whether ONNX Runtime
+// has a product that does so: not with zero points of floats or an order of blocks, and not of every block.
+bool rounds_activations(Body &b, const Blocks &w) {
+  const bool float_zero = b.has(3) && b.element(b.in(3)) == b.element(b.in(2));
+  if (b.i("accuracy_level", 0) != 4 || float_zero || b.has(4)) return false;
+  return w.bits == 2 ? w.block >= 32 && w.block <= 128 : w.block <= 256;
+}
+
+// Then all is f32 up to the result.
+ValueId product_of_rounded(Body &b, const Blocks &w) {
+  const NodeSink sink = {[&](std::string op, std::vector<ValueId> inputs, Body::Attributes attributes) {
+                           return b.op(op, std::move(inputs), std::move(attributes));
+                         },
+                         [&](Constant c) { return b.value(std::move(c)); }};
+  const ElementType type = b.element(b.in(0)), f32 = ElementType::kFloat32;
+  const ValueId x = rounded_in_blocks(sink, b.cast(b.in(0), f32), b.rank(b.in(0)), w.inner, w.block),
+                weights = dequantized_weights(b, b.in(1), b.cast(b.in(2), f32), b.in(3), ValueId(), w);
+  ValueId y = b.matmul(x, b.transpose(weights, {1, 0}));
+  if (b.has(5)) y = b.add(y, b.cast(b.in(5), f32));
+  return b.cast(y, type);
+}
+
 Status matmul_n_bits(Body &b) {
   OPTC_TRY(b.need_rank(0));
   OPTC_TRY(b.need_rank(1, {3}));
@@ -78,6 +102,10 @@ Status matmul_n_bits(Body &b) {
     if (const auto given = b.fixed(b.in(1), k); given && *given != dims[k])
       return b.invalid(b.input_name(1) + " must be [" + std::to_string(dims[0]) + ", " + std::to_string(dims[1]) +
                        ", " + std::to_string(dims[2]) + "], it is " + to_string(b.type(b.in(1))));
+  if (rounds_activations(b, w)) {
+    b.give(0, product_of_rounded(b, w));
+    return {};
+  }
   const ValueId weights = dequantized_weights(b, b.in(1), b.in(2), b.in(3), b.in(4), w);
   const ValueId y = b.matmul(b.in(0), b.transpose(weights, {1, 0}));
   b.give(0, b.has(5) ? b.add(y, b.in(5)) : y);

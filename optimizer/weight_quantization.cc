@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ir/graph/rewriter.h"
+#include "ops/block_rounding.h"
 #include "ops/registry.h"
 
 namespace optc {
@@ -29,14 +30,14 @@ bool turns(const Node &node) {
 struct Readers {
   bool product = false;
   int axis = -1;
-  NodeId first;  // the product that was met first
+  std::vector<NodeId> products;  // as they were met
   std::string problem;
 };
 
 void note_axis(Readers &readers, NodeId product, int axis) {
   if (readers.product && readers.axis != axis && readers.problem.empty())
     readers.problem = "products sum over either axis of it";
-  if (!readers.product) readers.first = product;
+  readers.products.push_back(product);
   readers.product = true;
   readers.axis = axis;
 }
@@ -245,7 +246,8 @@ std::vector<uint8_t> bytes_for(ElementType type, int64_t count) {
 }  // namespace
 
 std::string to_string(const WeightFormat &format) {
-  return "int" + std::to_string(format.bits) + (format.block > 0 ? ":" + std::to_string(format.block) : "");
+  return "int" + std::to_string(format.bits) + (format.block > 0 ? ":" + std::to_string(format.block) : "") +
+         (format.activations ? ",activations=int8" : "");
 }
 
 int64_t QuantizedWeight::bytes() const {
@@ -261,7 +263,8 @@ std::vector<ProductWeight> find_product_weights(const Graph &graph) {
         !is_model_float(value.constant.type()) || value.constant.count() < kLeastQuantized)
       continue;
     Readers readers = readers_of(graph, v);
-    if (readers.product) found.push_back({readers.first, {v, std::max(0, readers.axis), std::move(readers.problem)}});
+    if (readers.product)
+      found.push_back({readers.products.front(), {v, std::max(0, readers.axis), std::move(readers.problem)}});
   }
   std::vector<NodeId> order = graph.all_nodes();
   std::vector<size_t> place(graph.node_capacity(), order.size());
@@ -316,6 +319,35 @@ std::optional<QuantizedWeight> quantize(const Constant &weight, int axis, const 
   return quantized;
 }
 
+Result<int64_t> round_activations(Graph &graph, const ProductWeight &weight, const WeightFormat &format,
+                                  Diagnostics &diagnostics) {
+  const int64_t inner = graph.value(weight.value).constant.dims()[static_cast<size_t>(weight.axis)];
+  const int64_t block = format.block == 0 ? inner : std::min(format.block, inner);
+  OpInference inference;
+  Rewriter rewriter(graph, inference, diagnostics);
+  rewriter.set_pass("quantize");
+  int64_t count = 0;
+  for (NodeId product : readers_of(graph, weight.value).products) {
+    const ValueId x = graph.node(product).input(0);
+    const Type type = graph.value(x).type;
+    if (!type.has_shape() || type.rank() < 1 || type.element != ElementType::kFloat32 ||
+        graph.node(product).int_or("transA", 0) != 0)
+      continue;
+    auto change = rewriter.begin("quantize.activations", RewriteKind::kReplace, product);
+    change.numerics(NumericsClass::kApproximating);
+    const std::string name = graph.value(x).name;
+    const NodeSink sink = {
+        [&](std::string op, std::vector<ValueId> inputs, NodeSink::Attributes attributes) {
+          return change.output(change.create(std::move(op), std::move(inputs), std::move(attributes)));
+        },
+        [&](Constant c) { return change.constant(name + "_blocks", std::move(c)); }};
+    change.set_input(product, 0, rounded_in_blocks(sink, x, type.rank(), inner, block));
+    OPTC_TRY(change.commit());
+    ++count;
+  }
+  return count;
+}
+
 Status replace_weight(Graph &graph, const ProductWeight &weight, const QuantizedWeight &quantized,
                       Diagnostics &diagnostics) {
   const Value value = graph.value(weight.value);
@@ -324,7 +356,7 @@ Status replace_weight(Graph &graph, const ProductWeight &weight, const Quantized
   OpInference inference;
   Rewriter rewriter(graph, inference, diagnostics);
   rewriter.set_pass("quantize");
-  auto change = rewriter.begin("quantize.weights", RewriteKind::kReplace, readers.first);
+  auto change = rewriter.begin("quantize.weights", RewriteKind::kReplace, readers.products.front());
   change.numerics(NumericsClass::kApproximating);
   change.before(first);  // whatever reads it stands behind, in a body too
   std::vector<ValueId> operands = {change.constant(value.name + "_quantized", quantized.codes),

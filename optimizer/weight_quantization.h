@@ -15,10 +15,11 @@
 namespace optc {
 
 struct WeightFormat {
-  int bits = 4;        // 8 or 4
-  int64_t block = 32;  // so many numbers, along what the product sums, have one scale; 0: a whole column
+  int bits = 4;              // 8 or 4
+  int64_t block = 32;        // so many numbers, along what the product sums, have one scale; 0: a whole column
+  bool activations = false;  // what f32 products multiply by them is rounded to 8 bits, in the same blocks
 };
-std::string to_string(const WeightFormat &format);  // "int4:32", "int8"
+std::string to_string(const WeightFormat &format);  // "int4:32", "int8", "int4:32,activations=int8"
 
 // Weights of fewer elements stay: their bytes are not what a run waits for.
 inline constexpr int64_t kLeastQuantized = 4096;
@@ -45,6 +46,11 @@ struct QuantizedWeight {
 // at least, from the smallest to the largest number, with a zero point (uint8, uint4). The scale has the weight's type.
 // Nothing where a number is not finite.
 std::optional<QuantizedWeight> quantize(const Constant &weight, int axis, const WeightFormat &format);
+
+// The products by `weight`, which is not replaced yet, that multiply f32 along the last axis of their left operand:
+// that operand is rounded in blocks (ops/block_rounding.h). How many there are.
+Result<int64_t> round_activations(Graph &graph, const ProductWeight &weight, const WeightFormat &format,
+                                  Diagnostics &diagnostics);
 
 // Whatever reads `weight` reads it dequantized from now on.
 Status replace_weight(Graph &graph, const ProductWeight &weight, const QuantizedWeight &quantized,

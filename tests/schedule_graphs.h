@@ -58,6 +58,14 @@ inline const std::vector<std::pair<std::string, std::string>> kGraphs = {
       w = DequantizeLinear(q, s) {axis = 0}
       t = Transpose(w) {perm = ints [1, 0]}
       y = MatMul(x, t) })"},
+    {"gemm.blocks", R"(graph "g" (x: f32[N,3,64], s: f32[N,3,2], r: f32[N,3,48]) -> (y) { const q: u4[64,48] = hash "a"
+      const t: f32[2,48] = hash "b"
+      const z: u4[2,48] = hash "c"
+      p = QuantizeLinear(x, s) {axis = 2, block_size = 32, output_dtype = 3}
+      a = DequantizeLinear(p, s) {axis = 2, block_size = 32}
+      w = DequantizeLinear(q, t, z) {axis = 0, block_size = 32}
+      b = MatMul(a, w)
+      y = Add(b, r) })"},
     {"conv.gemm", conv("f32[N,8,H,W]", "f32[16,8,1,1]", 1, 1, 2, 1, 0, 0)},
     {"conv.direct", conv("f32[N,8,H,W]", "f32[16,8,3,3]", 1, 3, 2, 1, 1, 0)},
     {"conv.depthwise", conv("f32[N,8,H,W]", "f32[8,1,3,3]", 8, 3, 1, 2, 1, 1)},

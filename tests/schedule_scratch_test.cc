@@ -109,6 +109,29 @@ TEST(Schedule, ScratchOfQuantizedWeightsIsThatOfTheirPlan) {
   EXPECT_TRUE(some_in_scratch);
 }
 
+TEST(Schedule, ScratchOfQuantizedActivationsIsThatOfTheirPlan) {
+  for (const int64_t m : {1, 5, 193, 500})
+    for (const bool symbol : {false, true}) {
+      const std::string mm = symbol ? "N" : std::to_string(m);
+      const Lowered lowered = lower_text(
+          "graph \"g\" (x: f32[" + mm + ",320], s: f32[" + mm + ",10]) -> (y) { const q: i8[320,70] = hash \"a\"\n" +
+              " const t: f32[10,70] = hash \"b\"\n w = DequantizeLinear(q, t) {axis = 0, block_size = 32}\n" +
+              " p = QuantizeLinear(x, s) {axis = 1, block_size = 32, output_dtype = 3}\n" +
+              " a = DequantizeLinear(p, s) {axis = 1, block_size = 32}\n y = MatMul(a, w) }",
+          {});
+      const Kernel *kernel = find(lowered.program, "gemm.blocks");
+      ASSERT_TRUE(kernel) << lowered.text;
+      EXPECT_TRUE(std::get<GemmBlocksSchedule>(kernel->schedule).activations.scale.buffer.valid()) << lowered.text;
+      const OptcGemm plan = optc_gemm_plan(m, 70, 320);
+      int64_t need = 0;
+      for (int64_t t = 0; t < optc_gemm_tasks(plan); ++t) {
+        const OptcGemmTask task = optc_gemm_task(plan, t);
+        need = std::max(need, optc_gemm_blocks_i8_bytes(task.m1 - task.m0, 320, 32));
+      }
+      EXPECT_GE(bytes_for(*kernel, {{"N", m}}), need) << m << " " << symbol;
+    }
+}
+
 TEST(Schedule, ScratchOfConvolutionsIsThatOfTheirPlans) {
   std::mt19937 random(11);
   const auto draw = [&](int64_t low, int64_t high) {

@@ -116,6 +116,18 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
   plant("gemm.blocks", "S4", [&](Program &p, Schedule &s) { blocks(s).codes.buffer = p.inputs[0]; });
   plant(
       "gemm.blocks", "S2", [&](Program &, Schedule &s) { blocks(s).scales.rounded = ElementType::kFloat32; }, 1);
+  // Activations of bytes are the third.
+  const auto activations = [&](const std::string &number, const auto &fault) {
+    plant(
+        "gemm.blocks", number, [&](Program &p, Schedule &s) { fault(p, blocks(s).activations); }, 2);
+  };
+  activations("S1", [](Program &, RowScales &a) { a.scale.buffer = BufferId(); });
+  activations("S2", [](Program &p, RowScales &a) { a.scale.buffer = p.inputs[0]; });
+  activations("S2", [](Program &, RowScales &a) { a.scale.strides[0] = 3; });
+  activations("S2", [](Program &, RowScales &a) { a.scale.strides.back() = 2; });
+  activations("S2", [](Program &, RowScales &a) { a.scale.strides.pop_back(); });
+  activations("S2", [](Program &, RowScales &a) { a.scale.offset = 1; });
+  activations("S2", [](Program &, RowScales &a) { a.row = 1; });
   const auto integers = [](Schedule &s) -> ConvolutionIntegerSchedule & {
     return std::get<ConvolutionIntegerSchedule>(s);
   };

@@ -1,4 +1,4 @@
-// Products by quantized weights, by runtime/cpu/gemm_blocks.h.
+// Products by quantized weights, by runtime/cpu/gemm_blocks.h and gemm_blocks_i8.h.
 #include <fmt/format.h>
 
 #include "emit/cpp/nest.h"
@@ -26,11 +26,13 @@ bool NestPrinter::print_as(const GemmBlocksSchedule &schedule) {
     return false;
   std::vector<Loop> batch = view.batch;
   drop_unit_loops(batch);
-  text_.headers = {"runtime/cpu/gemm_blocks.h", "runtime/bundle/sinks.h"};
+  const OperandView &row_scale = schedule.activations.scale;
+  const bool bytes = row_scale.buffer.valid();
+  text_.headers = {bytes ? "runtime/cpu/gemm_blocks_i8.h" : "runtime/cpu/gemm_blocks.h", "runtime/bundle/sinks.h"};
   text_.plan_headers = {"runtime/cpu/gemm_blocks_plan.h"};
   text_.panels = panel_bits(optc_gemm_panels(view.columns.value()));
   const size_t row_loops = outer_.size() - batch.size() - 1;
-  const std::string a = buffer_name(view.a.buffer);
+  const std::string a = buffer_name(view.a.buffer), a_scale = bytes ? buffer_name(row_scale.buffer, "row_scales") : "";
   name_loads(1);
   const std::string codes = buffer_name(schedule.codes.buffer, "codes"),
                     scales = buffer_name(schedule.packed_scales.buffer, "scales");
@@ -46,6 +48,19 @@ bool NestPrinter::print_as(const GemmBlocksSchedule &schedule) {
   line(fmt::format("const OptcGemm plan = optc_gemm_plan({}, {}, {}, env.threads{});", dim(view.rows), columns,
                    dim(view.inner), copies.is(1) ? "" : ", " + dim(copies)));
   const std::string tile = open_tiles("optc_gemm_tasks", batch, row_loops, "scratch");
+  if (bytes) {
+    line("// codes, scales, zero points, block");
+    line(fmt::format("const BlockBytes<{}, {}> weights = {{{}, {}, {}, {}}};", packed_bits(view.b.element),
+                     zero_buffer.valid(), codes, scales, zeros, schedule.scales.block));
+    line(fmt::format("gemm_blocks_i8(plan, {}, BlockRows{{{}, {}, {}, {}, {}, {}}}, weights,", tile,
+                     batch_base(a, view.a, view.batch), dim(view.a_row), dim(view.a_inner),
+                     batch_base(a_scale, row_scale, view.batch), dim(schedule.activations.row),
+                     dim(row_scale.strides.back())));
+    line("               scratch, tile_sink(epilogue), optc_isa_dot());");
+    close();
+    close("});");
+    return true;
+  }
   const std::string partial = schedule.partial == GemmSchedule::Partial::kOutput
                                   ? fmt::format("{}, {}", buffer_name(nest_.stages.back().outputs[0].buffer), columns)
                                   : "nullptr, 0";

@@ -63,8 +63,8 @@ int64_t divisor_of(Dim d, Dim counter) {
   return found;
 }
 
-// A load that has one value for a block and a column: strides by both.
-std::optional<OperandView> by_blocks(const Program &program, const Scalar &load, const std::vector<Loop> &columns,
+// A load that has one value for a block and each of `loops`: strides by the loops, then by the block.
+std::optional<OperandView> by_blocks(const Program &program, const Scalar &load, const std::vector<Loop> &loops,
                                      const DimSymbol *k, Dim counter, int64_t block) {
   OperandView view;
   view.buffer = load.buffer;
@@ -80,29 +80,47 @@ std::optional<OperandView> by_blocks(const Program &program, const Scalar &load,
   Dim rest = at(0);
   const Dim step = k && uses_symbol(offset, k) ? at(block) - rest : Dim(0);
   if (!(offset == rest + step * floor_div(counter, block)) || uses_any_loop(step)) return std::nullopt;
-  std::vector<Dim> strides;
-  for (const Loop &l : columns) {
+  for (const Loop &l : loops) {
     const auto part = affine_in(rest, l.index);
     if (!part || uses_any_loop(part->coefficient)) return std::nullopt;
-    strides.push_back(part->coefficient);
+    view.strides.push_back(part->coefficient);
     rest = part->rest;
   }
-  const auto column = uniform_stride(columns, strides);
-  if (!column || uses_any_loop(rest)) return std::nullopt;
+  if (uses_any_loop(rest)) return std::nullopt;
   view.offset = rest;
-  view.strides = {step, *column};
+  view.strides.push_back(step);
+  return view;
+}
+// The same by the block and the collapsed columns.
+std::optional<OperandView> by_columns(const Program &program, const Scalar &load, const std::vector<Loop> &columns,
+                                      const DimSymbol *k, Dim counter, int64_t block) {
+  auto view = by_blocks(program, load, columns, k, counter, block);
+  if (!view) return std::nullopt;
+  const Dim step = view->strides.back();
+  view->strides.pop_back();
+  const auto column = uniform_stride(columns, view->strides);
+  if (!column) return std::nullopt;
+  view->strides = {step, *column};
   return view;
 }
 
-std::optional<BlockScales> block_scales(const Program &program, const BlockFactor &factor, const GemmView &view) {
-  const Scalar *scale = &program.scalars.at(factor.scale);
-  const Scalar *zero = factor.zero.valid() ? &program.scalars.at(factor.zero) : nullptr;
+// The loop over the sum; null: it has one element. nullopt: there are several.
+std::optional<const DimSymbol *> sum_loop(const GemmView &view) {
   const DimSymbol *k = nullptr;
   for (const Loop &l : view.k) {
     if (l.extent.is(1)) continue;
     if (k) return std::nullopt;
     k = l.index;
   }
+  return k;
+}
+
+std::optional<BlockScales> block_scales(const Program &program, const BlockFactor &factor, const GemmView &view) {
+  const Scalar *scale = &program.scalars.at(factor.scale);
+  const Scalar *zero = factor.zero.valid() ? &program.scalars.at(factor.zero) : nullptr;
+  const auto loop = sum_loop(view);
+  if (!loop) return std::nullopt;
+  const DimSymbol *k = *loop;
   const Dim counter = k ? program.dims->symbol_value(k) : Dim(0);
   BlockScales s;
   s.zero_value = factor.zero_value;
@@ -117,12 +135,27 @@ std::optional<BlockScales> block_scales(const Program &program, const BlockFacto
     if (!view.inner.is_constant()) return std::nullopt;
     s.block = view.inner.value() > 1 ? view.inner.value() : 1;
   }
-  const auto of_scale = by_blocks(program, *scale, view.n, k, counter, s.block);
-  const auto of_zero = zero ? by_blocks(program, *zero, view.n, k, counter, s.block) : std::nullopt;
+  const auto of_scale = by_columns(program, *scale, view.n, k, counter, s.block);
+  const auto of_zero = zero ? by_columns(program, *zero, view.n, k, counter, s.block) : std::nullopt;
   if (!of_scale || (zero && !of_zero)) return std::nullopt;
   s.scale = *of_scale;
   if (of_zero) s.zero = *of_zero;
   return s;
+}
+
+std::optional<RowScales> row_scales(const Program &program, const BlockFactor &factor, const GemmView &view,
+                                    int64_t block) {
+  const auto k = sum_loop(view);
+  if (!k) return std::nullopt;
+  const Dim counter = *k ? program.dims->symbol_value(*k) : Dim(0);
+  std::vector<Loop> loops = view.batch;
+  loops.insert(loops.end(), view.m.begin(), view.m.end());
+  const auto scale = by_blocks(program, program.scalars.at(factor.scale), loops, *k, counter, block);
+  if (!scale) return std::nullopt;
+  const auto first = scale->strides.begin() + static_cast<long>(view.batch.size());
+  const auto row = uniform_stride(view.m, std::vector<Dim>(first, scale->strides.end() - 1));
+  if (!row) return std::nullopt;
+  return RowScales{*scale, *row};
 }
 
 }  // namespace
@@ -167,15 +200,30 @@ std::optional<BlockFactor> block_factor(const Program &program, ScalarId factor)
   return std::nullopt;
 }
 
+std::optional<BlockFactor> activation_factor(const Program &program, ScalarId factor) {
+  const auto f = block_factor(program, factor);
+  const bool plain = f && !f->zero.valid() && f->zero_value == 0 && f->rounded == ElementType::kFloat32 &&
+                     program.scalars.at(f->element).type == ElementType::kInt8 &&
+                     program.scalars.at(f->scale).type == ElementType::kFloat32;
+  return plain ? f : std::nullopt;
+}
+
 std::optional<BlockProduct> block_product(const Program &program, const Kernel &kernel) {
   const LoopNest *nest = kernel.nest();
   if (!nest || !nest->contraction) return std::nullopt;
   const auto factor = block_factor(program, nest->contraction->rhs);
   if (!factor) return std::nullopt;
-  const auto view = gemm_view(program, kernel, nest->contraction->lhs, factor->element);
+  const auto activation = activation_factor(program, nest->contraction->lhs);
+  const auto view =
+      gemm_view(program, kernel, activation ? activation->element : nest->contraction->lhs, factor->element);
   const auto scales = view ? block_scales(program, *factor, *view) : std::nullopt;
   if (!scales) return std::nullopt;
-  return BlockProduct{*view, *scales};
+  BlockProduct product{*view, *scales, {}};
+  if (!activation) return product;
+  const auto rows = row_scales(program, *activation, *view, scales->block);
+  if (!rows) return std::nullopt;
+  product.activations = *rows;
+  return product;
 }
 
 }  // namespace optc

@@ -18,11 +18,16 @@ struct BlockFactor {
 };
 std::optional<BlockFactor> block_factor(const Program &program, ScalarId factor);
 
-// A product whose B is such a factor, with scales and zero points of one block along the sum each. nullopt also where
-// the sum is not one loop.
+// The same of bytes without a zero point, scaled in f32 and not rounded: activations that a product multiplies as they
+// are.
+std::optional<BlockFactor> activation_factor(const Program &program, ScalarId factor);
+
+// A product whose B is a block factor, with scales and zero points of one block along the sum each. nullopt also where
+// the sum is not one loop. Where its A is an activation factor, it has the blocks of B.
 struct BlockProduct {
-  GemmView view;  // b: the integers
+  GemmView view;  // b: the integers; a too where activations have a scale
   BlockScales scales;
+  RowScales activations;
 };
 std::optional<BlockProduct> block_product(const Program &program, const Kernel &kernel);
 

@@ -166,11 +166,20 @@ struct BlockScales {
   int64_t zero_value = 0;
   ElementType rounded = ElementType::kFloat32;
 };
+// How rows of A are dequantized, where they are bytes: element * scale, in blocks along the sum. `scale` of no buffer:
+// A's elements are numbers.
+struct RowScales {
+  OperandView scale;  // strides in the order batch.., m.., block
+  Dim row;            // of it by the collapsed rows
+};
 // A product in f32 by a constant B of integers that stay packed (runtime/cpu/gemm_blocks.h); view.b are the integers.
+// Where activations have scales, in the blocks of B, view.a are integers too, and the sums over a block are of integers
+// (runtime/cpu/gemm_blocks_i8.h).
 struct GemmBlocksSchedule {
   static constexpr std::string_view kName = "gemm.blocks";
   GemmView view;
   BlockScales scales;
+  RowScales activations;
   Packed codes, packed_scales, packed_zeros;  // gemm_blocks_plan.h; zeros of int8 or f32, invalid: all the center
   GemmSchedule::Partial partial = GemmSchedule::Partial::kNone;
   Dim scratch_bytes;

@@ -50,10 +50,15 @@ template <SameAs<BlockScales> S, typename V>
 void fields(S &s, V &&v) {
   v("block", s.block), v("scale", s.scale), v("zero", s.zero), v("zero_value", s.zero_value), v("rounded", s.rounded);
 }
+template <SameAs<RowScales> S, typename V>
+void fields(S &s, V &&v) {
+  v("scale", s.scale), v("row", s.row);
+}
 template <SameAs<GemmBlocksSchedule> S, typename V>
 void fields(S &s, V &&v) {
-  v("view", s.view), v("scales", s.scales), v("codes", s.codes), v("packed_scales", s.packed_scales);
-  v("packed_zeros", s.packed_zeros), v("partial", s.partial), v("scratch_bytes", s.scratch_bytes);
+  v("view", s.view), v("scales", s.scales), v("activations", s.activations), v("codes", s.codes);
+  v("packed_scales", s.packed_scales), v("packed_zeros", s.packed_zeros), v("partial", s.partial);
+  v("scratch_bytes", s.scratch_bytes);
 }
 
 template <SameAs<ConvolutionGeometry> S, typename V>
@@ -163,8 +168,9 @@ void fields(S &s, V &&v) {
 // A part of a schedule that has fields of its own.
 template <typename T>
 concept HasFields = SameAs<T, OperandView> || SameAs<T, ZeroPoint> || SameAs<T, ZeroPoints> || SameAs<T, GemmView> ||
-    SameAs<T, BlockScales> || SameAs<T, ConvolutionGeometry> || SameAs<T, ConvolutionOperands> ||
-    SameAs<T, AttentionRows> || SameAs<T, AttentionMask> || SameAs<T, RecurrentSchedule::Layer> ||
-    SameAs<T, TensorCoreProduct::Operand> || SameAs<T, TensorMap> || SameAs<T, ImageMap>;
+    SameAs<T, BlockScales> || SameAs<T, RowScales> || SameAs<T, ConvolutionGeometry> ||
+    SameAs<T, ConvolutionOperands> || SameAs<T, AttentionRows> || SameAs<T, AttentionMask> ||
+    SameAs<T, RecurrentSchedule::Layer> || SameAs<T, TensorCoreProduct::Operand> || SameAs<T, TensorMap> ||
+    SameAs<T, ImageMap>;
 
 }  // namespace optc

@@ -105,7 +105,11 @@ class ScheduleVerifier {
     if (!c) return;
     const auto factor = block_factor(p_, c->rhs);
     if (!factor) return fail_("S1", "its schedule is for a product of what is dequantized");
-    const Scalar *lhs = load_of(c->lhs), &rhs = p_.scalars.at(factor->element);
+    const auto activation = activation_factor(p_, c->lhs);
+    if (activation.has_value() != s.activations.scale.buffer.valid())
+      return fail_("S1", "its schedule is for activations of another kind");
+    const Scalar *lhs = activation ? &p_.scalars.at(activation->element) : load_of(c->lhs),
+                 &rhs = p_.scalars.at(factor->element);
     if (!check_product(s.view, lhs, &rhs)) return;
     if (s.view.a.element != lhs->type || s.view.b.element != rhs.type || s.scales.rounded != factor->rounded)
       return fail_("S2", "an operand of its schedule has another type");
@@ -116,6 +120,25 @@ class ScheduleVerifier {
     if (factor->zero.valid() != s.scales.zero.buffer.valid() || factor->zero_value != s.scales.zero_value)
       return fail_("S2", "its schedule has other zero points than the nest");
     if (factor->zero.valid()) same_by_blocks("the zero point", s, s.scales.zero, p_.scalars.at(factor->zero));
+    if (activation) same_by_rows(s, p_.scalars.at(activation->scale));
+  }
+  // The scale of A: its strides by the loops, and `row` by them as one.
+  void same_by_rows(const GemmBlocksSchedule &s, const Scalar &load) {
+    const OperandView &view = s.activations.scale;
+    const size_t batch = s.view.batch.size(), loops = batch + s.view.m.size();
+    if (view.strides.size() != loops + 1 || view.element != load.type)
+      return fail_("S2", "the view of A's scale is of another form");
+    if (s.scales.zero.buffer.valid() && is_float(s.scales.zero.element))
+      return fail_("S1", "sums of integers have zero points of integers");
+    Dim address = view.offset + view.strides[loops] * floor_div(collapsed(s.view.k), s.scales.block), by_rows = address;
+    for (size_t i = 0; i < loops; ++i) {
+      const Dim counted = counter((i < batch ? s.view.batch[i] : s.view.m[i - batch]).index);
+      address = address + view.strides[i] * counted;
+      if (i < batch) by_rows = by_rows + view.strides[i] * counted;
+    }
+    same_address("A's scale", view.buffer, address, load.buffer, load.index);
+    same_address("A's scale by rows", view.buffer, by_rows + s.activations.row * collapsed(s.view.m), load.buffer,
+                 load.index);
   }
   void same_by_blocks(const char *what, const GemmBlocksSchedule &s, const OperandView &view, const Scalar &load) {
     if (view.strides.size() != 2 || view.element != load.type)

@@ -1,4 +1,5 @@
-// runtime/cpu/gemm_blocks.h: products in f32 by constants of 2 to 8 bits that are quantized in blocks along the sum.
+// runtime/cpu/gemm_blocks.h: products in f32 by constants of 2 to 8 bits that are quantized in blocks along the sum,
+// and gemm_blocks_i8.h: the same where A is quantized in those blocks, too.
 #include "runtime/cpu/gemm_blocks_plan.h"
 
 #include <algorithm>
@@ -50,7 +51,8 @@ std::optional<GemmBlocksSchedule> gemm_blocks_schedule(const Program &program, c
   const BlockScales &scales = product->scales;
   const Contraction &c = *kernel.nest()->contraction;
   const ElementType a = view.a.element;
-  if ((a != ElementType::kFloat32 && a != ElementType::kFloat16 && a != ElementType::kBFloat16) ||
+  const bool bytes = product->activations.scale.buffer.valid();
+  if ((!bytes && a != ElementType::kFloat32 && a != ElementType::kFloat16 && a != ElementType::kBFloat16) ||
       program.scalars.at(kernel.nest()->stages[c.stage].outputs[0].value).type != ElementType::kFloat32)
     return std::nullopt;
   if (!is_plain_constant(program, view.b) || !is_plain_constant(program, scales.scale) ||
@@ -62,9 +64,11 @@ std::optional<GemmBlocksSchedule> gemm_blocks_schedule(const Program &program, c
       !view.b_column.is_constant() || view.columns.value() < 1 || view.inner.value() < 1 ||
       view.columns.value() > kMostElements / view.inner.value())
     return std::nullopt;
+  if (bytes && (scales.rounded != ElementType::kFloat32 || scales.block > kOptcBlockI8Longest)) return std::nullopt;
   const int64_t codes = optc_block_codes(packed_bits(view.b.element));
   if (scales.block % codes != 0 && scales.block != view.inner.value()) return std::nullopt;
   const bool float_zero = scales.zero.buffer.valid() && is_float(scales.zero.element);
+  if (bytes && float_zero) return std::nullopt;
   constexpr double kMost = 256;  // larger than any difference of numbers of 8 bits
   if (!are_moderate(program, scales.scale, FLT_MAX / (4 * kMost)) ||
       (float_zero && !are_moderate(program, scales.zero, kMost)))
@@ -79,6 +83,12 @@ std::optional<GemmBlocksSchedule> gemm_blocks_schedule(const Program &program, c
   GemmBlocksSchedule schedule;
   schedule.view = view;
   schedule.scales = scales;
+  schedule.activations = product->activations;
+  if (bytes) {
+    const int64_t rows = view.rows.is_constant() ? std::min(kTaskRows, view.rows.value()) : kTaskRows;
+    schedule.scratch_bytes = optc_gemm_blocks_i8_bytes(rows, view.inner.value(), scales.block);
+    return schedule;
+  }
   const bool few = view.rows.is_constant() && view.rows.value() <= kOptcBlockFewRows;
   if (few || view.inner.value() <= optc_gemm_kc(view.inner.value())) {
     schedule.scratch_bytes = scratch_of(view, false);
@@ -102,9 +112,13 @@ void prepare(const Program &program, const Kernel &, const AddConstant &add, Gem
   const int bits = packed_bits(view.b.element);
   const int64_t first = view.b.offset.value(), step = view.b_inner.value(), column = view.b_column.value();
   std::vector<uint8_t> bytes(static_cast<size_t>(optc_block_words(n, k, bits)) * 4);
-  optc_pack_block_codes(reinterpret_cast<uint32_t *>(bytes.data()), k, n, bits, [&](int64_t i, int64_t j) {
+  const auto code = [&](int64_t i, int64_t j) {
     return static_cast<int32_t>(codes.as_int64(first + i * step + j * column) - center);
-  });
+  };
+  if (schedule.activations.scale.buffer.valid())
+    optc_pack_block_bytes(reinterpret_cast<uint32_t *>(bytes.data()), k, n, bits, code);
+  else
+    optc_pack_block_codes(reinterpret_cast<uint32_t *>(bytes.data()), k, n, bits, code);
   const int64_t words = static_cast<int64_t>(bytes.size() / 4), count = optc_block_scales(n, k, block);
   schedule.codes.buffer = add(name, Constant::owned(ElementType::kUInt32, {words}, std::move(bytes)));
 

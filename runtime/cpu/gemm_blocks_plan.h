@@ -8,6 +8,9 @@
 //   scales  [blocks][columns] float
 //   zeros   [blocks][columns] int8_t, less `center`, or float as they are; none: they are all `center`
 // A group lies in one block: blocks are whole groups, or there is one. Columns beyond N, and k beyond K, have zeros.
+//
+// For products by activations of 8 bits (gemm_blocks_i8.h) a word's numbers are unsigned, q less `center` plus 2^bits /
+// 2, and those of 4 bits lie so that the low halves of its bytes are its first four k, the high halves its last four.
 #pragma once
 #include "runtime/cpu/gemm_plan.h"
 
@@ -36,6 +39,15 @@ constexpr int64_t optc_gemm_blocks_floats(int64_t rows, int64_t columns, int64_t
   return many > own ? many : own;
 }
 
+// Bytes of scratch of a task of gemm_blocks_i8.h: its rows of A, of each block their scale and the sum of the bytes.
+constexpr int64_t optc_gemm_blocks_i8_row(int64_t k) { return optc_round_up(k, 64); }
+constexpr int64_t optc_gemm_blocks_i8_bytes(int64_t rows, int64_t k, int64_t block) {
+  return rows * (optc_gemm_blocks_i8_row(k) + 8 * optc_block_count(k, block));
+}
+// Longest block whose sum int32 holds: products are at most 128 * 383 (a zero point of -128 less the center among
+// weights of 8 bits).
+constexpr int64_t kOptcBlockI8Longest = 32768;
+
 // Packs codes, `code(k, n)` giving q less center, and what is one a block, `of_block(block, n)`.
 template <class Code>
 static inline void optc_pack_block_codes(uint32_t *out, int64_t k, int64_t n, int bits, const Code &code) {
@@ -48,6 +60,21 @@ static inline void optc_pack_block_codes(uint32_t *out, int64_t k, int64_t n, in
         uint32_t word = 0;
         for (int64_t u = 0; u < each && j < n; ++u)
           if (g * each + u < k) word |= ((uint32_t)code(g * each + u, j) & mask) << (u * bits);
+        *out++ = word;
+      }
+}
+// The same for gemm_blocks_i8.h.
+template <class Code>
+static inline void optc_pack_block_bytes(uint32_t *out, int64_t k, int64_t n, int bits, const Code &code) {
+  const OptcPanels panels = optc_gemm_panels(n);
+  const int64_t each = optc_block_codes(bits), groups = optc_block_groups(k, bits);
+  const int32_t half = 1 << (bits - 1);
+  for (int64_t p = 0; p < optc_panel_count(panels); ++p)
+    for (int64_t g = 0; g < groups; ++g)
+      for (int64_t j = optc_panel_begin(panels, p); j < optc_panel_begin(panels, p + 1); ++j) {
+        uint32_t word = 0;
+        for (int64_t u = 0; u < each && j < n; ++u)
+          if (g * each + u < k) word |= (uint32_t)(code(g * each + u, j) + half) << (8 * (u % 4) + 4 * (u / 4));
         *out++ = word;
       }
 }

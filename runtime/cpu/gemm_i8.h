@@ -6,6 +6,7 @@
 // overflow.
 #ifndef OPTC_CPU_GEMM_I8_H
 #define OPTC_CPU_GEMM_I8_H
+#include "runtime/cpu/dot_i8.h"
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/gemm_i8_plan.h"
 
@@ -80,29 +81,6 @@ OPTC_INLINE GemmI8Columns gemm_i8_columns(const uint8_t *p, int64_t inner, int64
 }
 OPTC_INLINE GemmI8Columns gemm_i8_columns(const int8_t *p, int64_t inner, int64_t column, GemmZero zero) {
   return {nullptr, (const uint8_t *)p, inner, column, true, zero};
-}
-
-OPTC_INLINE vi quad(const uint8_t *p) {  // four bytes of A in each lane
-  int32_t bytes;
-  memcpy(&bytes, p, 4);
-  return splat_i(bytes);
-}
-typedef int16_t vi16w __attribute__((vector_size(OPTC_VW * 4)));  // pairs of int16 in int32 lanes
-typedef uint16_t vu16w __attribute__((vector_size(OPTC_VW * 4)));
-// acc + the two products of each lane.
-OPTC_INLINE vi madd_i16(vi a, vi b, vi acc) {
-#if OPTC_X86
-#if OPTC_VW == 4
-  const vi sum = (vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
-#elif OPTC_VW == 8
-  const vi sum = (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-#else
-  const vi sum = (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
-#endif
-#else
-  const vi sum = ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
-#endif
-  return (vi)((vu)acc + (vu)sum);
 }
 
 // MR rows of A, `lda` bytes apart, times NV vectors of a panel's columns, over `groups` groups of four rows of B that

@@ -41,6 +41,7 @@ class Case:
     axis: int = 0         # of a DequantizeLinear: 0 its weights are [K, N], 1 they are [N, K] and transposed
     batch: tuple = ()     # dims before the rows
     runs: str = "gemm.blocks"  # the schedule of the product: that one keeps the weights packed
+    level: int = 0        # MatMulNBits: 4 has activations rounded to 8 bits in blocks
 
 
 CASES = [
@@ -62,8 +63,37 @@ CASES = [
     Case("u8_blocks", 72, 40, 8, kind="u8", zero="packed"),
     Case("i8_rows_half", 64, 24, 32, kind="i8", axis=1, type="f16"),
     Case("u4_brain", 64, 24, 32, kind="u4", type="bf16", zero="packed"),
+    Case("bytes_plain", 64, 96, 32, level=4),
+    Case("bytes_ragged", 77, 35, 16, bias=True, zero="packed", level=4),
+    Case("bytes_short", 20, 35, 32, zero="packed", level=4),
+    Case("bytes_column", 96, 1, 32, level=4, runs="loops"),
+    Case("bytes_wide", 520, 48, 256, zero="packed", bias=True, level=4),
+    Case("bytes_long", 2100, 70, 64, level=4),
+    Case("bytes_of_eight", 96, 19, 32, bits=8, zero="packed", level=4),
+    Case("bytes_of_eight_centered", 77, 40, 32, bits=8, level=4),
+    Case("bytes_of_two", 64, 17, 32, bits=2, zero="packed", level=4),
+    Case("bytes_of_half", 96, 40, 32, type="f16", zero="packed", level=4),
+    Case("bytes_batches", 48, 32, 16, batch=(2, 3), level=4),
+    Case("float_zeros_4", 96, 33, 32, zero="float", level=4, runs="gemm"),
+    Case("wider_than_there_are", 1024, 33, 512, level=4),
     Case("odd_blocks", 60, 24, 20, kind="u4", zero="packed", runs="gemm"),  # a word of eight numbers has two scales
 ]
+
+
+def rounds(case):
+    """Whether ONNX Runtime rounds activations, too."""
+    return case.level == 4 and case.zero != "float" and (32 <= case.block <= 128 if case.bits == 2 else case.block <= 256)
+
+
+def rounded(x, block):
+    """Activations in 8 bits by blocks, as docs/guide/numerics.md says."""
+    k = x.shape[-1]
+    whole = np.zeros((*x.shape[:-1], -(-k // block) * block), np.float32)
+    whole[..., :k] = x
+    whole = whole.reshape(*x.shape[:-1], -1, block)
+    scale = np.abs(whole).max(-1, keepdims=True) / np.float32(127)
+    steps = np.rint(np.divide(whole, scale, out=np.zeros_like(whole), where=scale > 0))
+    return (steps.astype(np.float64) * scale).reshape(*x.shape[:-1], -1)[..., :k]
 
 
 def add(case, nodes, weights, inputs, outputs, rng):
@@ -101,7 +131,7 @@ def add(case, nodes, weights, inputs, outputs, rng):
             given.append(constant("zero", zero))
         if case.bias:
             given += [""] * (5 - len(given)) + [constant("bias", bias := rng.standard_normal(case.n).astype(dtype))]
-        nodes.append(helper.make_node("MatMulNBits", given, [y], domain="com.microsoft", K=case.k, N=case.n, bits=bits, block_size=block))
+        nodes.append(helper.make_node("MatMulNBits", given, [y], domain="com.microsoft", K=case.k, N=case.n, bits=bits, block_size=block, **({"accuracy_level": case.level} if case.level else {})))
     else:
         turn = (lambda a: a) if case.axis == 1 else (lambda a: np.ascontiguousarray(a.T))
         of_column = case.block == 0
@@ -114,6 +144,9 @@ def add(case, nodes, weights, inputs, outputs, rng):
             nodes.append(helper.make_node("Transpose", [w], [w := f"{case.name}_t"], perm=[1, 0]))
         nodes.append(helper.make_node("MatMul", [x, w], [y]))
     w = (q - np.repeat(zero.astype(np.float64), block, 1)) * np.repeat(scale.astype(np.float64), block, 1)
+    if rounds(case):
+        w = w[:, : case.k].T
+        return lambda data: rounded(data, block) @ w + (bias.astype(np.float64) if case.bias else 0)
     if case.kind != "nbits" or case.type != "f32":
         w = w.astype(np.float32).astype(dtype).astype(np.float64)
     w = w[:, : case.k].T
@@ -174,11 +207,16 @@ def test_products(bundle, tmp_path, rows, isa):
 def test_weights_stay_packed(bundle, optc):
     folder, _, _ = bundle
     shown = subprocess.run([optc, "inspect", folder / "blocks.onnx", "--ir=program"], capture_output=True, text=True, check=True).stdout
-    kernels = [text for text in shown.split("\nkernel ") if " sum= " in text]
+    origins = {}
+    for text in shown.split("\nkernel ")[1:]:
+        for case in CASES:
+            if re.search(rf"\b{case.name}_y\[", text):
+                origins[case.name] = text
     for case in CASES:
-        reads = re.compile(rf"\b{case.name}_x\[")
-        schedules = [text.split("schedule ")[1].split()[0] for text in kernels if reads.search(text)]
-        assert schedules == [case.runs], (case.name, schedules)
+        schedule, fields = origins[case.name].split("schedule ")[1].split("\n")[0].partition(" ")[::2]
+        assert schedule == case.runs, (case.name, schedule)
+        assert (schedule == "gemm.blocks" and "activations.scale.buffer=_" not in fields) == (rounds(case) and schedule == "gemm.blocks"), case.name
+        assert ("view.a.element=i8" in fields) == (rounds(case) and schedule == "gemm.blocks"), case.name
 
 
 def test_onnx_runtime_agrees(optc, tmp_path):
@@ -192,3 +230,41 @@ def test_onnx_runtime_agrees(optc, tmp_path):
         onnx.save(helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, weights), opset_imports=opsets, ir_version=10), tmp_path / "m.onnx")
         subprocess.run([optc, "verify", tmp_path / "m.onnx", "--rtol", "2e-6", "--shape", "product_x=3x1000"], check=True,
                        env={**os.environ, "OPTC_PYTHON": sys.executable})
+
+
+LEVEL_4 = [Case("product", 1000, 515, 32, zero="packed", bias=True, level=4), Case("product", 1000, 96, 64, level=4),
+           Case("product", 500, 96, 16, bits=8, zero="packed", level=4), Case("product", 512, 40, 256, bits=8, level=4),
+           Case("product", 512, 64, 128, bits=2, level=4), Case("product", 512, 64, 16, bits=2, zero="packed", level=4)]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize("case", LEVEL_4, ids=lambda c: f"{c.bits}bits{c.block}")
+def test_onnx_runtime_rounds_the_same(optc, tmp_path, case, rows):
+    """At accuracy_level 4. What it divides by 127 / largest we divide by largest / 127: a quotient within a few of its last bits of a tie may round
+    the other way, which moves the result by that step times the weight. All else is the order of f32's roundings."""
+    nodes, weights, inputs, outputs = [], [], [], []
+    answer = add(case, nodes, weights, inputs, outputs, np.random.default_rng(rows))
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, weights), opset_imports=opsets, ir_version=10), tmp_path / "m.onnx")
+    x = np.random.default_rng(rows + 100).standard_normal((rows, case.k)).astype(np.float32)
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    theirs = session.run(None, {"product_x": x})[0].astype(np.float64)
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in/product_x.npy", x)
+    subprocess.run([optc, "run", tmp_path / "m.onnx", "--engine=evaluate", "--inputs", tmp_path / "in", "--outputs", tmp_path / "out"], check=True)
+    ours = numpy_helper.to_array(onnx.TensorProto.FromString((tmp_path / "out/output_0.pb").read_bytes())).astype(np.float64)
+    tie = np.zeros_like(ours)
+    if rounds(case):
+        whole = np.zeros((rows, -(-case.k // case.block) * case.block))
+        whole[:, : case.k] = x
+        whole = whole.reshape(rows, -1, case.block)
+        step = np.abs(whole).max(-1, keepdims=True) / 127
+        quotient = np.abs(whole / step)
+        near = np.abs(quotient - np.floor(quotient) - 0.5) < 4 * 2.0**-24 * (quotient + 1)
+        flipped = np.where(near, step, 0).reshape(rows, -1)[:, : case.k]
+        nothing = np.zeros((1, case.k), np.float32)
+        tie = flipped @ np.abs(answer(np.eye(case.k, dtype=np.float32)) - answer(nothing))
+    exact = answer(x)
+    bound = tie + 3e-6 * np.abs(exact).max()
+    assert np.all(np.abs(ours - theirs) <= bound), np.abs(ours - theirs).max()
+    assert np.abs(ours - exact).max() <= 3e-6 * np.abs(exact).max() + tie.max()

@@ -78,6 +78,8 @@ def dequantized(path):
     for node in model.graph.node:
         if node.op_type != "DequantizeLinear":
             continue
+        if node.input[0] not in tensors:  # activations
+            continue
         codes, scale = (tensors[n].astype(np.float64) for n in node.input[:2])
         zero = tensors[node.input[2]].astype(np.float64) if len(node.input) > 2 else np.zeros_like(scale)
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -104,6 +106,12 @@ def answers(weights, feeds):
 def feeds_of(rows, kind):
     rng = np.random.default_rng(rows)
     return {"x": rng.standard_normal((rows, K)).astype(kind), "x2": rng.standard_normal((rows, K)).astype(kind), "ids": rng.integers(0, V, rows)}
+
+
+def unoptimized():
+    options = onnxruntime.SessionOptions()  # its optimizer would round activations to 8 bits
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return options
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
@@ -133,9 +141,7 @@ def test_written_weights_are_the_nearest(optc, tmp_path, form, kind):
     # Every reader of the file sees the same: ONNX Runtime as well.
     feeds = feeds_of(5, kind)
     want = answers({**original, **{n: p[0].astype(kind).astype(np.float64) for n, p in parts.items()}}, feeds)
-    options = onnxruntime.SessionOptions()  # its optimizer would round activations to 8 bits, too
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(str(tmp_path / "q.onnx"), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(tmp_path / "q.onnx"), unoptimized(), providers=["CPUExecutionProvider"])
     for output, got in zip(session.get_outputs(), session.run(None, feeds)):
         step = 1e-5 if kind == np.float32 else 1e-2
         np.testing.assert_allclose(got, want[output.name], rtol=step, atol=step * np.abs(want[output.name]).max(), err_msg=output.name)
@@ -211,6 +217,43 @@ def test_variants_share_the_rounded_weights(optc, tmp_path):
     assert alone <= shared < 1.1 * alone, (alone, shared)
 
 
+def rounded(x, block):
+    """As docs/guide/numerics.md says of activations."""
+    whole = np.zeros((x.shape[0], -(-x.shape[1] // block) * block), np.float32)
+    whole[:, : x.shape[1]] = x
+    whole = whole.reshape(x.shape[0], -1, block)
+    scale = np.abs(whole).max(-1, keepdims=True) / np.float32(127)
+    return (np.rint(whole / scale).astype(np.float64) * scale).reshape(x.shape[0], -1)[:, : x.shape[1]]
+
+
+@pytest.mark.parametrize("form", ["int4", pytest.param("int8:64", marks=pytest.mark.tier2), pytest.param("int8", marks=pytest.mark.tier2)])
+def test_activations_in_8_bits(optc, tmp_path, form):
+    """What the products multiply is rounded in the blocks of the weights, once for all products that read it; what is multiplied by other weights is not."""
+    option = f"--quantize-weights={form},activations=int8"
+    original = model_of(tmp_path / "m.onnx")
+    said = optc_run(optc, "opt", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", option)
+    assert "7 of 8 weights of products" in said and "activations of 8 products in 8 bits; changes outputs by" in said
+    parts, written = dequantized(tmp_path / "q.onnx")
+    assert [n.op_type for n in written.graph.node].count("QuantizeLinear") == 3  # of x, x2 and the rows of the table
+    block = {"int4": 32, "int8:64": 64, "int8": K}[form]
+    weights = {**original, **{n: p[0] for n, p in parts.items()}}
+    module, library = build(optc, tmp_path, "forms", onnx.load(tmp_path / "m.onnx"), option)
+    model = module.Model(library, threads=2, weights_path=tmp_path / "forms/forms.weights")
+    session = onnxruntime.InferenceSession(str(tmp_path / "q.onnx"), unoptimized(), providers=["CPUExecutionProvider"])
+    for rows in (1, 3, 40):
+        feeds = feeds_of(rows, np.float32)
+        plain = answers(weights, feeds)
+        x, x2, taken = rounded(feeds["x"], block), rounded(feeds["x2"], block), rounded(weights["table"][feeds["ids"]].astype(np.float32), block)
+        want = {**answers(weights, {**feeds, "x": x, "x2": x2}), "y_table": taken @ weights["table"].T, **{n: plain[n] for n in ("y_rows", "y_small", "y_kept", "y_added")}}
+        theirs = dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds)))
+        for name, got in model(**feeds).items():
+            for result in (np.asarray(got), theirs[name]):
+                np.testing.assert_allclose(result, want[name], rtol=3e-6, atol=3e-6 * np.abs(want[name]).max(), err_msg=f"{name}, {rows} rows")
+    program = optc_run(optc, "inspect", tmp_path / "m.onnx", option, "--ir=program")
+    of_bytes = [line for line in program.splitlines() if "schedule gemm" in line and "view.a.element=i8" in line]
+    assert len(of_bytes) == 8, program
+
+
 def test_verify_asks_about_the_quantized_model(optc, tmp_path):
     model_of(tmp_path / "m.onnx")
     said = optc_run(optc, "verify", tmp_path / "m.onnx", "--quantize-weights=int4", "--engine=evaluate")
@@ -270,6 +313,7 @@ def test_a_weight_that_costs_too_much_stays(optc, tmp_path):
     (["--quantize-weights=int5"], 2, "expected int8 or int4"),
     (["--quantize-weights=int4:12"], 2, "a multiple of 8"),
     (["--quantize-weights=int4:0"], 2, "expected int8 or int4"),
+    (["--quantize-weights=int4,activations=int4"], 2, "activations=int8"),
     (["--keep-weights=right"], 2, "--quantize-weights"),
     (["--quantize-weights=int4", "--opset=17"], 4, "opset 17"),
 ])

@@ -108,6 +108,7 @@ void add_edges(const Program &program, const Kernel &kernel, std::set<std::strin
   } else if (const auto *blocks = std::get_if<GemmBlocksSchedule>(&kernel.schedule)) {
     const GemmView &view = blocks->view;
     const BlockScales &scales = blocks->scales;
+    if (blocks->activations.scale.buffer.valid()) cells.insert(name + ":activations.bytes");
     cells.insert(name + ":types." + std::string(to_string(view.a.element)) + "." +
                  std::string(to_string(view.b.element)));
     cells.insert(name + ":zero." + (scales.zero.buffer.valid() ? "given" : "none"));

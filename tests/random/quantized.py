@@ -121,6 +121,19 @@ def dynamic_quantized_product(g):
     activation(g, y)
 
 
+def rounded_in_blocks(g, x, block):
+    """Activations of 8 bits: by scales of the block's largest number, or by powers of two that are given."""
+    r, a = g.r, g.v[x]
+    parts = -(-a.shape[-1] // block)
+    if r.random() < 0.5 and a.shape[-1] % block == 0 and 0 not in a.shape and np.isfinite(a).all() and np.abs(a).reshape(-1, block).max(1).all():
+        largest = g.node("ReduceMax", [g.node("Abs", [g.node("Reshape", [x, g.ints(*a.shape[:-1], parts, block)])]), g.ints(-1)], keepdims=0)
+        scale = g.node("Div", [largest, g.const(np.array(127, F32))])
+    else:
+        scale = g.const((2.0 ** -g.np.integers(3, 6, (*a.shape[:-1], parts))).astype(F32))
+    q = g.node("QuantizeLinear", [x, scale], axis=a.ndim - 1, block_size=block, output_dtype=TensorProto.INT8)
+    return g.node("DequantizeLinear", [q, scale], axis=a.ndim - 1, block_size=block)
+
+
 @op(2)
 def quantized_weights(g):
     """A product by weights that are quantized by columns or, of opset 21, in blocks along the sum, perhaps in 4 bits and transposed."""
@@ -140,6 +153,8 @@ def quantized_weights(g):
     if r.random() < 0.6:
         given.append(g.const((turn(zero) if blocks else zero[0]).astype(t)))
     w = g.node("DequantizeLinear", given, axis=(1 if turned else 0) if blocks else (0 if turned else 1), **({"block_size": block} if blocks else {}))
+    if blocks and r.random() < 0.5:
+        x = rounded_in_blocks(g, x, block)
     y = g.node("MatMul", [x, g.node("Transpose", [w], perm=[1, 0]) if turned else w])
     if r.random() < 0.5:
         y = g.node("Add", [y, vector(g, n)])
