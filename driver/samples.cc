@@ -52,10 +52,15 @@ Result<std::vector<RuntimeValue>> InputSets::values(const Graph &graph, const Si
 Result<InputSet> InputSets::draw(const Graph &graph, int number, int attempt, Diagnostics &diagnostics) const {
   InputSet set;
   if (made()) {
-    OPTC_ASSIGN(set.sizes, sizes_.choose(source_.sizes, number % 2, attempt, diagnostics));
+    OPTC_ASSIGN(set.sizes, sizes_.choose(source_.sizes, number % 2, sizes_of(attempt), diagnostics));
   }
   OPTC_ASSIGN(set.values, values(graph, set.sizes, how(number, attempt), diagnostics));
   return set;
+}
+
+int InputSets::sizes_of(int attempt) const {
+  constexpr int kSmallest = SizeChooser::kAttempts - 1;
+  return source_.smallest ? (attempt + kSmallest) % SizeChooser::kAttempts : attempt;
 }
 
 Draw InputSets::how(int number, int attempt) const {

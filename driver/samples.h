@@ -18,6 +18,7 @@ struct InputSource {
   std::vector<std::pair<std::string, std::string>> named;  // files by input name
   SizeByName sizes;                                        // given by the user
   uint64_t seed = 0;
+  bool smallest = false;  // of made inputs the smallest sizes are tried first, in place of some that say more
 };
 
 struct InputSet {
@@ -42,6 +43,7 @@ class InputSets {
 
  private:
   Draw how(int number, int attempt) const;
+  int sizes_of(int attempt) const;  // as SizeChooser counts them
   Result<InputSet> draw(const Graph &graph, int number, int attempt, Diagnostics &diagnostics) const;
   Result<std::vector<RuntimeValue>> values(const Graph &graph, const SizeByName &sizes, const Draw &draw,
                                            Diagnostics &diagnostics) const;

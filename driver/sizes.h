@@ -28,8 +28,8 @@ class SizeChooser {
 
   // A value for each symbol in the model's inputs: the given one, else one that fits. `set` 0 and 1 give different
   // sizes where the model allows it: 1 and 2 for symbols that only occur in front (batch), small ones for others.
-  // `attempt` below kAttempts says where the search begins: from 8 and 13 first, then larger and smaller ones. kUsage,
-  // with the condition that does not hold, when the given ones do not fit or none are found.
+  // `attempt` below kAttempts says where the search begins: from 8 and 13 first, then larger and smaller ones, from 1
+  // and 2 last. kUsage, with the condition that does not hold, when the given ones do not fit or none are found.
   Result<SizeByName> choose(const SizeByName &given, int set, int attempt, Diagnostics &diagnostics) const;
 
  private:

@@ -18,12 +18,54 @@ struct Sample {
   std::vector<RuntimeValue> inputs, outputs;  // outputs in f32
 };
 
-Result<std::vector<RuntimeValue>> run(const Program &program, const std::vector<RuntimeValue> &inputs,
-                                      Diagnostics &diagnostics) {
+constexpr int64_t kRuns = 16;  // that `most_work` is enough for, whatever the samples are
+
+// Adds the work to `work`; `most` of it, 0: any.
+Result<std::vector<RuntimeValue>> run(const Program &program, const std::vector<RuntimeValue> &inputs, int64_t most,
+                                      int64_t &work, Diagnostics &diagnostics) {
   EvaluateOptions options;
   options.seed = kSeed;
   options.max_bytes = memory_bytes();
+  options.max_work = most;
+  options.work = &work;
   return evaluate(program, inputs, options, diagnostics);
+}
+
+struct Samples {
+  std::vector<Sample> sets;
+  std::string described;
+  std::string unmeasured;  // why there are none
+  bool too_large = false;  // it is memory or work
+};
+
+// One or two sets, and what `plain` gives for them.
+Samples draw_samples(const Graph &graph, const Program &plain, const InputSource &source, int64_t most_work) {
+  InputSets sets(graph, source);
+  Samples drawn;
+  const bool made = source.folder.empty();
+  drawn.described = made ? "random inputs" : source.folder;
+  for (int set = 0; set < (made ? 2 : 1); ++set) {
+    Sample sample;
+    Diagnostics said;
+    const auto once = [&](const InputSet &tried, Diagnostics &diagnostics) -> Status {
+      int64_t work = 0;
+      OPTC_ASSIGN(sample.outputs, run(plain, tried.values, made ? most_work / kRuns : 0, work, diagnostics));
+      return {};
+    };
+    Result<InputSet> inputs = sets.fitting(graph, set, once, said);
+    if (!inputs) {
+      drawn.too_large = inputs.failure().kind == ErrorKind::kIo && made;
+      if (set > 0 && drawn.too_large) break;
+      for (const Diagnostic &d : said.all())
+        if (d.severity == Severity::kError) drawn.unmeasured = d.message;
+      if (drawn.unmeasured.empty()) drawn.unmeasured = "the samples could not be run";
+      break;
+    }
+    sample.inputs = std::move(inputs->values);
+    if (!inputs->sizes.empty()) drawn.described += (set == 0 ? ", " : "; ") + describe(inputs->sizes);
+    drawn.sets.push_back(std::move(sample));
+  }
+  return drawn;
 }
 
 // Of floats the difference over the range, of exact types the part of the elements that differ.
@@ -66,7 +108,7 @@ class Search {
     if (names) *names = std::move(narrow);
     for (const Sample &sample : samples_) {
       Diagnostics quiet;
-      const auto outputs = program.ok() ? run(*program, sample.inputs, quiet) : program.failure();
+      const auto outputs = program.ok() ? run(*program, sample.inputs, 0, work_, quiet) : program.failure();
       if (!outputs) {  // an index that a rounding moved, say
         cost.difference = std::numeric_limits<double>::infinity();
         cost.output = quiet.all().empty() ? "" : quiet.all().front().message;
@@ -95,7 +137,7 @@ class Search {
     while (known > trial_.bound) {
       size_t bad = names.size();
       double at_bad = known;
-      while (bad - good > 1 && evaluations_ < trial_.evaluations) {
+      while (bad - good > 1 && !is_spent()) {
         const size_t middle = good + (bad - good) / 2;
         const double by = cost(without_tail(kept, names, middle)).difference;
         (by > trial_.bound ? bad : good) = middle;
@@ -104,7 +146,7 @@ class Search {
       for (size_t i = good; i < bad; ++i) kept.emplace_back(names[i], reason(at_good, at_bad, bad - good));
       good = bad;
       if (good == names.size()) break;
-      if (evaluations_ >= trial_.evaluations) {
+      if (is_spent()) {
         for (; good < names.size(); ++good)
           kept.emplace_back(names[good], "the tensors before it already change an output by as much as is allowed");
         break;
@@ -125,7 +167,7 @@ class Search {
     while (!groups.empty()) {
       const Group g = groups.back();
       groups.pop_back();
-      if (g.end - g.begin == 1 || evaluations_ >= trial_.evaluations) {
+      if (g.end - g.begin == 1 || is_spent()) {
         for (size_t i = g.begin; i < g.end; ++i) kept.emplace_back(all[i], reason(0, g.cost, g.end - g.begin));
         continue;
       }
@@ -143,6 +185,7 @@ class Search {
   }
 
  private:
+  bool is_spent() const { return evaluations_ >= trial_.evaluations || work_ >= trial_.most_work; }
   static KeptTensors outside(const std::vector<std::string> &names, size_t begin, size_t end) {
     KeptTensors kept;
     for (size_t i = 0; i < names.size(); ++i)
@@ -170,6 +213,7 @@ class Search {
   const std::vector<Sample> &samples_;
   const StorageTrial &trial_;
   int evaluations_ = 0;
+  int64_t work_ = 0;
 };
 
 }  // namespace
@@ -195,30 +239,18 @@ StorageCost measure_storage(const Graph &graph, const std::string &samples_folde
   InputSource source;
   source.folder = samples_folder;
   source.seed = kSeed;
-  InputSets sets(graph, source);
-  std::vector<Sample> samples;
-  std::string described = samples_folder.empty() ? "random inputs" : samples_folder;
-  for (int set = 0; set < (samples_folder.empty() ? 2 : 1); ++set) {
-    Sample sample;
-    Diagnostics said;
-    const auto once = [&](const InputSet &tried, Diagnostics &diagnostics) -> Status {
-      OPTC_ASSIGN(sample.outputs, run(plain, tried.values, diagnostics));
-      return {};
-    };
-    Result<InputSet> drawn = sets.fitting(graph, set, once, said);
-    if (!drawn) {
-      StorageCost nothing;
-      for (const Diagnostic &d : said.all())
-        if (d.severity == Severity::kError) nothing.unmeasured = d.message;
-      if (nothing.unmeasured.empty()) nothing.unmeasured = "the samples could not be run";
-      return nothing;
-    }
-    sample.inputs = std::move(drawn->values);
-    if (!drawn->sizes.empty()) described += (set == 0 ? ", " : "; ") + describe(drawn->sizes);
-    samples.push_back(std::move(sample));
+  Samples samples = draw_samples(graph, plain, source, trial.most_work);
+  if (samples.sets.empty() && samples.too_large) {
+    source.smallest = true;
+    samples = draw_samples(graph, plain, source, trial.most_work);
+  }
+  if (samples.sets.empty()) {
+    StorageCost nothing;
+    nothing.unmeasured = samples.unmeasured;
+    return nothing;
   }
 
-  Search search(plain, lower, samples, trial);
+  Search search(plain, lower, samples.sets, trial);
   std::vector<std::string> names;
   KeptTensors kept;
   StorageCost cost = search.cost(kept, &names);
@@ -232,7 +264,7 @@ StorageCost measure_storage(const Graph &graph, const std::string &samples_folde
     kept = trial.alone ? search.find_alone(names, cost.difference) : search.find(names, cost.difference);
     cost = search.cost(kept);
   }
-  cost.samples = described;
+  cost.samples = samples.described;
   cost.bound = trial.alone ? 0 : trial.bound;
   cost.kept_as = trial.kept_as;
   cost.kept = std::move(kept);

@@ -23,8 +23,9 @@ struct StorageTrial {
   std::string form = "16 bits";  // for reasons: "in 16 bits it changes an output ..."
   std::string kept_as = "f32";
   double bound = kStorageBound;
-  bool alone = false;    // the bound is for each tensor by itself, not for all together
-  int evaluations = 56;  // at most, of both samples
+  bool alone = false;               // the bound is for each tensor by itself, not for all together
+  int evaluations = 56;             // at most, of both samples
+  int64_t most_work = 60000000000;  // of all evaluations, as EvaluateOptions::work counts it: a minute or two
 };
 
 struct StorageCost {
@@ -49,6 +50,9 @@ using LowerNarrow = std::function<Result<Program>(const KeptTensors &kept, std::
 // Takes two sets of inputs: random ones of a fixed seed, or the one in the folder `samples`. If all of `narrow`
 // together changes an output by more than the bound, finds by halving which must stay as they were. Where the bound is
 // for tensors alone, a group within it has none that is beyond it. The same Program gives the same answer.
+// What it takes is bounded by trial.most_work: random inputs with which a run takes more than a 16th of it, or more
+// memory than there is, give way to smaller ones; where those do, too, nothing is measured; and the search ends when
+// the work is done. Inputs of a folder are run once each way, whatever that takes.
 StorageCost measure_storage(const Graph &graph, const std::string &samples, const Program &plain,
                             const LowerNarrow &narrow, const StorageTrial &trial = {});
 

@@ -115,6 +115,9 @@ Result<KeptTensors> costly_tensors(const Graph &graph, const LoweringOptions &lo
   if (!samples.empty() && !cost.unmeasured.empty())
     return diagnostics.error(ErrorKind::kUsage, "--calibrate " + samples + ": " + cost.unmeasured, {},
                              "a folder of inputs has input_0.pb or input_0.npy, ..., or NAME.npy");
+  if (!cost.unmeasured.empty())
+    diagnostics.warning(fmt::format("what --precision={}{} changes was {}", to_string(lowering.precision),
+                                    gpu ? " on a GPU" : "", describe(cost)));
   step.end(describe(cost));
   return std::move(cost.kept);
 }

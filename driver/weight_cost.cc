@@ -158,7 +158,10 @@ Status quantize_weights(Graph &graph, const CompileOptions &options, Listener &l
     if (!options.samples.empty() && !measured.unmeasured.empty())
       return diagnostics.error(ErrorKind::kUsage, "--calibrate " + options.samples + ": " + measured.unmeasured, {},
                                "a folder of inputs has input_0.pb or input_0.npy, ..., or NAME.npy");
-    cost = "; " + describe(measured);
+    cost = describe(measured);
+    if (!measured.unmeasured.empty())
+      diagnostics.warning(
+          fmt::format("what --quantize-weights={} changes was {}", to_string(options.weights.format), cost));
     for (const auto &[name, reason] : measured.kept)
       for (Candidate &c : candidates)
         if (c.name == name) c.kept = reason;
@@ -172,6 +175,7 @@ Status quantize_weights(Graph &graph, const CompileOptions &options, Listener &l
     lines.push_back(line_of(c, graph.value(c.weight.value).constant));
   }
   QuantizedWeights made = what_came(candidates, graph, options.weights.format);  // while the matrices are there
+  made.cost = options.weights.measure ? cost : options.weights.made.cost;
   int64_t activations = 0;
   OPTC_TRY(replace_weights(graph, candidates, {}, options.weights.format, activations, diagnostics));
   if (settled) {
@@ -189,7 +193,7 @@ Status quantize_weights(Graph &graph, const CompileOptions &options, Listener &l
                              options.weights.format.activations
                                  ? fmt::format("; activations of {} products in 8 bits", activations)
                                  : "",
-                             cost));
+                             cost.empty() ? "" : "; " + cost));
   if (listener.wants_details())
     for (const std::string &line : lines) listener.end("", line, 0);
   return {};

@@ -15,10 +15,11 @@ struct QuantizedWeights {
     int64_t bytes_before = 0, bytes = 0;  // of the matrix; of its codes, scales and zero points
   };
   std::string format;           // "int4:32"; empty: none was asked for
+  std::string cost;             // what that changes on sample inputs, or why it was not measured; empty: nothing
   std::vector<Weight> weights;  // in the order of their first product
 };
 
-// {"format", "weights": [{"name", "stored", "bytes_before", "bytes"}], "kept": [{"name", "why", "bytes"}]}
+// {"format", "cost", "weights": [{"name", "stored", "bytes_before", "bytes"}], "kept": [{"name", "why", "bytes"}]}
 std::string weights_json(const QuantizedWeights &weights);
 
 }  // namespace optc

@@ -35,6 +35,11 @@ struct RuntimeValue {
 struct EvaluateOptions {
   bool use_runtime_kernels = true;       // false: every contraction by the interpreter (slow, independent of runtime/)
   int64_t max_bytes = int64_t{1} << 36;  // refuse buffers beyond this
+  // A run that would take more work is refused (kIo), before the kernel that would exceed it: operations on one element
+  // each, of which the interpreter does about 1e9 a second. Iterations of loops and sizes that data decides are counted
+  // as they come, calls of library functions by the elements that they get and give. 0: no bound.
+  int64_t max_work = 0;
+  int64_t *work = nullptr;  // not null: the work that was done, or with which it was refused, is added to it
   // The Program is lowered, and runs with all that lowering decided about memory: each buffer lives in its place for
   // its lifetime and begins without values; reading what was never written, what was overwritten in place, or a place
   // that belongs to others is a fault (kInternal) that names kernel, buffer and index. So is an output with an element

@@ -358,6 +358,8 @@ Status Machine::run_kernel(const Kernel &kernel) {
   const Kernel *outer = kernel_;
   kernel_ = &kernel;
   prepared_.clear();
+  constexpr double kStart = 5000;  // operations in whose time a kernel is begun
+  if (!spend(kStart)) return Failure{said_};
   if (const LoopNest *nest = kernel.nest()) {
     std::string error;
     switch (run_nest(*this, *nest, options_.use_runtime_kernels, error)) {
@@ -409,6 +411,8 @@ Status Machine::run_library(const Kernel &, const LibraryCall &call) {
   for (const DimSymbol *symbol : call.defines)
     if (symbol) symbols_.forget(*symbol);
   std::vector<LibraryOutput> outputs(call.outputs.size());
+  double elements = 0;
+  for (const Slot &value : values) elements += value.is_object ? 0 : static_cast<double>(value.tensor.count());
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const BufferId id = call.outputs[i];
     if (!id.valid()) continue;
@@ -419,7 +423,10 @@ Status Machine::run_library(const Kernel &, const LibraryCall &call) {
     std::vector<int64_t> dims;
     if (outputs[i].is_object || !evaluate_dims(buffer.shape(), dims)) continue;
     OPTC_ASSIGN(outputs[i].tensor, allocate(buffer, std::move(dims)));
+    elements += static_cast<double>(outputs[i].tensor.count());
   }
+  constexpr double kOfElement = 16;  // operations
+  if (!spend(elements * kOfElement)) return Failure{said_};
   std::vector<RuntimeValue> objects;
   std::vector<int64_t> sizes;
   const int status = call_library(function, call, inputs, outputs, objects, sizes, error);

@@ -32,6 +32,7 @@ class Machine : public NestHost {
   bool takes_over(BufferId id) const override {
     return std::find(replacements_.begin(), replacements_.end(), id) != replacements_.end();
   }
+  bool spend(double work) override;
 
  private:
   bool bind(const StoredBuffer &stored, bool copy);
@@ -97,6 +98,7 @@ class Machine : public NestHost {
   Places places_;
   size_t step_ = 0;  // position in the main order
   const Kernel *kernel_ = nullptr;
+  double work_ = 0;  // done so far
   ErrorKind said_ = ErrorKind::kInternal;
 };
 

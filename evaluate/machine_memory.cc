@@ -1,6 +1,7 @@
-// Memory of a running Program: where there is not enough, and what is said then.
+// Memory and work of a running Program: where there is not enough, or too much, and what is said then.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 
@@ -37,6 +38,24 @@ Failure Machine::no_memory(const Buffer &buffer, const std::vector<int64_t> &dim
           (forbidden ? "more than the " + bytes_text(static_cast<double>(options_.max_bytes)) + " that are allowed"
                      : "and there is not as much memory"),
       kernel_ ? place(*kernel_) : std::string(), "smaller inputs need less: --dim NAME=N sets a dimension");
+}
+
+bool Machine::spend(double work) {
+  constexpr double kMost = 9e18;  // of int64
+  const double before = work_;
+  work_ = std::min(work_ + std::ceil(work), kMost);
+  if (options_.work)
+    *options_.work = static_cast<int64_t>(std::min(static_cast<double>(*options_.work) + (work_ - before), kMost));
+  if (options_.max_work == 0 || work_ <= static_cast<double>(options_.max_work)) return true;
+  char text[96];
+  std::snprintf(text, sizeof text, "with it the run takes %.1e operations, more than the %.1e that are allowed", work_,
+                static_cast<double>(options_.max_work));
+  said_ =
+      diagnostics_
+          .error(ErrorKind::kIo, (kernel_ ? "kernel '" + kernel_->name + "': " : "") + text,
+                 kernel_ ? place(*kernel_) : std::string(), "smaller inputs need less: --dim NAME=N sets a dimension")
+          .kind;
+  return false;
 }
 
 Result<Tensor> Machine::allocate(const Buffer &buffer, std::vector<int64_t> dims) {

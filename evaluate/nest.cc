@@ -120,6 +120,7 @@ class Runner : public PlanContext {
     return &note(id, tensor);
   }
   const Array *local(LocalId id) override { return id.index < locals_.size() ? &locals_[id.index] : nullptr; }
+  bool spend(double work) override { return host_.spend(work); }
   const Precomputed *precomputed(LocalId id) override {
     auto found = precomputed_.find(id.index);
     return found == precomputed_.end() ? nullptr : &found->second;
@@ -166,6 +167,7 @@ class Runner : public PlanContext {
   NestResult extents();
   bool hazard(const StageRun &stage, bool &same_index) const;
   NestResult make_plans();
+  double work(int64_t outer_total) const;
   NestResult run_unit(int64_t block, int n);
   bool run_steps(StageRun &stage, StagePlan &plan, size_t first, size_t k, int64_t block, int n);
   NestResult start_locals(StageRun &stage, int64_t block, int n);
@@ -331,6 +333,21 @@ NestResult Runner::make_plans() {
   return NestResult::kDone;
 }
 
+// Of all stages, as they run by lanes.
+double Runner::work(int64_t outer_total) const {
+  constexpr double kStart = 32;  // elements in whose time an operation on a block of lanes is begun
+  const auto blocks = [](int64_t lanes) { return static_cast<double>((lanes + kLanes - 1) / kLanes); };
+  const auto of_lanes = [&](int64_t lanes) { return blocks(lanes) * kStart + static_cast<double>(lanes); };
+  double sum = 0;
+  for (const StageRun &stage : stages_) {
+    const double outer = outer_lanes_ ? of_lanes(outer_total) : static_cast<double>(outer_total),
+                 inner = stage_lanes_ ? of_lanes(stage.total) : static_cast<double>(stage.total),
+                 one = outer_lanes_ || stage_lanes_ ? 1 : kStart + 1;
+    sum += outer * inner * one * stage.plan->operations();
+  }
+  return sum;
+}
+
 NestResult Runner::start_locals(StageRun &stage, int64_t block, int n) {
   for (StageRun::Initial &initial : stage.initial) {
     if (!initial.plan) {
@@ -461,20 +478,19 @@ NestResult Runner::run(bool use_matrix_products) {
       StageRun &stage = stages_[i];
       std::vector<LoopExtent> loops;
       for (const PlanLoop &p : stage.loops) loops.push_back({p.symbol, p.extent});
-      bool same = true, done = false, internal = false;
+      bool same = true, done = false;
       if (stage.outputs.size() == 1 && stage.outputs[0].local.valid() && !hazard(stage, same)) {
         const LocalId local = stage.outputs[0].local;
         int writers = 0;
         for (const StageRun &other : stages_)
           for (const StageOutput &o : other.outputs) writers += o.local == local;
         Precomputed replacement;
-        std::string fault;
-        done = writers == 1 && precompute_products(*this, outer, loops, stage.outputs[0], nest_.locals[local.index],
-                                                   locals_[local.index].dims, replacement, keep_, fault, internal);
-        if (!fault.empty()) {
-          error_ = fault;
-          return internal ? NestResult::kInternal : NestResult::kFault;
-        }
+        const auto result = writers == 1
+                                ? precompute_products(*this, outer, loops, stage.outputs[0], nest_.locals[local.index],
+                                                      locals_[local.index].dims, replacement, keep_, error_)
+                                : std::nullopt;
+        done = result == NestResult::kDone;
+        if (result && !done) return *result;
         if (done) precomputed_.emplace(local.index, std::move(replacement));
       }
       if (done)
@@ -530,6 +546,7 @@ NestResult Runner::run(bool use_matrix_products) {
     keep_.push_back(std::move(block));
   }
   if (const NestResult r = make_plans(); r != NestResult::kDone) return r;
+  if (!spend(work(outer_total))) return NestResult::kSaid;
   if (outer_lanes_) {
     for (int64_t at = 0; at < outer_total; at += kLanes) {
       const NestResult r = run_unit(at, static_cast<int>(std::min<int64_t>(kLanes, outer_total - at)));

@@ -1,6 +1,7 @@
 #pragma once
 // Runs one loop nest of a Program.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ class NestHost {
   virtual bool writable(BufferId id, Tensor &out) = 0;  // allocates; false: the reason has been said
   // Whether the running kernel writes `id`, which is prepared, as a new value in the bytes of an operand.
   virtual bool takes_over(BufferId id) const = 0;
+  virtual bool spend(double work) = 0;  // as PlanContext's
 };
 
 enum class NestResult : uint8_t { kDone, kFault, kInternal, kSaid };
@@ -39,16 +41,17 @@ void collect_uses(const Program &program, ScalarId root, Uses &out);
 void collect_uses(const Program &program, Dim index, Uses &out);
 
 // Sums of products: a stage that only accumulates lhs * rhs into a local is computed for the whole nest as batches of
-// matrix products, from operands laid out densely; the local then reads that array. False: not such a stage (or not
-// worth it). On true, `out` is what replaces the local. `error` not empty: a fault while the operands were computed, of
-// the Program itself where `internal`.
+// matrix products, from operands laid out densely; the local then reads that array. nullopt: not such a stage (or not
+// worth it). kDone: `out` is what replaces the local. kFault, kInternal: `error` says what happened while the operands
+// were computed.
 struct LoopExtent {
   const DimSymbol *symbol;
   int64_t extent;
 };
-bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &outer,
-                         const std::vector<LoopExtent> &loops, const StageOutput &output, const Local &local,
-                         const std::vector<int64_t> &local_dims, PlanContext::Precomputed &out,
-                         std::vector<std::shared_ptr<Block>> &memory, std::string &error, bool &internal);
+std::optional<NestResult> precompute_products(PlanContext &context, const std::vector<LoopExtent> &outer,
+                                              const std::vector<LoopExtent> &loops, const StageOutput &output,
+                                              const Local &local, const std::vector<int64_t> &local_dims,
+                                              PlanContext::Precomputed &out,
+                                              std::vector<std::shared_ptr<Block>> &memory, std::string &error);
 
 }  // namespace optc::evaluate_detail

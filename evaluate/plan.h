@@ -96,6 +96,8 @@ class PlanContext {
   // Null: not readable, and why.
   virtual const Array *buffer(BufferId id, std::string &reason) = 0;
   virtual const Array *local(LocalId id) = 0;
+  // Of EvaluateOptions::max_work. False: it is more than the run may take, which has been said.
+  virtual bool spend(double work) = 0;
   // An array that replaces a local computed beforehand: indexed by all of `loops` and then by the local's own index.
   struct Precomputed {
     Array array;                                               // dims and strides of the local's own index
@@ -126,6 +128,8 @@ class StagePlan {
   void finish(const std::vector<bool> &loop_is_inner, const std::vector<const uint8_t *> &changing);
 
   int64_t lane_count() const { return lane_count_; }
+  // Operations of one element, of loads and stores each one.
+  double operations() const { return static_cast<double>(instructions_.size() + outputs_.size()); }
   // Step loops get their values here.
   void set_step(size_t loop, int64_t value) { steps_[loop] = value; }
   void begin(int64_t block_start,

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kLeastProducts = 4096;          // below this the plain way is as fast
 constexpr int64_t kRowBytes = int64_t{32} << 20;  // rows of lhs that are laid out at a time
+constexpr double kProductsAtOnce = 6;             // in the time of an interpreted operation
 constexpr int64_t kMostBytes = int64_t{4} << 30;  // of rhs for one batch, or of the results
 
 constexpr int64_t kDepth = 256;   // of a block of k: what bounds the length of an f32 chain of additions
@@ -114,32 +115,33 @@ bool is_zero(const Program &program, ScalarId id) {
 
 }  // namespace
 
-bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &outer,
-                         const std::vector<LoopExtent> &loops, const StageOutput &output, const Local &local,
-                         const std::vector<int64_t> &local_dims, PlanContext::Precomputed &out,
-                         std::vector<std::shared_ptr<Block>> &memory, std::string &error, bool &internal) {
+std::optional<NestResult> precompute_products(PlanContext &context, const std::vector<LoopExtent> &outer,
+                                              const std::vector<LoopExtent> &loops, const StageOutput &output,
+                                              const Local &local, const std::vector<int64_t> &local_dims,
+                                              PlanContext::Precomputed &out,
+                                              std::vector<std::shared_ptr<Block>> &memory, std::string &error) {
   const Program &program = context.program();
-  if (output.combine != Combine::kSum) return false;
+  if (output.combine != Combine::kSum) return std::nullopt;
   const Scalar &value = program.scalars.at(output.value);
-  if (value.op != ScalarOp::kMul || value.type != local.type) return false;
+  if (value.op != ScalarOp::kMul || value.type != local.type) return std::nullopt;
   ElementType cell;
   if (value.type == ElementType::kFloat32 || value.type == ElementType::kFloat64)
     cell = value.type;
   else if (is_integer(value.type))
     cell = ElementType::kInt64;
   else
-    return false;
+    return std::nullopt;
   const ScalarId lhs = value.args[0], rhs = value.args[1];
 
   // The loops that index the local; the others are summed over.
-  if (output.index.size() != local_dims.size()) return false;
+  if (output.index.size() != local_dims.size()) return std::nullopt;
   std::vector<LoopExtent> index_loops, inner;
   for (size_t k = 0; k < output.index.size(); ++k) {
     const DimSymbol *symbol = single_symbol(output.index[k]);
     auto at = std::find_if(loops.begin(), loops.end(), [symbol](const LoopExtent &l) { return l.symbol == symbol; });
-    if (!symbol || at == loops.end() || at->extent != local_dims[k]) return false;
+    if (!symbol || at == loops.end() || at->extent != local_dims[k]) return std::nullopt;
     for (const LoopExtent &l : index_loops)
-      if (l.symbol == symbol) return false;
+      if (l.symbol == symbol) return std::nullopt;
     index_loops.push_back(*at);
   }
   for (const LoopExtent &l : loops) {
@@ -148,7 +150,7 @@ bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &ou
     if (!indexes) inner.push_back(l);
   }
   const int64_t depth = extent_of(inner);
-  if (depth == 0 || extent_of(outer) * extent_of(loops) < kLeastProducts) return false;
+  if (depth == 0 || extent_of(outer) * extent_of(loops) < kLeastProducts) return std::nullopt;
 
   Uses left, right, condition, initial;
   collect_uses(program, lhs, left);
@@ -157,7 +159,7 @@ bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &ou
   const bool starts = output.initial.valid() && !is_zero(program, output.initial);
   if (starts) collect_uses(program, output.initial, initial);
   for (const Uses *uses : {&left, &right, &condition, &initial})
-    if (!uses->locals.empty()) return false;
+    if (!uses->locals.empty()) return std::nullopt;
   auto covers = [&inner](const Uses &side, const Uses &other) {
     return std::all_of(other.loops.begin(), other.loops.end(), [&](const DimSymbol *s) {
       return side.has_loop(s) ||
@@ -182,21 +184,27 @@ bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &ou
   }
   const int64_t batches = extent_of(batch), m = extent_of(rows), n = extent_of(columns);
   const int64_t width = cell_bytes(cell);
-  if (n * depth > kMostBytes / width || batches * m * n > kMostBytes / width) return false;
+  if (n * depth > kMostBytes / width || batches * m * n > kMostBytes / width) return std::nullopt;
 
   Operand a, b, start;
   auto fault = [&](const Operand &operand) {
     error = operand.plan->error();
-    internal = operand.plan->internal_error();
-    return false;
+    return operand.plan->internal_error() ? NestResult::kInternal : NestResult::kFault;
   };
-  if (!a.make(context, {batch, rows, inner}, lhs, condition_right ? ScalarId() : output.condition, cell)) return false;
+  if (!a.make(context, {batch, rows, inner}, lhs, condition_right ? ScalarId() : output.condition, cell))
+    return std::nullopt;
   if (!b.make(context, {batch, inner, columns}, rhs, condition_right ? output.condition : ScalarId(), cell))
-    return false;
+    return std::nullopt;
+  const double batch_sums = static_cast<double>(batches) * static_cast<double>(m) * static_cast<double>(n),
+               batch_elements = static_cast<double>(batches) * static_cast<double>(depth);
+  if (!context.spend(batch_sums * static_cast<double>(depth) / kProductsAtOnce +
+                     batch_elements * static_cast<double>(m) * a.plan->operations() +
+                     batch_elements * static_cast<double>(n) * b.plan->operations()))
+    return NestResult::kSaid;
   const int64_t chunk = std::clamp<int64_t>(kRowBytes / (depth * width), 1, m);
   auto block_a = make_block(cell, chunk * depth), block_b = make_block(cell, depth * n),
        block_c = make_block(cell, batches * m * n);
-  if (!block_a || !block_b || !block_c) return false;
+  if (!block_a || !block_b || !block_c) return std::nullopt;
   for (int64_t i = 0; i < batches; ++i) {
     if (!b.compute(i * depth * n, (i + 1) * depth * n, block_b->data)) return fault(b);
     for (int64_t r = 0; r < m; r += chunk) {
@@ -218,7 +226,7 @@ bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &ou
   if (starts) {
     const int64_t count = batches * m * n;
     auto block = make_block(cell, count);
-    if (!block || !start.make(context, {batch, rows, columns}, output.initial, ScalarId(), cell)) return false;
+    if (!block || !start.make(context, {batch, rows, columns}, output.initial, ScalarId(), cell)) return std::nullopt;
     if (!start.compute(0, count, block->data)) return fault(start);
     auto add = [count](auto *to, const auto *from) {
       for (int64_t i = 0; i < count; ++i) to[i] += from[i];
@@ -251,7 +259,7 @@ bool precompute_products(PlanContext &context, const std::vector<LoopExtent> &ou
   };
   for (const LoopExtent &l : outer) out.outer.emplace_back(l.symbol, stride_of(l.symbol));
   for (const LoopExtent &l : index_loops) out.array.strides.push_back(stride_of(l.symbol));
-  return true;
+  return NestResult::kDone;
 }
 
 }  // namespace optc::evaluate_detail

@@ -422,6 +422,72 @@ TEST(Samples, ASetTakesTheSizesOfTheOneBeforeWhereNoOthersSuit) {
   }
 }
 
+// The cost of bf16, with a bound that every rounding exceeds. `evaluations` gets how many Programs were lowered for it.
+StorageCost cost_within(const Graph &graph, int64_t most_work, int *evaluations = nullptr) {
+  Diagnostics diagnostics;
+  LoweringReport report;
+  LoweringOptions wide;
+  wide.target = LoweringOptions::Target::kGpu;
+  const auto plain = lower(graph, wide, report, diagnostics);
+  EXPECT_TRUE(plain.ok());
+  StorageTrial trial;
+  trial.most_work = most_work;
+  trial.bound = 0;  // whatever changes anything is looked for
+  int lowered = 0;
+  const LowerNarrow narrow = [&](const KeptTensors &kept, std::vector<std::string> &names) -> Result<Program> {
+    ++lowered;
+    LoweringOptions options = wide;
+    options.precision = ElementType::kBFloat16;
+    options.keep_f32 = kept;
+    Diagnostics quiet;
+    LoweringReport said;
+    auto program = lower(graph, options, said, quiet);
+    names = said.precision.narrow;
+    return program;
+  };
+  StorageCost cost = measure_storage(graph, "", *plain, narrow, trial);
+  if (evaluations) *evaluations = lowered;
+  return cost;
+}
+
+// N^5 elements: 3e4 and 4e5 for 8 and 13, which is too much for the second bound.
+TEST(StorageCost, IsMeasuredOnSamplesThatItsWorkAllows) {
+  const Graph graph = parsed(R"(graph "g" (a: f32[N,1,1,1,1], b: f32[1,N,N,1,1], c: f32[1,1,1,N,N]) -> (y) {
+    d: f32[N,N,N,1,1] = Mul(a, b)
+    e: f32[N,N,N,N,N] = Mul(d, c)
+    f: f32[N,N,N,N,N] = Exp(e)
+    y: f32[1,1,1,1,1] = ReduceSum(f) {keepdims = 1, noop_with_empty_axes = 0}
+  })");
+  const StorageCost all = cost_within(graph, int64_t{1} << 40);
+  EXPECT_EQ(all.unmeasured, "");
+  EXPECT_EQ(all.samples, "random inputs, N=8; N=13");
+  const StorageCost small = cost_within(graph, 16 * 100000);
+  EXPECT_EQ(small.unmeasured, "");
+  EXPECT_EQ(small.samples, "random inputs, N=1; N=2");
+  const StorageCost none = cost_within(graph, 16 * 1000);
+  EXPECT_NE(none.unmeasured.find("more than the"), std::string::npos) << none.unmeasured;
+  EXPECT_NE(describe(none).find("not measured"), std::string::npos);
+}
+
+TEST(StorageCost, TheSearchEndsWithItsWork) {
+  std::string text = "graph \"g\" (x: f32[N,16]) -> (y) {\n", from = "x";
+  for (int i = 0; i < 24; ++i) {
+    const std::string n = std::to_string(i);
+    text += "const w" + n + ": f32[16,16] = hash \"" + n + "\"\n";
+    text += "p" + n + ": f32[N,16] = MatMul(" + from + ", w" + n + ")\n";
+    text += "t" + n + ": f32[N,16] = Tanh(p" + n + ")\n";
+    from = "t" + n;
+  }
+  const Graph graph = parsed(text + "y: f32[N,16] = Relu(" + from + ") }");
+  int many = 0, few = 0;
+  cost_within(graph, int64_t{1} << 40, &many);
+  const StorageCost cost = cost_within(graph, 16 * 400000, &few);
+  EXPECT_EQ(cost.unmeasured, "");
+  EXPECT_GT(many, 30);
+  EXPECT_LT(few, many);
+  EXPECT_GE(few, 8);
+}
+
 TEST(Inputs, UnknownNamesAndMissingFilesAreUsageErrors) {
   const Graph graph = graph_with_tokens();
   Diagnostics diagnostics;

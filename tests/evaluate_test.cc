@@ -309,8 +309,7 @@ TEST(EvaluateScalars, MinAndMaxKeepNan) {
 }
 
 // while (x < 100) x *= 2, keeping each x: a loop with a carried value, a condition and a scan output.
-TEST(EvaluateControl, LoopCarriesAndScans) {
-  Made m;
+void make_loop(Made &m) {
   const Dim trips = m.p.dims->new_symbol(SymbolKind::kData, "trips");
   const BufferId start = m.input("start", E::kInt64, {});
   const BufferId last = m.output("last", E::kInt64, {}), all = m.output("all", E::kInt64, {trips});
@@ -340,10 +339,75 @@ TEST(EvaluateControl, LoopCarriesAndScans) {
   kernel.name = "loop";
   kernel.body = loop;
   m.p.order.push_back(m.p.add_kernel(kernel));
+}
+
+TEST(EvaluateControl, LoopCarriesAndScans) {
+  Made m;
+  make_loop(m);
   auto out = m.run({Constant::scalar_int64(7)});
   ASSERT_TRUE(out.ok()) << m.message();
   EXPECT_EQ(values_of<int64_t>((*out)[0]), (std::vector<int64_t>{112}));
   EXPECT_EQ(values_of<int64_t>((*out)[1]), (std::vector<int64_t>{14, 28, 56, 112}));
+}
+
+// A run that takes as much as is allowed is made, one more operation is refused; `inputs` decide how much it is.
+int64_t work_of(Made &m, const std::vector<Constant> &inputs) {
+  int64_t work = 0, again = 0;
+  m.options.work = &work;
+  m.options.max_work = 0;
+  EXPECT_TRUE(m.run(inputs).ok()) << m.message();
+  m.options.work = &again;
+  m.options.max_work = work;
+  EXPECT_TRUE(m.run(inputs).ok()) << m.message();
+  EXPECT_EQ(work, again);
+  m.options.max_work = work - 1;
+  const auto refused = m.run(inputs);
+  EXPECT_FALSE(refused.ok());
+  EXPECT_EQ(refused.failure().kind, ErrorKind::kIo);
+  EXPECT_NE(m.message().find("more than the"), std::string::npos) << m.message();
+  return work;
+}
+
+// What is multiplied as matrices counts a fraction of what the interpreter does.
+TEST(EvaluateWork, OfProducts) {
+  Made m;
+  const int64_t rows = 64, columns = 48, depth = 256;
+  const BufferId x = m.input("x", E::kFloat32, {rows, depth}), w = m.input("w", E::kFloat32, {depth, columns}),
+                 y = m.output("y", E::kFloat32, {rows, columns});
+  LoopNest nest;
+  const Dim i = m.loop(nest.loops, rows), j = m.loop(nest.loops, columns);
+  nest.locals = {{"sum", E::kFloat32, {}}};
+  Stage stage;
+  const Dim k = m.loop(stage.loops, depth);
+  StageOutput o;
+  o.local = LocalId(size_t{0});
+  o.value = m.p.scalars.binary(ScalarOp::kMul, m.load(x, {i, k}), m.load(w, {k, j}));
+  o.combine = Combine::kSum;
+  stage.outputs = {o};
+  nest.stages = {stage, Made::store(y, {i, j}, m.p.scalars.local(o.local, E::kFloat32, {}))};
+  m.add(nest);
+  const std::vector<Constant> inputs = {
+      tensor(E::kFloat32, {rows, depth}, random_floats(size_t(rows * depth), 1)),
+      tensor(E::kFloat32, {depth, columns}, random_floats(size_t(depth * columns), 2))};
+  const int64_t products = rows * columns * depth, fast = work_of(m, inputs);
+  m.options.use_runtime_kernels = false;
+  const int64_t slow = work_of(m, inputs);
+  EXPECT_GT(fast, products / 10);
+  EXPECT_LT(fast, products);
+  EXPECT_GT(slow, 3 * products);
+  EXPECT_LT(slow, 10 * products);
+}
+
+// Iterations count as they come: 0 doubles for ever.
+TEST(EvaluateWork, OfIterations) {
+  Made m;
+  make_loop(m);
+  const int64_t four = work_of(m, {Constant::scalar_int64(7)}), one = work_of(m, {Constant::scalar_int64(50)});
+  EXPECT_GT(four, one + 3 * 5000);
+  EXPECT_LT(four, 4 * one);
+  m.options.max_work = 10000000;
+  EXPECT_FALSE(m.run({Constant::scalar_int64(0)}).ok());
+  EXPECT_NE(m.message().find("kernel 'body'"), std::string::npos) << m.message();
 }
 
 }  // namespace

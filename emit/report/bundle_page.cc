@@ -326,9 +326,10 @@ void quantized_weights(std::string &html, const QuantizedWeights &made) {
   }
   html += fmt::format(
       "<h2>Weights in {}</h2><p>{} of {} weights of products are rounded, {} → {}; arithmetic is that of the "
-      "dequantized weights.</p>",
+      "dequantized weights.{}</p>",
       escape(made.format), count, made.weights.size(), bytes_text(static_cast<double>(before)),
-      bytes_text(static_cast<double>(after)));
+      bytes_text(static_cast<double>(after)),
+      made.cost.empty() ? "" : fmt::format(" What that changes: {}.", escape(made.cost)));
   if (!rows.empty())
     html +=
         "<table class=sort><thead><tr><th>weight</th><th>stored as</th><th class=n>before</th><th "

@@ -181,7 +181,7 @@ def test_manifest_report_and_summaries_name_the_weights(optc, tmp_path):
     written = json.loads(optc_run(optc, "opt", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--format=json", "-q", *choice))
     made = manifest["quantized_weights"]
     assert made == summary["quantized_weights"] == written["quantized_weights"]
-    assert made["format"] == "int4:32"
+    assert made["format"] == "int4:32" and made["cost"].startswith("changes outputs by up to ")
     parts, file = dequantized(tmp_path / "q.onnx")
     assert [w["name"] for w in made["weights"]] == ["right", "shifted", "gemm", "shared", "table"] and set(parts) == {w["name"] for w in made["weights"]}
     tensors = {t.name: t for t in file.graph.initializer}
@@ -192,7 +192,7 @@ def test_manifest_report_and_summaries_name_the_weights(optc, tmp_path):
     kept = {w["name"]: w["why"] for w in made["kept"]}
     assert kept.keys() == {"turned_gemm", "turned", "added"} and kept["turned"] == "--keep-weights turned*" and "reads it too" in kept["added"]
     page = (tmp_path / "b/report.html").read_text()
-    assert "Weights in int4:32" in page and "5 of 8 weights" in page and all(name in page for name in [*parts, *kept, "reads it too"])
+    assert "Weights in int4:32" in page and f"What that changes: {made['cost']}" in page and "5 of 8 weights" in page and all(name in page for name in [*parts, *kept, "reads it too"])
     optc_run(optc, tmp_path / "m.onnx", "-o", tmp_path / "plain", "-q")
     assert "quantized_weights" not in json.loads((tmp_path / "plain/manifest.json").read_text())
     assert "Weights in" not in (tmp_path / "plain/report.html").read_text()
@@ -252,6 +252,23 @@ def test_activations_in_8_bits(optc, tmp_path, form):
     program = optc_run(optc, "inspect", tmp_path / "m.onnx", option, "--ir=program")
     of_bytes = [line for line in program.splitlines() if "schedule gemm" in line and "view.a.element=i8" in line]
     assert len(of_bytes) == 8, program
+
+
+def test_what_is_too_large_to_be_measured_is_said(optc, tmp_path):
+    """The evaluator would compute 7e10 elements: the weights are rounded all the same, and every report says that nothing was measured."""
+    rng = np.random.default_rng(3)
+    weights = [numpy_helper.from_array(rng.standard_normal((K, N)).astype(np.float32), "w")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Mul", ["rows", "columns"], ["all"]),
+             helper.make_node("Exp", ["all"], ["exp"]), helper.make_node("ReduceMax", ["exp"], ["z"], axes=[1], keepdims=0)]
+    shapes = {"x": ["M", K], "rows": [1 << 16, 1], "columns": [1, 1 << 20]}
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["M", N]), helper.make_tensor_value_info("z", TensorProto.FLOAT, [1 << 16])]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    done = subprocess.run([optc, tmp_path / "m.onnx", "-o", tmp_path / "b", "--quantize-weights=int4"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stderr.count("warning") == 1, done.stderr
+    assert "what --quantize-weights=int4:32 changes was not measured: kernel '" in done.stderr and "that are allowed" in done.stderr
+    assert json.loads((tmp_path / "b/manifest.json").read_text())["quantized_weights"]["cost"].startswith("not measured: ")
+    assert "What that changes: not measured: " in (tmp_path / "b/report.html").read_text()
 
 
 def test_verify_asks_about_the_quantized_model(optc, tmp_path):
