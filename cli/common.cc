@@ -214,8 +214,8 @@ void add_weight_options(Verb &verb, CommonOptions &o) {
           "many numbers of a sum: int4 (blocks of 32: one scale is then a fifth of the bytes, and a large number "
           "coarsens 31 others alone), int4:64, int8 (a scale a column), int8:32; with ,activations=int8 what f32 "
           "products multiply by them is rounded in the same blocks while the model runs, else it stays as it is; "
-          "weights that alone change an output by more than 1 % (int8) or 20 % (int4) of its range on sample "
-          "inputs stay, by name")
+          "weights that alone change an output by more than 1 % (int8; 2 % with activations) or 20 % (int4) of its "
+          "range on sample inputs stay, by name")
       ->check([](const std::string &text) -> std::string {
         WeightFormat format;
         return parse_weights(text, format)

@@ -91,7 +91,7 @@ StorageCost measure(const Graph &graph, const std::vector<Candidate> &candidates
   StorageTrial trial;
   trial.form = to_string(options.weights.format);
   trial.kept_as = "unquantized";
-  trial.bound = options.weights.format.bits == 8 ? kInt8Bound : kInt4Bound;
+  trial.bound = bound_of(options.weights.format);
   trial.alone = true;
   trial.evaluations = kMostEvaluations;
   const LowerNarrow narrow = [&](const KeptTensors &kept, std::vector<std::string> &names) -> Result<Program> {
@@ -136,7 +136,9 @@ QuantizedWeights what_came(const std::vector<Candidate> &candidates, const Graph
 
 Status quantize_weights(Graph &graph, const CompileOptions &options, Listener &listener, Diagnostics &diagnostics,
                         WeightQuantization *settled) {
-  Step step(listener, to_string(options.weights.format));
+  WeightFormat of_weights = options.weights.format;
+  of_weights.activations = false;  // which the line says of products
+  Step step(listener, to_string(of_weights));
   std::vector<Candidate> candidates;
   for (ProductWeight &weight : find_product_weights(graph)) {
     std::string name = graph.value(weight.value).name, problem = weight.problem;
@@ -176,8 +178,8 @@ Status quantize_weights(Graph &graph, const CompileOptions &options, Listener &l
   }
   QuantizedWeights made = what_came(candidates, graph, options.weights.format);  // while the matrices are there
   made.cost = options.weights.measure ? cost : options.weights.made.cost;
-  int64_t activations = 0;
-  OPTC_TRY(replace_weights(graph, candidates, {}, options.weights.format, activations, diagnostics));
+  OPTC_TRY(replace_weights(graph, candidates, {}, options.weights.format, made.activations, diagnostics));
+  const int64_t activations = made.activations;
   if (settled) {
     *settled = options.weights;
     settled->measure = false;

@@ -8,8 +8,10 @@
 namespace optc {
 
 // Of an output's range, what a quantized weight alone may change on the samples. Four bits leave a number its first
-// digit, so their bound is wider.
-inline constexpr double kInt8Bound = kStorageBound, kInt4Bound = 0.2;
+// digit, so their bound is wider; beside weights in 8 bits, activations in 8 bits add as much again.
+constexpr double bound_of(const WeightFormat &format) {
+  return format.bits == 4 ? 0.2 : format.activations ? 2 * kStorageBound : kStorageBound;
+}
 
 // Rounds the weights of products in `graph` to options.weights.format, but for those that options.weights.keep names
 // and those whose rounding costs too much. The listener hears how many, their bytes before and after and the cost on

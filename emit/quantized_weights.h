@@ -17,9 +17,11 @@ struct QuantizedWeights {
   std::string format;           // "int4:32"; empty: none was asked for
   std::string cost;             // what that changes on sample inputs, or why it was not measured; empty: nothing
   std::vector<Weight> weights;  // in the order of their first product
+  int64_t activations = 0;  // products whose other operand is rounded to 8 bits in the same blocks while the model runs
 };
 
-// {"format", "cost", "weights": [{"name", "stored", "bytes_before", "bytes"}], "kept": [{"name", "why", "bytes"}]}
+// {"format", "cost", "activations", "weights": [{"name", "stored", "bytes_before", "bytes"}], "kept": [{"name", "why",
+// "bytes"}]}
 std::string weights_json(const QuantizedWeights &weights);
 
 }  // namespace optc

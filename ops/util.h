@@ -52,8 +52,7 @@ Dim clamp(Dim value, Dim low, Dim high);
 std::vector<const DimSymbol *> output_symbols(BuildContext &context, size_t output);
 // Those among them that this output gave its own name: its dims that no operand has.
 std::vector<const DimSymbol *> own_symbols(BuildContext &context, size_t output);
-// Of an input that is a vector of `length` entries: those that are known, also where others are not (a Concat of
-// parts).
+// Of a vector of `length` entries those that are known, also where others are not (a Concat of parts).
 std::vector<std::optional<Dim>> known_entries(const Graph &graph, ValueId list, int64_t length);
 bool is_run_time_size(Dim dim);  // a kData symbol
 // Whether a run-time size was made for this axis of the value of this name: its own name says it (size_name). Types

@@ -19,6 +19,7 @@ struct BlocksCase {
 
 #define OPTC_KERNELS "tests/runtime_gemm_blocks_kernels.inc"
 #include "runtime/cpu/foreach_isa.h"
+#include "tests/block_products.h"
 #include "tests/runtime_isas.h"
 
 namespace {
@@ -116,23 +117,8 @@ void check(const BlocksCase &given, uint32_t seed) {
 }
 
 TEST(RuntimeGemmBlocks, IsTheDequantizedProduct) {
-  struct Shape {
-    int64_t m, n, k, block;
-  };
   uint32_t seed = 1;
-  for (const Shape &s : {Shape{1, 1, 1, 16},
-                         {1, 9, 80, 32},
-                         {1, 64, 256, 32},
-                         {2, 17, 33, 16},
-                         {3, 100, 129, 128},
-                         {4, 130, 1500, 256},
-                         {5, 16, 24, 8},
-                         {7, 96, 300, 32},
-                         {1, 200, 2100, 64},
-                         {13, 31, 2049, 64},
-                         {200, 65, 40, 16},
-                         {1, 80, 1030, 1030},
-                         {6, 33, 1030, 1032}})
+  for (const optc::BlockProductShape &s : optc::kBlockProductShapes)
     for (const int bits : {4, 8})
       for (const int zero : {0, 1, 2})
         for (const bool half : {false, true})

@@ -100,7 +100,11 @@ std::string json_string(const std::string &text) {
 }
 
 std::string weights_json(const QuantizedWeights &weights) {
-  Json j = {{"format", weights.format}, {"cost", weights.cost}, {"weights", Json::array()}, {"kept", Json::array()}};
+  Json j = {{"format", weights.format},
+            {"cost", weights.cost},
+            {"activations", weights.activations},
+            {"weights", Json::array()},
+            {"kept", Json::array()}};
   for (const QuantizedWeights::Weight &w : weights.weights) {
     if (w.stored.empty())
       j["kept"].push_back({{"name", w.name}, {"why", w.kept}, {"bytes", w.bytes_before}});

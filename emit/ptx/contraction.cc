@@ -2,7 +2,6 @@
 // epilogue.
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "emit/ptx/draft.h"
 #include "emit/ptx/gemm.h"
@@ -172,52 +171,6 @@ int epilogue_lanes(const Plan &plan, int most) {
   const std::vector<Loop> &columns = plan.schedule.b.outer;
   while (most > 1 && (columns.empty() || !divisible_by(columns.back().extent, most))) most /= 2;
   return most;
-}
-
-// Whether little is done behind the sums, and nothing is read there for rows of theirs (a residual), only for columns.
-bool is_short(const Program &program, const Plan &plan) {
-  constexpr int kLong = 16, kErf = 12, kFunction = 4;  // of erf's and other functions' instructions
-  std::vector<ScalarId> left;
-  for (const Stage &stage : plan.nest->stages)
-    for (const StageOutput &o : stage.outputs)
-      if (o.buffer.valid()) left.insert(left.end(), {o.value, o.condition});
-  std::unordered_set<uint32_t> seen;
-  int length = 0;
-  while (!left.empty()) {
-    const ScalarId id = left.back();
-    left.pop_back();
-    if (!id.valid() || !seen.insert(id.index).second) continue;
-    const Scalar &s = program.scalars.at(id);
-    if (s.op == ScalarOp::kLoad) {
-      std::vector<const DimSymbol *> symbols;
-      for (const Dim d : s.index) collect_symbols(d, symbols);
-      for (const DimSymbol *symbol : symbols) {
-        const auto counts = [symbol](const Loop &l) { return l.index == symbol; };
-        if (symbol->kind == SymbolKind::kScalar ||
-            std::any_of(plan.schedule.a.outer.begin(), plan.schedule.a.outer.end(), counts))
-          return false;
-      }
-    }
-    switch (s.op) {
-      case ScalarOp::kConstant:
-      case ScalarOp::kIndex:
-      case ScalarOp::kLoad:
-      case ScalarOp::kLocal:
-        break;
-      case ScalarOp::kExp:
-      case ScalarOp::kTanh:
-      case ScalarOp::kSigmoid:
-        length += kFunction;
-        break;
-      case ScalarOp::kErf:
-        length += kErf;
-        break;
-      default:
-        ++length;
-    }
-    for (const ScalarId a : s.args) left.push_back(a);
-  }
-  return length < kLong;
 }
 
 // Runs a nest of rows with the whole block, all of its rows one after the other. What it writes goes to shared memory,
@@ -452,7 +405,7 @@ std::optional<Draft> draft_on_warpgroups(const Program &program, const Kernel &k
     gemm.type = s.type == TensorCoreType::kF16 ? MmaType::kF16 : MmaType::kBF16;
     gemm.tile = tile;
     gemm.blocks = s.blocks;
-    gemm.by_shuffles = tile.turns && is_short(k.program, plan);
+    gemm.by_shuffles = tile.turns && s.shuffles;
     gemm.m = sizes.index(m);
     gemm.n = sizes.index(n);
     gemm.batches = sizes.index(batch);

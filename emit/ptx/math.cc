@@ -42,6 +42,26 @@ Value clamp(Builder &b, Value x, double low, double high) {
 // Where no subnormal result matters: flushing them spares the scaling that the special function unit needs otherwise.
 Value ex2(Builder &b, Value x) { return b.pure_asm("ex2.approx.ftz.f32 $0, $1;", "=f,f", b.t_f32(), {x}); }
 
+// x * factor; where x is a product by a constant, one product.
+Value scaled(Builder &b, Value x, double factor) {
+  if (auto *product = llvm::dyn_cast<llvm::BinaryOperator>(x);
+      product && product->getOpcode() == llvm::Instruction::FMul)
+    for (unsigned side = 0; side < 2; ++side)
+      if (const auto *c = llvm::dyn_cast<llvm::ConstantFP>(product->getOperand(side)))
+        return b.ir.CreateFMul(product->getOperand(1 - side),
+                               number(x, static_cast<double>(c->getValueAPF().convertToFloat()) * factor));
+  return b.ir.CreateFMul(x, number(x, factor));
+}
+
+constexpr double kLog2E = 1.4426950408889634;
+
+// tanh where |x| < 0.625: x + x^3 P(x^2)
+Value tanh_near_zero(Builder &b, Value x) {
+  Value square = b.ir.CreateFMul(x, x);
+  Value p = polynomial(b, square, {-0.333332839, 0.133314912, -0.0537434953, 0.020650579, -0.00571703656});
+  return b.fma(b.ir.CreateFMul(square, x), p, x);
+}
+
 // Within one unit in the last place; below 2^-126: 0.
 Value fast_reciprocal(Builder &b, Value x) { return b.pure_asm("rcp.approx.ftz.f32 $0, $1;", "=f,f", b.t_f32(), {x}); }
 
@@ -106,12 +126,9 @@ Value log1p_f32(Builder &b, Value x) {
 
 Value tanh_f32(Builder &b, Value x) {
   Value a = abs(b, x);
-  Value square = b.ir.CreateFMul(x, x);  // |x| < 0.625: x + x^3 P(x^2)
-  Value p = polynomial(b, square, {-0.333332839, 0.133314912, -0.0537434953, 0.020650579, -0.00571703656});
-  Value small = b.fma(b.ir.CreateFMul(square, x), p, x);
   Value e = exp_f32(b, b.ir.CreateFMul(clamp(b, a, 0, 20), number(x, 2)));
   Value large = b.ir.CreateFSub(number(x, 1), b.ir.CreateFDiv(number(x, 2), b.ir.CreateFAdd(e, number(x, 1))));
-  return select(b, less(b, a, 0.625), small, with_sign(b, large, x));
+  return select(b, less(b, a, 0.625), tanh_near_zero(b, x), with_sign(b, large, x));
 }
 
 Value erf_f32(Builder &b, Value x) {
@@ -156,19 +173,6 @@ Value sigmoid_f32(Builder &b, Value x) {
   return fast_reciprocal(b, b.ir.CreateFAdd(number(x, 1), e));
 }
 
-// x * factor; where x is a product by a constant, one product.
-static Value scaled(Builder &b, Value x, double factor) {
-  if (auto *product = llvm::dyn_cast<llvm::BinaryOperator>(x);
-      product && product->getOpcode() == llvm::Instruction::FMul)
-    for (unsigned side = 0; side < 2; ++side)
-      if (const auto *c = llvm::dyn_cast<llvm::ConstantFP>(product->getOperand(side)))
-        return b.ir.CreateFMul(product->getOperand(1 - side),
-                               number(x, static_cast<double>(c->getValueAPF().convertToFloat()) * factor));
-  return b.ir.CreateFMul(x, number(x, factor));
-}
-
-constexpr double kLog2E = 1.4426950408889634;
-
 Value exp_rounded_f32(Builder &b, Value x) { return ex2(b, scaled(b, x, kLog2E)); }
 
 Value sigmoid_rounded_f32(Builder &b, Value x) {
@@ -176,12 +180,9 @@ Value sigmoid_rounded_f32(Builder &b, Value x) {
 }
 
 Value tanh_rounded_f32(Builder &b, Value x) {
-  Value square = b.ir.CreateFMul(x, x);  // |x| < 0.625 as in tanh_f32
-  Value p = polynomial(b, square, {-0.333332839, 0.133314912, -0.0537434953, 0.020650579, -0.00571703656});
-  Value small = b.fma(b.ir.CreateFMul(square, x), p, x);
   Value e = ex2(b, b.ir.CreateFMul(x, number(x, 2 * kLog2E)));
   Value large = b.fma(fast_reciprocal(b, b.ir.CreateFAdd(e, number(x, 1))), number(x, -2), number(x, 1));
-  return select(b, less(b, abs(b, x), 0.625), small, large);
+  return select(b, less(b, abs(b, x), 0.625), tanh_near_zero(b, x), large);
 }
 
 Value divide_rounded_f32(Builder &b, Value x, Value y) {

@@ -22,11 +22,8 @@ struct WarpgroupGemm {
   WarpgroupTile tile;
   Value m = nullptr, n = nullptr, k = nullptr, batches = nullptr;  // sizes, i32; k > 0
   int64_t blocks = 1;                                              // of the launch at most; they walk the tiles
-  // How sums find their row: stores to shared memory wait beside another warpgroup's products, whose operands keep it
-  // busy. 128 x 128 sums took 6350 cycles there, by shuffles 2900 (H200). With nothing beside them memory is quicker,
-  // and so it is where the epilogue is long or reads rows, which it has in lines of 128 bytes, by shuffles of 64.
-  bool by_shuffles = false;
-  int64_t taps = 1;  // of a convolution: the sum runs through k for each of them
+  bool by_shuffles = false;  // how sums find their row: else through shared memory
+  int64_t taps = 1;          // of a convolution: the sum runs through k for each of them
   // An image in im2col: k are its channels, m (n) its output pixels.
   struct Image {
     std::function<Values(Value pixel)> window;  // where it begins, as coordinates behind the channel's

@@ -326,9 +326,13 @@ void quantized_weights(std::string &html, const QuantizedWeights &made) {
   }
   html += fmt::format(
       "<h2>Weights in {}</h2><p>{} of {} weights of products are rounded, {} → {}; arithmetic is that of the "
-      "dequantized weights.{}</p>",
+      "dequantized weights{}.{}</p>",
       escape(made.format), count, made.weights.size(), bytes_text(static_cast<double>(before)),
       bytes_text(static_cast<double>(after)),
+      made.activations == 0
+          ? ""
+          : fmt::format(" and, in {} products, of activations that are rounded to 8 bits in the same blocks",
+                        made.activations),
       made.cost.empty() ? "" : fmt::format(" What that changes: {}.", escape(made.cost)));
   if (!rows.empty())
     html +=

@@ -141,6 +141,9 @@ Dim DimTable::model_symbol(std::string_view name) {
 }
 
 Dim DimTable::new_loop(std::string_view name, Dim extent) {
+  // A loop made of i_3 is another i, not i_3_1.
+  const size_t end = name.find_last_not_of("0123456789");
+  if (end != std::string_view::npos && end > 0 && end + 1 < name.size() && name[end] == '_') name = name.substr(0, end);
   const Dim d = new_symbol(SymbolKind::kLoop, name);
   symbols_.back().extent = extent;
   return d;

@@ -299,6 +299,7 @@ struct ImageMap : TensorMap {
 struct WarpgroupProduct : TensorCoreProduct {
   int64_t blocks = 132;              // of a launch at most: they walk the tiles
   std::vector<WarpgroupTile> tiles;  // as GemmTensorCoreSchedule's
+  bool shuffles = false;             // sums of tiles in turns find their rows by shuffles, not through shared memory
 };
 struct GemmWarpgroupSchedule : WarpgroupProduct {
   static constexpr std::string_view kName = "gemm.warpgroup";

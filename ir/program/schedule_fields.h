@@ -163,6 +163,7 @@ void fields(S &s, V &&v) {
   if constexpr (SameAs<S, ConvolutionWarpgroupSchedule>)
     v("image", s.image), v("filters", s.filters), v("blocks", s.blocks);
   v("tiles", s.tiles);
+  if constexpr (!SameAs<S, GemmTensorCoreSchedule>) v("shuffles", s.shuffles);
 }
 
 // A part of a schedule that has fields of its own.

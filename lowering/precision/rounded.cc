@@ -42,7 +42,7 @@ bool is_smooth(ScalarOp op) {
 
 class Rounded {
  public:
-  Rounded(Program &program, LoopNest &nest) : program_(program), pool_(program.scalars), nest_(nest) {}
+  Rounded(Program &program, LoopNest &nest) : pool_(program.scalars), nest_(nest) {}
 
   bool rewrite() {
     for (const Stage &stage : nest_.stages)
@@ -159,6 +159,21 @@ class Rounded {
     c = float_of_bits(s.type, s.bits);
     return is_plain(c);
   }
+  // The other factor of a product by a constant, which goes into c; else the value itself.
+  ScalarId without_constant(ScalarId id, double &c) const {
+    const Scalar &s = pool_.at(id);
+    double k = 1;
+    if (s.op == ScalarOp::kMul)
+      for (int side = 0; side < 2; ++side)
+        if (constant(s.args[side], k) && is_plain(c * k)) {
+          c *= k;
+          return s.args[1 - side];
+        }
+    return id;
+  }
+  ScalarId times(ScalarId id, double c) {
+    return pool_.binary(ScalarOp::kMul, id, pool_.constant(ElementType::kFloat32, c));
+  }
   void gather(ScalarId id, std::vector<ScalarId> &factors, double &c) {
     const Scalar s = pool_.at(id);
     for (int i = 0; i < 2; ++i) {
@@ -169,16 +184,8 @@ class Rounded {
       } else if (pool_.at(a).op == ScalarOp::kMul && alone(a)) {
         gather(a, factors, c);
       } else {
-        ScalarId now = value(a);
-        const Scalar &made = pool_.at(now);  // a constant that comes with it
-        if (!(now == a) && alone(a) && made.op == ScalarOp::kMul)
-          for (int side = 0; side < 2; ++side)
-            if (constant(made.args[side], k) && is_plain(c * k)) {
-              c *= k;
-              now = made.args[1 - side];
-              break;
-            }
-        factors.push_back(now);
+        const ScalarId now = value(a);
+        factors.push_back(alone(a) ? without_constant(now, c) : now);
       }
     }
   }
@@ -187,13 +194,11 @@ class Rounded {
     double c = 1;
     gather(id, factors, c);
     if (factors.empty()) return id;
-    const float rounded = static_cast<float>(c);
-    const ScalarId k = pool_.constant(ElementType::kFloat32, static_cast<double>(rounded));
-    ScalarId result = factors[0];
-    if (rounded != 1 && std::fabs(rounded) < 1) result = pool_.binary(ScalarOp::kMul, result, k);
+    // A constant above 1 last, another one first: what lies between is no larger than before.
+    const bool last = std::fabs(c) >= 1, any = static_cast<float>(c) != 1;
+    ScalarId result = any && !last ? times(factors[0], c) : factors[0];
     for (size_t i = 1; i < factors.size(); ++i) result = pool_.binary(ScalarOp::kMul, result, factors[i]);
-    if (std::fabs(rounded) >= 1 && rounded != 1) result = pool_.binary(ScalarOp::kMul, result, k);
-    return result;
+    return any && last ? times(result, c) : result;
   }
 
   // --- Sums
@@ -203,13 +208,14 @@ class Rounded {
         const ScalarId f = s.args[1 - side];
         double one = 0;
         if (!constant(s.args[side], one) || one != 1 || pool_.at(f).op != ScalarOp::kTanh || !alone(f)) continue;
-        const ScalarId two = pool_.constant(ElementType::kFloat32, 2), x = value(pool_.at(f).args[0]);
+        double twice = 2;
+        const ScalarId x = without_constant(value(pool_.at(f).args[0]), twice);
         Scalar sigmoid;
         sigmoid.op = ScalarOp::kSigmoid;
         sigmoid.type = ElementType::kFloat32;
         sigmoid.flag = kRounded;
-        sigmoid.args[0] = twice(x);
-        return pool_.binary(ScalarOp::kMul, pool_.add_node(std::move(sigmoid)), two);
+        sigmoid.args[0] = times(x, twice);
+        return times(pool_.add_node(std::move(sigmoid)), 2);
       }
     ScalarId a = value(s.args[0]), b = value(s.args[1]);
     const auto is_product = [&](ScalarId was, ScalarId now) {
@@ -226,17 +232,7 @@ class Rounded {
     }
     return a == s.args[0] && b == s.args[1] ? id : pool_.binary(s.op, a, b);
   }
-  ScalarId twice(ScalarId x) {
-    const Scalar s = pool_.at(x);
-    double c = 0;
-    if (s.op == ScalarOp::kMul)
-      for (int side = 0; side < 2; ++side)
-        if (constant(s.args[side], c))
-          return pool_.binary(ScalarOp::kMul, s.args[1 - side], pool_.constant(ElementType::kFloat32, 2 * c));
-    return pool_.binary(ScalarOp::kMul, x, pool_.constant(ElementType::kFloat32, 2));
-  }
 
-  Program &program_;
   ScalarPool &pool_;
   LoopNest &nest_;
   std::vector<ScalarId> order_;  // operands before users
