@@ -236,16 +236,30 @@ static inline void optc_lib_box(const float *b, int center, float *corners) {
     corners[2] = b[0] < b[2] ? b[2] : b[0], corners[3] = b[1] < b[3] ? b[3] : b[1];
   }
 }
-static inline int optc_lib_overlap(const float *a, const float *b, int center, float threshold) {
-  float p[4], q[4];
-  optc_lib_box(a, center, p);
-  optc_lib_box(b, center, q);
-  const float h = (p[2] < q[2] ? p[2] : q[2]) - (p[0] > q[0] ? p[0] : q[0]),
-              w = (p[3] < q[3] ? p[3] : q[3]) - (p[1] > q[1] ? p[1] : q[1]);
-  if (h <= 0 || w <= 0) return 0;
-  const float area_p = (p[2] - p[0]) * (p[3] - p[1]), area_q = (q[2] - q[0]) * (q[3] - q[1]);
-  if (area_p <= 0 || area_q <= 0) return 0;
-  return h * w / (area_p + area_q - h * w) > threshold;
+// Chosen boxes, four side by side, as each later one is held against all of them.
+typedef float OptcLibFloats __attribute__((vector_size(16)));
+typedef int32_t OptcLibMasks __attribute__((vector_size(16)));
+typedef struct {
+  OptcLibFloats corners[4], area;
+} OptcLibBoxes;
+
+static inline OptcLibFloats optc_lib_blend(OptcLibMasks where, OptcLibFloats a, OptcLibFloats b) {
+  return (OptcLibFloats)((where & (OptcLibMasks)a) | (~where & (OptcLibMasks)b));
+}
+// Whether the box shares more than `threshold` of the union's area with one of `boxes`. What has no area shares none.
+static inline int optc_lib_overlaps(const OptcLibBoxes *boxes, const float *corners, float box_area, float threshold) {
+  const OptcLibFloats zero = {0}, area = zero + box_area, most = zero + threshold;
+  OptcLibFloats q[4], low[2], high[2];
+  for (int k = 0; k < 4; ++k) q[k] = zero + corners[k];
+  for (int k = 0; k < 2; ++k) {
+    const OptcLibFloats *p = boxes->corners;
+    low[k] = optc_lib_blend(p[k] > q[k], p[k], q[k]), high[k] = optc_lib_blend(p[k + 2] < q[k + 2], p[k + 2], q[k + 2]);
+  }
+  const OptcLibFloats h = high[0] - low[0], w = high[1] - low[1], both = h * w;
+  const OptcLibMasks none = (h <= zero) | (w <= zero) | (boxes->area <= zero) | (area <= zero);
+  if (none[0] & none[1] & none[2] & none[3]) return 0;  // of most
+  const OptcLibMasks more = ~none & (both / (boxes->area + area - both) > most);
+  return (more[0] | more[1] | more[2] | more[3]) != 0;
 }
 static inline int optc_lib_score_before(const void *user, int64_t a, int64_t b) {
   return ((const float *)user)[a] > ((const float *)user)[b];
@@ -267,26 +281,39 @@ static inline int optc_lib_nms(OptcLibCall *call) {
   int64_t *order = (int64_t *)malloc((size_t)(2 * n + batches * classes * most * 3 + 1) * sizeof(int64_t));
   if (!order) return optc_lib_out_of_memory(call);
   int64_t *scratch = order + n, *found = scratch + n, total = 0;
+  OptcLibBoxes *kept = (OptcLibBoxes *)malloc((size_t)(most / 4 + 1) * sizeof(OptcLibBoxes));  // of one class
+  if (!kept) {
+    free(order);
+    return optc_lib_out_of_memory(call);
+  }
+  const float least = low ? (float)optc_lib_double(low, 0) : 0;
   for (int64_t b = 0; b < batches; ++b)
     for (int64_t c = 0; c < classes; ++c) {
       const float *score = (const float *)scores->data + (b * classes + c) * n,
                   *box = (const float *)boxes->data + b * n * 4;
       int64_t candidates = 0;
       for (int64_t i = 0; i < n; ++i)
-        if (!low || score[i] > (float)optc_lib_double(low, 0)) order[candidates++] = i;
+        if (!low || score[i] > least) order[candidates++] = i;
       optc_lib_sort(order, scratch, candidates, optc_lib_score_before, score);
       const int64_t start = total;
       for (int64_t j = 0; j < candidates && total - start < most; ++j) {
+        const int64_t have = total - start, lane = have % 4;
+        float corners[4];
+        optc_lib_box(box + 4 * order[j], center, corners);
+        const float area = (corners[2] - corners[0]) * (corners[3] - corners[1]);
+        if (lane == 0) memset(&kept[have / 4], 0, sizeof(OptcLibBoxes));
         int keep = 1;
-        for (int64_t s = start; keep && s < total; ++s)
-          keep = !optc_lib_overlap(box + 4 * found[3 * s + 2], box + 4 * order[j], center, threshold);
-        if (keep) found[3 * total] = b, found[3 * total + 1] = c, found[3 * total + 2] = order[j], ++total;
+        for (int64_t s = 0; keep && 4 * s < have; ++s) keep = !optc_lib_overlaps(&kept[s], corners, area, threshold);
+        if (!keep) continue;
+        for (int k = 0; k < 4; ++k) kept[have / 4].corners[k][lane] = corners[k];
+        kept[have / 4].area[lane] = area;
+        found[3 * total] = b, found[3 * total + 1] = c, found[3 * total + 2] = order[j], ++total;
       }
     }
   call->sizes[0] = total;
   const int64_t dims[2] = {total, 3};
   const int ok = optc_lib_allocate(call, 0, 2, dims);
   if (ok) memcpy(call->outputs[0].data, found, (size_t)total * 3 * sizeof(int64_t));
-  free(order);
+  free(order), free(kept);
   return ok ? 0 : optc_lib_out_of_memory(call);
 }

@@ -324,7 +324,22 @@ def fills_of_texts(rng):
     return model, inputs, answers
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts, layers_after_no_step)}
+def non_max_suppression(rng):
+    """More boxes than are held side by side, also equal ones, ones without area, scores in a tie, several batches and classes."""
+    batch, classes, n, center = int(rng.integers(1, 3)), int(rng.integers(1, 4)), int(rng.integers(1, 100)), int(rng.integers(2))
+    boxes, scores = 3 * floats(rng, batch, n, 4), rng.random((batch, classes, n), np.float32)
+    if rng.integers(2):
+        boxes, scores = np.rint(boxes), np.round(scores, 1)
+    if center:
+        boxes[..., 2:] = abs(boxes[..., 2:])
+    inputs = {"boxes": boxes, "scores": scores, "most": np.array([0, 1, 5, n, 1000][rng.integers(5)]), "iou": np.float32(rng.choice([0, 0.1, 0.5, 0.9])),
+              "low": np.float32(rng.choice([-1, 0.2]))}
+    inputs = {name: np.asarray(value) for name, value in inputs.items()}
+    model = model_of([helper.make_node("NonMaxSuppression", list(inputs), ["y"], center_point_box=center)], inputs, ["y"], 17)
+    return model, inputs, cases.ort_answers(model, inputs)
+
+
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts, non_max_suppression, layers_after_no_step)}
 
 
 def random_cases(family, count, seed):

@@ -134,6 +134,8 @@ def has_what_pads(node, feeds, mode):
     """Whether each padded axis has as many elements as the mode repeats: what more of them would be is not said."""
     shape, pads = feeds[node.input[0]].shape, np.abs(feeds[node.input[1]])
     axes = feeds[node.input[3]] if len(node.input) > 3 else range(len(shape))
+    if len(pads) != 2 * len(axes):  # a list that another size made
+        return False
     most = {b"reflect": lambda d: d - 1, b"wrap": lambda d: d, b"edge": lambda d: np.inf if d else 0}[mode]
     return all(m <= most(shape[k]) for k, m in zip(axes, pads.reshape(2, -1).max(0)))
 
