@@ -1,7 +1,9 @@
 // ai.onnx.ml: TreeEnsemble, TreeEnsembleClassifier, TreeEnsembleRegressor. The three forms become one table of nodes
 // and leaves, which the library function walks (runtime/cpu/lib_ml.h).
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <set>
@@ -15,7 +17,9 @@ namespace optc {
 namespace {
 
 struct Trees {
-  std::vector<int64_t> nodes;  // 5 a node: feature, mode, true child, false child, NaN goes to true
+  std::vector<int32_t> branches;  // 4 a branch: OptcLibBranch of runtime/cpu/lib_ml.h
+  int64_t features = 0;           // as many must the input have
+  bool plain = true;              // all are <=, and NaN goes to false
   std::vector<double> thresholds, members, leaf_weight;
   std::vector<int64_t> member_first, leaf_first, leaf_target, roots;
   int64_t targets = 1;
@@ -23,7 +27,18 @@ struct Trees {
   int64_t how = 0;  // of optc_lib_class_of (runtime/cpu/lib_ml.h)
   float threshold = 0;
   std::vector<float> base_values;
+
+  // A child is a branch, or ~ of a leaf. False: the feature is none.
+  bool add(int64_t feature, int64_t mode, int64_t yes, int64_t no, bool nan_is_yes) {
+    if (feature < 0 || feature >= INT32_MAX) return false;
+    features = std::max(features, feature + 1);
+    plain = plain && mode == 0 && !nan_is_yes;
+    for (const int64_t part : {feature, mode + (nan_is_yes ? 8 : 0), yes, no})
+      branches.push_back(static_cast<int32_t>(part));
+    return true;
+  }
 };
+constexpr size_t kMostNodes = INT32_MAX;  // and leaves, and targets
 
 std::vector<int64_t> ints(const Node &node, std::string_view name) {
   const auto *list = node.ints(name);
@@ -63,10 +78,11 @@ Result<Trees> read_version_5(const Node &node, std::string &error) {
   if (yes.size() != n || no.size() != n || yes_leaf.size() != n || no_leaf.size() != n || modes.size() != n ||
       trees.thresholds.size() != n)
     return fail("the lists of nodes differ in length");
+  if (n > kMostNodes) return fail("there are too many nodes");
   trees.leaf_target = ints(node, "leaf_targetids");
   trees.leaf_weight = reals(node, "leaf_weights");
   const size_t leaves = trees.leaf_target.size();
-  if (trees.leaf_weight.size() != leaves) return fail("the lists of leaves differ in length");
+  if (trees.leaf_weight.size() != leaves || leaves > kMostNodes) return fail("the lists of leaves differ in length");
   for (size_t i = 0; i <= leaves; ++i) trees.leaf_first.push_back(static_cast<int64_t>(i));
   std::vector<std::vector<double>> sets(n);
   // Sets of members follow one another in the order in which a walk (true branch first) meets their nodes; each ends
@@ -100,8 +116,10 @@ Result<Trees> read_version_5(const Node &node, std::string &error) {
   for (size_t k = 0; k < n; ++k) {
     trees.member_first.push_back(static_cast<int64_t>(trees.members.size()));
     trees.members.insert(trees.members.end(), sets[k].begin(), sets[k].end());
-    trees.nodes.insert(trees.nodes.end(), {features[k], modes[k], yes_leaf[k] ? ~yes[k] : yes[k],
-                                           no_leaf[k] ? ~no[k] : no[k], k < missing.size() ? missing[k] : 0});
+    const bool read = walked.count(static_cast<int64_t>(k));
+    if (!trees.add(read ? features[k] : 0, read ? modes[k] : 0, yes_leaf[k] ? ~yes[k] : yes[k],
+                   no_leaf[k] ? ~no[k] : no[k], k < missing.size() && missing[k] != 0))
+      return fail("a node reads a feature that there is not");
   }
   trees.member_first.push_back(static_cast<int64_t>(trees.members.size()));
   trees.targets = node.int_or("n_targets", 1);
@@ -135,6 +153,7 @@ Result<Trees> read_old(const Node &node, bool classifier, std::string &error) {
   if (!modes || modes->size() != n || node_ids.size() != n || features.size() != n || yes.size() != n ||
       no.size() != n || values.size() != n)
     return fail("the lists of nodes differ in length");
+  if (n > kMostNodes) return fail("there are too many nodes");
   if (leaf_trees.size() != leaf_ids.size() || leaf_nodes.size() != leaf_ids.size() || weights.size() != leaf_ids.size())
     return fail("the lists of leaves differ in length");
   const std::map<std::string, int64_t> kModes = {{"BRANCH_LEQ", 0}, {"BRANCH_LT", 1}, {"BRANCH_GTE", 2},
@@ -178,8 +197,9 @@ Result<Trees> read_old(const Node &node, bool classifier, std::string &error) {
       if (it->second >= 0 && !has_parent.insert(key).second) return fail("a node has two parents");
       children[b] = it->second;
     }
-    trees.nodes.insert(trees.nodes.end(), {features[i], kModes.at((*modes)[i]), children[0], children[1],
-                                           i < missing.size() ? missing[i] : 0});
+    if (!trees.add(features[i], kModes.at((*modes)[i]), children[0], children[1],
+                   i < missing.size() && missing[i] != 0))
+      return fail("a node reads a feature that there is not");
     trees.thresholds.push_back(values[i]);
     trees.member_first.push_back(0);
   }
@@ -236,10 +256,11 @@ Status infer_trees(InferContext &c) {
   return {};
 }
 
-Constant doubles(const std::vector<double> &values) {
-  std::vector<uint8_t> bytes(values.size() * 8);
+template <typename T>
+Constant constant_of(ElementType type, const std::vector<T> &values) {
+  std::vector<uint8_t> bytes(values.size() * sizeof(T));
   if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-  return Constant::owned(ElementType::kFloat64, {static_cast<int64_t>(values.size())}, std::move(bytes));
+  return Constant::owned(type, {static_cast<int64_t>(values.size())}, std::move(bytes));
 }
 
 Status build_trees(BuildContext &c) {
@@ -249,20 +270,24 @@ Status build_trees(BuildContext &c) {
   const auto integers = [&](const char *name, const std::vector<int64_t> &values) {
     return c.constant_buffer(name, Constant::int64s(values));
   };
-  const std::vector<BufferId> inputs = {c.input(0),
-                                        integers("nodes", trees->nodes),
-                                        c.constant_buffer("thresholds", doubles(trees->thresholds)),
-                                        integers("member_first", trees->member_first),
-                                        c.constant_buffer("members", doubles(trees->members)),
-                                        integers("leaf_first", trees->leaf_first),
-                                        integers("leaf_target", trees->leaf_target),
-                                        c.constant_buffer("leaf_weight", doubles(trees->leaf_weight)),
-                                        integers("roots", trees->roots)};
-  std::vector<std::pair<std::string, Attribute>> attributes = {{"targets", trees->targets},
-                                                               {"aggregate", trees->aggregate},
-                                                               {"post", trees->post},
-                                                               {"how", trees->how},
-                                                               {"threshold", trees->threshold}};
+  const auto doubles = [&](const char *name, const std::vector<double> &values) {
+    return c.constant_buffer(name, constant_of(ElementType::kFloat64, values));
+  };
+  const std::vector<BufferId> inputs = {
+      c.input(0),
+      c.constant_buffer("branches", constant_of(ElementType::kInt32, trees->branches)),
+      doubles("thresholds", trees->thresholds),
+      integers("member_first", trees->member_first),
+      doubles("members", trees->members),
+      integers("leaf_first", trees->leaf_first),
+      integers("leaf_target", trees->leaf_target),
+      doubles("leaf_weight", trees->leaf_weight),
+      integers("roots", trees->roots)};
+  std::vector<std::pair<std::string, Attribute>> attributes = {
+      {"targets", trees->targets},     {"aggregate", trees->aggregate},
+      {"post", trees->post},           {"how", trees->how},
+      {"threshold", trees->threshold}, {"features", trees->features},
+      {"plain", int64_t{trees->plain}}};
   if (!trees->base_values.empty()) attributes.push_back({"base_values", trees->base_values});
   if (c.node().op != "ai.onnx.ml.TreeEnsembleClassifier") {
     c.library("tree_ensemble", inputs, {c.output(0)}, attributes);

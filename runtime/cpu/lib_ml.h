@@ -80,15 +80,74 @@ static inline int optc_lib_class_scores(OptcLibCall *call) {
   return 0;
 }
 
-// inputs: X [n, features]; nodes i64[m, 5] (feature, mode, true child, false child, NaN goes to true), thresholds
-// f64[m], member_first i64[m + 1], members f64; leaf_first i64[l + 1], leaf_target i64, leaf_weight f64; roots i64[t].
-// A child or root c >= 0 is node c, else leaf ~c. Modes: 0 <=, 1 <, 2 >=, 3 >, 4 ==, 5 !=, 6 member. Attributes:
-// targets, aggregate (0 average, 1 sum, 2 min, 3 max), base_values, post, how, threshold (of optc_lib_class_of).
-// Outputs: scores [n, targets] (or [n, 2]); winning class i64[n] (optional).
+// A branch of a tree. mode: 0 <=, 1 <, 2 >=, 3 >, 4 ==, 5 !=, 6 member; and 8: NaN goes to yes. A child c >= 0 is
+// branch c, else leaf ~c.
+typedef struct {
+  int32_t feature, mode, yes, no;
+} OptcLibBranch;
+typedef struct {
+  const OptcLibBranch *branches;
+  const double *threshold;
+  const int64_t *member_first;  // of branch i from [i] to [i + 1]
+  const double *members;
+} OptcLibTrees;
+
+// The child of branch `at` for a row of x that begins at `row`.
+static inline int32_t optc_lib_child(const OptcLibTrees *trees, int32_t at, const OptcLibTensor *x, int64_t row) {
+  const OptcLibBranch *b = trees->branches + at;
+  const double v = optc_lib_double(x, row + b->feature), s = trees->threshold[at];
+  int yes = 0;
+  switch (b->mode & 7) {
+    case 0:
+      yes = v <= s;
+      break;
+    case 1:
+      yes = v < s;
+      break;
+    case 2:
+      yes = v >= s;
+      break;
+    case 3:
+      yes = v > s;
+      break;
+    case 4:
+      yes = v == s;
+      break;
+    case 5:
+      yes = v != s;
+      break;
+    default:
+      for (int64_t m = trees->member_first[at]; m < trees->member_first[at + 1]; ++m) yes |= v == trees->members[m];
+  }
+  return yes || (v != v && (b->mode & 8)) ? b->yes : b->no;
+}
+enum { OPTC_LIB_TREE_ROWS = 8 };  // that go down a tree side by side: each waits for its loads
+// Leaves of a tree whose branches are all of mode 0.
+static inline void optc_lib_leaves(const OptcLibTrees *trees, int32_t root, const float *x, int64_t features,
+                                   int32_t *leaves) {
+  int32_t all = root;
+  for (int r = 0; r < OPTC_LIB_TREE_ROWS; ++r) leaves[r] = root;
+  while (all >= 0) {  // not all of them at leaves
+    all = -1;
+    for (int r = 0; r < OPTC_LIB_TREE_ROWS; ++r) {
+      const int32_t leaf = leaves[r] >> 31, at = leaves[r] & ~leaf;  // masks: branches would be guessed
+      const OptcLibBranch *b = trees->branches + at;
+      const int32_t yes = -((double)x[r * features + b->feature] <= trees->threshold[at]);
+      leaves[r] = (leaves[r] & leaf) | (((b->yes & yes) | (b->no & ~yes)) & ~leaf);
+      all &= leaves[r];
+    }
+  }
+}
+
+// inputs: X [n, features]; branches i32[m, 4] (OptcLibBranch), thresholds f64[m], member_first i64[m + 1], members f64;
+// leaf_first i64[l + 1], leaf_target i64, leaf_weight f64; roots i64[t], as children are. Attributes: targets,
+// aggregate (0 average, 1 sum, 2 min, 3 max), base_values, post, how, threshold (of optc_lib_class_of), features (as
+// many must X have), plain (all modes are 0). Outputs: scores [n, targets] (or [n, 2]); winning class i64[n]
+// (optional).
 static inline int optc_lib_tree_ensemble(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
-  const int64_t *nodes = (const int64_t *)call->inputs[1].data, *member_first = (const int64_t *)call->inputs[3].data;
-  const double *threshold = (const double *)call->inputs[2].data, *members = (const double *)call->inputs[4].data;
+  const OptcLibTrees ensemble = {(const OptcLibBranch *)call->inputs[1].data, (const double *)call->inputs[2].data,
+                                 (const int64_t *)call->inputs[3].data, (const double *)call->inputs[4].data};
   const int64_t *leaf_first = (const int64_t *)call->inputs[5].data,
                 *leaf_target = (const int64_t *)call->inputs[6].data;
   const double *leaf_weight = (const double *)call->inputs[7].data;
@@ -101,68 +160,51 @@ static inline int optc_lib_tree_ensemble(OptcLibCall *call) {
   const OptcLibAttribute *base = optc_lib_attribute(call, "base_values");
   OptcLibTensor *scores = optc_lib_output(call, 0), *winner = optc_lib_output(call, 1);
   const int64_t columns = how ? 2 : targets;
-  double *row = (double *)malloc((size_t)(targets + 2) * 9);
-  if (!row) return optc_lib_out_of_memory(call);
-  char *seen = (char *)(row + targets + 2);
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t k = 0; k < targets; ++k) row[k] = 0, seen[k] = 0;
+  const int plain = x->type == 1 && optc_lib_int_attribute(call, "plain", 0);
+  if (optc_lib_int_attribute(call, "features", 0) > features)
+    return optc_lib_fault(call, "a tree reads a feature that the input does not have");
+  const size_t width = (size_t)targets + 2;
+  double *sums = (double *)malloc(OPTC_LIB_TREE_ROWS * width * 9);
+  if (!sums) return optc_lib_out_of_memory(call);
+  char *seen = (char *)(sums + OPTC_LIB_TREE_ROWS * width);
+  for (int64_t first = 0; first < rows; first += OPTC_LIB_TREE_ROWS) {
+    const int64_t most = OPTC_LIB_TREE_ROWS, count = rows - first < most ? rows - first : most;
+    memset(sums, 0, OPTC_LIB_TREE_ROWS * width * 9);
     for (int64_t t = 0; t < trees; ++t) {
-      int64_t at = roots[t];
-      while (at >= 0) {
-        const int64_t *node = nodes + 5 * at;
-        if (node[0] < 0 || node[0] >= features) {
-          free(row);
-          return optc_lib_fault(call, "a tree reads a feature that the input does not have");
+      int32_t leaves[OPTC_LIB_TREE_ROWS];
+      if (plain && count == OPTC_LIB_TREE_ROWS)
+        optc_lib_leaves(&ensemble, (int32_t)roots[t], (const float *)x->data + first * features, features, leaves);
+      else
+        for (int64_t r = 0; r < count; ++r)
+          for (leaves[r] = (int32_t)roots[t]; leaves[r] >= 0;)
+            leaves[r] = optc_lib_child(&ensemble, leaves[r], x, (first + r) * features);
+      for (int64_t r = 0; r < count; ++r)
+        for (int64_t l = leaf_first[~leaves[r]]; l < leaf_first[~leaves[r] + 1]; ++l) {
+          double *to = &sums[r * (int64_t)width + leaf_target[l]];
+          char *was = &seen[r * (int64_t)width + leaf_target[l]];
+          const double w = leaf_weight[l];
+          if (aggregate <= 1) *to += w;
+          if (aggregate == 2) *to = !*was || w < *to ? w : *to;
+          if (aggregate == 3) *to = !*was || w > *to ? w : *to;
+          *was = 1;
         }
-        const double v = optc_lib_double(x, i * features + node[0]), s = threshold[at];
-        int yes = 0;
-        switch (node[1]) {
-          case 0:
-            yes = v <= s;
-            break;
-          case 1:
-            yes = v < s;
-            break;
-          case 2:
-            yes = v >= s;
-            break;
-          case 3:
-            yes = v > s;
-            break;
-          case 4:
-            yes = v == s;
-            break;
-          case 5:
-            yes = v != s;
-            break;
-          default:
-            for (int64_t m = member_first[at]; m < member_first[at + 1]; ++m) yes |= v == members[m];
-        }
-        if (v != v && node[4]) yes = 1;
-        at = yes ? node[2] : node[3];
-      }
-      for (int64_t l = leaf_first[~at]; l < leaf_first[~at + 1]; ++l) {
-        double *to = &row[leaf_target[l]];
-        const double w = leaf_weight[l];
-        if (aggregate <= 1) *to += w;
-        if (aggregate == 2) *to = !seen[leaf_target[l]] || w < *to ? w : *to;
-        if (aggregate == 3) *to = !seen[leaf_target[l]] || w > *to ? w : *to;
-        seen[leaf_target[l]] = 1;
-      }
     }
-    for (int64_t k = 0; k < targets; ++k) {
-      if (aggregate == 0) row[k] /= (double)trees;
-      if (base && base->count == (size_t)targets)
-        row[k] += base->floats[k];
-      else if (base && base->count == 1)
-        row[k] += base->floats[0];
+    for (int64_t r = 0; r < count; ++r) {
+      double *row = sums + r * (int64_t)width;
+      for (int64_t k = 0; k < targets; ++k) {
+        if (aggregate == 0) row[k] /= (double)trees;
+        if (base && base->count == (size_t)targets)
+          row[k] += base->floats[k];
+        else if (base && base->count == 1)
+          row[k] += base->floats[0];
+      }
+      const int64_t best = optc_lib_class_of(row, targets, post, how, threshold_of_class);
+      if (winner) ((int64_t *)winner->data)[first + r] = best;
+      if (scores)
+        for (int64_t k = 0; k < columns; ++k) optc_lib_set(scores, (first + r) * columns + k, row[k]);
     }
-    const int64_t best = optc_lib_class_of(row, targets, post, how, threshold_of_class);
-    if (winner) ((int64_t *)winner->data)[i] = best;
-    if (scores)
-      for (int64_t k = 0; k < columns; ++k) optc_lib_set(scores, i * columns + k, row[k]);
   }
-  free(row);
+  free(sums);
   return 0;
 }
 
@@ -184,24 +226,66 @@ static inline int optc_lib_string_labels(OptcLibCall *call) {
   return 0;
 }
 
-// The position of element i of x in a table of keys (numbers, NaN last, or strings by their bytes; ascending); -1: it
-// is not there. NaN equals NaN.
-static inline int64_t optc_lib_find_key(const OptcLibTensor *x, int64_t i, const OptcLibTensor *keys) {
-  const double v = x->type == 8 || x->type == 7 ? 0 : optc_lib_double(x, i);
+// A table of keys (numbers, or strings by their bytes). NaN equals NaN. Many elements are looked up by a hash table.
+typedef struct {
+  const OptcLibTensor *keys;
+  int64_t *slots;  // positions, -1: free; null: the keys, which ascend (NaN last), are halved
+  uint64_t mask;   // of slots
+} OptcLibKeys;
+
+static inline int optc_lib_compare_keys(const OptcLibTensor *a, int64_t i, const OptcLibTensor *b, int64_t j) {
+  if (a->type == 8)
+    return optc_lib_compare_strings((const OptcLibString *)a->data + i, (const OptcLibString *)b->data + j);
+  if (a->type == 7) {
+    const int64_t p = ((const int64_t *)a->data)[i], q = ((const int64_t *)b->data)[j];
+    return p < q ? -1 : p > q;
+  }
+  const double p = optc_lib_double(a, i), q = optc_lib_double(b, j);
+  return p != p || q != q ? (p != p) - (q != q) : p < q ? -1 : p > q;
+}
+static inline uint64_t optc_lib_hash(const OptcLibTensor *t, int64_t i) {
+  uint64_t h = 0;
+  if (t->type == 8) {
+    const OptcLibString *s = (const OptcLibString *)t->data + i;
+    for (size_t k = 0; k < s->size; ++k) h = (h ^ (unsigned char)s->data[k]) * 0x100000001b3u;  // FNV-1a
+  } else if (t->type == 7) {
+    h = ((const uint64_t *)t->data)[i];
+  } else {
+    const double v = optc_lib_double(t, i) + 0.0;  // zeros are equal
+    if (v == v) memcpy(&h, &v, sizeof h);
+  }
+  h *= 0x9e3779b97f4a7c15u;
+  return h ^ h >> 32;
+}
+// For `count` elements that are to be looked up; to be freed.
+static inline OptcLibKeys optc_lib_keys(const OptcLibTensor *keys, int64_t count) {
+  OptcLibKeys table = {keys, nullptr, 0};
   const int64_t n = optc_lib_count(keys);
-  int64_t low = 0, high = n;
+  if (n < 8 || count < n) return table;
+  uint64_t slots = 16;
+  while (slots < 2 * (uint64_t)n) slots *= 2;
+  table.slots = (int64_t *)malloc((size_t)slots * sizeof(int64_t));
+  if (!table.slots) return table;
+  table.mask = slots - 1;
+  for (uint64_t k = 0; k < slots; ++k) table.slots[k] = -1;
+  for (int64_t k = 0; k < n; ++k) {
+    uint64_t at = optc_lib_hash(keys, k) & table.mask;
+    while (table.slots[at] >= 0) at = (at + 1) & table.mask;
+    table.slots[at] = k;
+  }
+  return table;
+}
+// The position of element i of x, which is of the keys' type; -1: it is not there.
+static inline int64_t optc_lib_find_key(const OptcLibKeys *table, const OptcLibTensor *x, int64_t i) {
+  if (table->slots) {
+    for (uint64_t at = optc_lib_hash(x, i) & table->mask; table->slots[at] >= 0; at = (at + 1) & table->mask)
+      if (optc_lib_compare_keys(table->keys, table->slots[at], x, i) == 0) return table->slots[at];
+    return -1;
+  }
+  int64_t low = 0, high = optc_lib_count(table->keys);
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    int c;
-    if (x->type == 8) {
-      c = optc_lib_compare_strings((const OptcLibString *)keys->data + middle, (const OptcLibString *)x->data + i);
-    } else if (x->type == 7) {
-      const int64_t key = ((const int64_t *)keys->data)[middle], value = ((const int64_t *)x->data)[i];
-      c = key < value ? -1 : key > value;
-    } else {
-      const double key = optc_lib_double(keys, middle);
-      c = key != key || v != v ? (key != key) - (v != v) : key < v ? -1 : key > v;
-    }
+    const int c = optc_lib_compare_keys(table->keys, middle, x, i);
     if (c == 0) return middle;
     if (c < 0)
       low = middle + 1;
@@ -211,7 +295,7 @@ static inline int64_t optc_lib_find_key(const OptcLibTensor *x, int64_t i, const
   return -1;
 }
 
-// inputs: X (any type), keys (of X's type, as optc_lib_find_key takes them), values (as many), default (one element).
+// inputs: X (any type), keys (of X's type, ascending), values (as many), default (one element).
 // Output: the value of each element's key, else the default.
 static inline int optc_lib_label_encoder(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0], *values = &call->inputs[2], *fallback = &call->inputs[3];
@@ -219,15 +303,20 @@ static inline int optc_lib_label_encoder(OptcLibCall *call) {
   if (!optc_lib_allocate(call, 0, x->rank, x->dims)) return optc_lib_out_of_memory(call);
   OptcLibTensor *y = &call->outputs[0];
   const size_t size = optc_lib_element_size(values->type);
+  const OptcLibKeys keys = optc_lib_keys(&call->inputs[1], n);
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t at = optc_lib_find_key(x, i, &call->inputs[1]);
+    const int64_t at = optc_lib_find_key(&keys, x, i);
     const char *from = at < 0 ? (const char *)fallback->data : (const char *)values->data + (size_t)at * size;
-    memcpy((char *)y->data + (size_t)i * size, from, size);
+    if (size == 8)  // a copy of known size is no call
+      memcpy((char *)y->data + (size_t)i * 8, from, 8);
+    else
+      memcpy((char *)y->data + (size_t)i * size, from, size);
   }
+  free(keys.slots);
   return 0;
 }
 
-// inputs: X (any type), keys (strings or i64, as optc_lib_find_key takes them), columns i64 (one a key); attribute
+// inputs: X (any type), keys (strings or i64, ascending), columns i64 (one a key); attribute
 // zeros (0: an element without a key is an error). Output 0: f32 of X's dims and one more: 1 in the column of each
 // element's key. Numbers are truncated to integers.
 static inline int optc_lib_one_hot(OptcLibCall *call) {
@@ -236,7 +325,9 @@ static inline int optc_lib_one_hot(OptcLibCall *call) {
   const int64_t *column = (const int64_t *)call->inputs[2].data;
   float *to = (float *)y->data;
   memset(to, 0, (size_t)(n * width) * sizeof(float));
-  for (int64_t i = 0; i < n; ++i) {
+  const OptcLibKeys keys = optc_lib_keys(&call->inputs[1], n);
+  int known = 1;
+  for (int64_t i = 0; i < n && known; ++i) {
     OptcLibTensor x = call->inputs[0];
     int64_t at = i, truncated;
     if (x.type != 8 && x.type != 7) {
@@ -244,11 +335,12 @@ static inline int optc_lib_one_hot(OptcLibCall *call) {
       truncated = v > -9.2e18 && v < 9.2e18 ? (int64_t)v : INT64_MIN;
       x.data = &truncated, x.type = 7, at = 0;
     }
-    const int64_t k = optc_lib_find_key(&x, at, &call->inputs[1]);
+    const int64_t k = optc_lib_find_key(&keys, &x, at);
     if (k >= 0)
       to[i * width + column[k]] = 1;
-    else if (optc_lib_int_attribute(call, "zeros", 1) == 0)
-      return optc_lib_fault(call, "OneHotEncoder: an element is none of the categories");
+    else
+      known = optc_lib_int_attribute(call, "zeros", 1) != 0;
   }
-  return 0;
+  free(keys.slots);
+  return known ? 0 : optc_lib_fault(call, "OneHotEncoder: an element is none of the categories");
 }

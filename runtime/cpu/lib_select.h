@@ -142,13 +142,77 @@ static inline int optc_lib_unique(OptcLibCall *call) {
   return ok ? 0 : optc_lib_out_of_memory(call);
 }
 
+typedef float OptcLibFloats __attribute__((vector_size(16)));
+typedef int32_t OptcLibMasks __attribute__((vector_size(16)));
+
+// Grows with element i as optc_lib_compare has it: zeros are equal, NaN is above all.
+static inline uint64_t optc_lib_rank_key(const OptcLibTensor *t, int64_t i) {
+  const uint64_t sign = (uint64_t)1 << 63;
+  if (t->type == 7) return (uint64_t)((const int64_t *)t->data)[i] ^ sign;
+  if (t->type == 13) return ((const uint64_t *)t->data)[i];
+  const double value = (t->type == 1 ? (double)((const float *)t->data)[i] : optc_lib_double(t, i)) + 0.0;  // no -0
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return value != value ? UINT64_MAX : bits & sign ? ~bits : bits | sign;
+}
+typedef struct {
+  uint64_t key;
+  int64_t index;
+} OptcLibRanked;
+// Whether a is kept after b: of equal ones that with the lower index is kept first.
+static inline int optc_lib_is_worse(OptcLibRanked a, OptcLibRanked b) {
+  return a.key == b.key ? a.index > b.index : a.key < b.key;
+}
+// Puts x into the place of the first of a heap, the worst on top.
+static inline void optc_lib_sift_down(OptcLibRanked *heap, int64_t size, OptcLibRanked x) {
+  int64_t at = 0;
+  for (int64_t child = 1; child < size; child = 2 * at + 1) {
+    if (child + 1 < size && optc_lib_is_worse(heap[child + 1], heap[child])) ++child;
+    if (!optc_lib_is_worse(heap[child], x)) break;
+    heap[at] = heap[child];
+    at = child;
+  }
+  heap[at] = x;
+}
+
+// From j on the begin of the first sixteen of n that may hold one better than `worst`.
+static inline int64_t optc_lib_skip_worse(const float *x, int64_t j, int64_t n, float worst, int largest) {
+  const OptcLibFloats limit = (OptcLibFloats){0} + worst;
+  for (; j + 16 <= n; j += 16) {
+    OptcLibMasks worse = ~(OptcLibMasks){0};
+    for (int k = 0; k < 16; k += 4) {
+      OptcLibFloats v;
+      memcpy(&v, x + j + k, sizeof v);
+      worse &= largest ? v <= limit : v >= limit;  // NaN: neither
+    }
+    if (!(worse[0] & worse[1] & worse[2] & worse[3])) break;
+  }
+  return j;
+}
+// Sorts n by falling keys, equal ones as they stand (radix sort, one pass a byte in which keys differ); `scratch` holds
+// n more. The result lies in either.
+static inline OptcLibRanked *optc_lib_sort_ranked(OptcLibRanked *ranked, OptcLibRanked *scratch, int64_t n) {
+  uint64_t differ = 0;
+  for (int64_t j = 1; j < n; ++j) differ |= ranked[j].key ^ ranked[0].key;
+  for (int shift = 0; shift < 64; shift += 8) {
+    if (!(differ >> shift & 255)) continue;
+    int64_t first[257] = {0};
+    for (int64_t j = 0; j < n; ++j) ++first[256 - (ranked[j].key >> shift & 255)];
+    for (int digit = 1; digit < 257; ++digit) first[digit] += first[digit - 1];
+    for (int64_t j = 0; j < n; ++j) scratch[first[255 - (ranked[j].key >> shift & 255)]++] = ranked[j];
+    OptcLibRanked *swapped = ranked;
+    ranked = scratch, scratch = swapped;
+  }
+  return ranked;
+}
+
 // inputs: X, K (i64[1]); attributes axis, largest, sorted. Outputs: values, indices (i64), of k along the axis. Size: k
 // (wanted only where K is not constant). The result is sorted always; of equal elements the one with the lower index
-// comes first. Needs no memory: the indices' place holds a heap of the k best so far, worst on top.
+// comes first. Of many a heap holds the k best so far; else all are sorted.
 static inline int optc_lib_topk(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
   const int64_t k = optc_lib_int_at(&call->inputs[1], 0);
-  const int largest = optc_lib_int_attribute(call, "largest", 1) != 0;
+  const uint64_t turned = optc_lib_int_attribute(call, "largest", 1) ? 0 : UINT64_MAX;
   int64_t axis = optc_lib_int_attribute(call, "axis", -1), outer = 1, inner = 1;
   if (axis < 0) axis += x->rank;
   const int64_t n = x->dims[axis];
@@ -161,69 +225,52 @@ static inline int optc_lib_topk(OptcLibCall *call) {
     if (d > axis) inner *= dims[d];
   }
   dims[axis] = k;
-  int64_t *scratch = nullptr;
   OptcLibTensor *values = optc_lib_output(call, 0), *indices = optc_lib_output(call, 1);
   if (values && !optc_lib_allocate(call, 0, x->rank, dims)) return optc_lib_out_of_memory(call);
   if (indices && !optc_lib_allocate(call, 1, x->rank, dims)) return optc_lib_out_of_memory(call);
-  if (!indices && !(scratch = (int64_t *)malloc((size_t)(k + 1) * sizeof(int64_t))))
-    return optc_lib_out_of_memory(call);
+  if (k == 0) return 0;
+  const int all = n <= 32 * k, plain = x->type == 1 && inner == 1;
+  OptcLibRanked *heap = (OptcLibRanked *)malloc((size_t)(all ? 2 * n : k) * sizeof(OptcLibRanked));
+  if (!heap) return optc_lib_out_of_memory(call);
   const size_t bytes = optc_lib_element_size(x->type);
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < inner; ++i) {
-      int64_t *heap = indices ? (int64_t *)indices->data + o * k * inner + i : scratch;
-      const int64_t step = indices ? inner : 1, base = o * n * inner + i;
-      // worse(a, b): a is kept after b.
-#define OPTC_LIB_WORSE(a, b)                                    \
-  (optc_lib_compare(x, base + (a)*inner, base + (b)*inner) == 0 \
-       ? (a) > (b)                                              \
-       : (optc_lib_compare(x, base + (a)*inner, base + (b)*inner) < 0) == largest)
-      int64_t size = 0;
-      for (int64_t j = 0; j < n && k > 0; ++j) {
-        int64_t at;
-        if (size < k) {  // sift up
-          at = size++;
-          while (at > 0) {
-            const int64_t parent = (at - 1) / 2;
-            if (!OPTC_LIB_WORSE(j, heap[parent * step])) break;
-            heap[at * step] = heap[parent * step];
-            at = parent;
+      const int64_t base = o * n * inner + i;
+      const OptcLibRanked *best = heap;
+      for (int64_t j = 0; j < (all ? n : k); ++j) {
+        const OptcLibRanked one = {optc_lib_rank_key(x, base + j * inner) ^ turned, j};
+        int64_t at = j;
+        if (!all)  // sift up
+          for (int64_t parent; at > 0 && optc_lib_is_worse(one, heap[parent = (at - 1) / 2]); at = parent)
+            heap[at] = heap[parent];
+        heap[at] = one;
+      }
+      if (all) {
+        best = optc_lib_sort_ranked(heap, heap + n, n);
+      } else {
+        const float *row = (const float *)x->data + base;
+        for (int64_t j = k; j < n;) {
+          if (plain) j = optc_lib_skip_worse(row, j, n, row[heap[0].index], !turned);
+          for (const int64_t end = n - j < 16 ? n : j + 16; j < end; ++j) {
+            const OptcLibRanked one = {optc_lib_rank_key(x, base + j * inner) ^ turned, j};
+            if (one.key > heap[0].key) optc_lib_sift_down(heap, k, one);
           }
-          heap[at * step] = j;
-          continue;
         }
-        if (!OPTC_LIB_WORSE(heap[0], j)) continue;
-        for (at = 0;;) {  // sift down
-          int64_t child = 2 * at + 1;
-          if (child >= size) break;
-          if (child + 1 < size && OPTC_LIB_WORSE(heap[(child + 1) * step], heap[child * step])) ++child;
-          if (!OPTC_LIB_WORSE(heap[child * step], j)) break;
-          heap[at * step] = heap[child * step];
-          at = child;
+        for (int64_t size = k - 1; size > 0; --size) {  // the worst to the end
+          const OptcLibRanked worst = heap[0];
+          optc_lib_sift_down(heap, size, heap[size]);
+          heap[size] = worst;
         }
-        heap[at * step] = j;
       }
-      while (size > 1) {  // take the worst off the top and put it at the end
-        const int64_t worst = heap[0], moved = heap[(size - 1) * step];
-        --size;
-        int64_t at = 0;
-        for (;;) {
-          int64_t child = 2 * at + 1;
-          if (child >= size) break;
-          if (child + 1 < size && OPTC_LIB_WORSE(heap[(child + 1) * step], heap[child * step])) ++child;
-          if (!OPTC_LIB_WORSE(heap[child * step], moved)) break;
-          heap[at * step] = heap[child * step];
-          at = child;
-        }
-        heap[at * step] = moved;
-        heap[size * step] = worst;
+      for (int64_t j = 0; j < k; ++j) {
+        const int64_t to = (o * k + j) * inner + i;
+        if (indices) ((int64_t *)indices->data)[to] = best[j].index;
+        if (values)
+          memcpy((char *)values->data + (size_t)to * bytes,
+                 (const char *)x->data + (size_t)(base + best[j].index * inner) * bytes, bytes);
       }
-#undef OPTC_LIB_WORSE
-      if (values)
-        for (int64_t j = 0; j < k; ++j)
-          memcpy((char *)values->data + (size_t)((o * k + j) * inner + i) * bytes,
-                 (const char *)x->data + (size_t)(base + heap[j * step] * inner) * bytes, bytes);
     }
-  free(scratch);
+  free(heap);
   return 0;
 }
 
@@ -237,8 +284,6 @@ static inline void optc_lib_box(const float *b, int center, float *corners) {
   }
 }
 // Chosen boxes, four side by side, as each later one is held against all of them.
-typedef float OptcLibFloats __attribute__((vector_size(16)));
-typedef int32_t OptcLibMasks __attribute__((vector_size(16)));
 typedef struct {
   OptcLibFloats corners[4], area;
 } OptcLibBoxes;
@@ -257,14 +302,12 @@ static inline int optc_lib_overlaps(const OptcLibBoxes *boxes, const float *corn
   }
   const OptcLibFloats h = high[0] - low[0], w = high[1] - low[1], both = h * w;
   const OptcLibMasks none = (h <= zero) | (w <= zero) | (boxes->area <= zero) | (area <= zero);
-  if (none[0] & none[1] & none[2] & none[3]) return 0;  // of most
-  const OptcLibMasks more = ~none & (both / (boxes->area + area - both) > most);
+  const OptcLibFloats either = boxes->area + area - both;
+  const OptcLibMasks less = none | (both < 0.999f * most * either);  // beyond doubt
+  if (less[0] & less[1] & less[2] & less[3]) return 0;
+  const OptcLibMasks more = ~none & (both / either > most);
   return (more[0] | more[1] | more[2] | more[3]) != 0;
 }
-static inline int optc_lib_score_before(const void *user, int64_t a, int64_t b) {
-  return ((const float *)user)[a] > ((const float *)user)[b];
-}
-
 // inputs: boxes f32[batch, n, 4], scores f32[batch, classes, n], max_output_boxes_per_class, iou_threshold,
 // score_threshold (optional scalars); attribute center_point_box. Output: i64[selected, 3] of (batch, class, box).
 // Size: selected.
@@ -278,28 +321,29 @@ static inline int optc_lib_nms(OptcLibCall *call) {
   const int64_t batches = scores->dims[0], classes = scores->dims[1], n = scores->dims[2];
   if (most < 0) most = 0;
   if (most > n) most = n;
-  int64_t *order = (int64_t *)malloc((size_t)(2 * n + batches * classes * most * 3 + 1) * sizeof(int64_t));
-  if (!order) return optc_lib_out_of_memory(call);
-  int64_t *scratch = order + n, *found = scratch + n, total = 0;
+  OptcLibRanked *ranked = (OptcLibRanked *)malloc((size_t)(2 * n + 1) * sizeof(OptcLibRanked));
+  int64_t *found = (int64_t *)malloc((size_t)(batches * classes * most * 3 + 1) * sizeof(int64_t)), total = 0;
   OptcLibBoxes *kept = (OptcLibBoxes *)malloc((size_t)(most / 4 + 1) * sizeof(OptcLibBoxes));  // of one class
-  if (!kept) {
-    free(order);
+  if (!ranked || !found || !kept) {
+    free(ranked), free(found), free(kept);
     return optc_lib_out_of_memory(call);
   }
   const float least = low ? (float)optc_lib_double(low, 0) : 0;
   for (int64_t b = 0; b < batches; ++b)
     for (int64_t c = 0; c < classes; ++c) {
-      const float *score = (const float *)scores->data + (b * classes + c) * n,
-                  *box = (const float *)boxes->data + b * n * 4;
+      const int64_t first = (b * classes + c) * n, start = total;
+      const float *box = (const float *)boxes->data + b * n * 4;
       int64_t candidates = 0;
-      for (int64_t i = 0; i < n; ++i)
-        if (!low || score[i] > least) order[candidates++] = i;
-      optc_lib_sort(order, scratch, candidates, optc_lib_score_before, score);
-      const int64_t start = total;
+      for (int64_t i = 0; i < n; ++i) {
+        ranked[candidates].index = i;
+        candidates += !low || ((const float *)scores->data)[first + i] > least;
+      }
+      for (int64_t j = 0; j < candidates; ++j) ranked[j].key = optc_lib_rank_key(scores, first + ranked[j].index);
+      const OptcLibRanked *best = optc_lib_sort_ranked(ranked, ranked + n, candidates);
       for (int64_t j = 0; j < candidates && total - start < most; ++j) {
         const int64_t have = total - start, lane = have % 4;
         float corners[4];
-        optc_lib_box(box + 4 * order[j], center, corners);
+        optc_lib_box(box + 4 * best[j].index, center, corners);
         const float area = (corners[2] - corners[0]) * (corners[3] - corners[1]);
         if (lane == 0) memset(&kept[have / 4], 0, sizeof(OptcLibBoxes));
         int keep = 1;
@@ -307,13 +351,13 @@ static inline int optc_lib_nms(OptcLibCall *call) {
         if (!keep) continue;
         for (int k = 0; k < 4; ++k) kept[have / 4].corners[k][lane] = corners[k];
         kept[have / 4].area[lane] = area;
-        found[3 * total] = b, found[3 * total + 1] = c, found[3 * total + 2] = order[j], ++total;
+        found[3 * total] = b, found[3 * total + 1] = c, found[3 * total + 2] = best[j].index, ++total;
       }
     }
   call->sizes[0] = total;
   const int64_t dims[2] = {total, 3};
   const int ok = optc_lib_allocate(call, 0, 2, dims);
   if (ok) memcpy(call->outputs[0].data, found, (size_t)total * 3 * sizeof(int64_t));
-  free(order), free(kept);
+  free(ranked), free(found), free(kept);
   return ok ? 0 : optc_lib_out_of_memory(call);
 }

@@ -339,7 +339,30 @@ def non_max_suppression(rng):
     return model, inputs, cases.ort_answers(model, inputs)
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts, non_max_suppression, layers_after_no_step)}
+def top_k(rng):
+    """A few of many and all of few, along any axis, of every type; ties, zeros of both signs, NaN above all; the lower index first."""
+    dtype = np.dtype(["f4", "f4", "f4", "f2", "f8", "i8", "u8", "i4", "u4", "i2", "i1", "u1"][rng.integers(12)])
+    dims, axis = [int(d) for d in rng.integers(1, 4, 3)], int(rng.integers(3))
+    dims[axis] = n = int(rng.choice([1, 7, 60, 700]))
+    if dtype.kind == "f":
+        x = floats(rng, *dims) if rng.integers(2) else np.rint(2 * floats(rng, *dims)) * rng.choice([-1, 1], dims)
+        x[rng.random(dims) < rng.choice([0, 0.02])] = [np.nan, np.inf, -np.inf, 0][rng.integers(4)]
+    else:
+        ends = np.iinfo(dtype)
+        x = rng.integers(max(ends.min, -9), 9, dims) if rng.integers(2) else rng.integers(ends.min, ends.max, dims, dtype, endpoint=True)
+    x, k, largest = x.astype(dtype), int(rng.integers(1, min(n, rng.choice([1, 5, 700])) + 1)), int(rng.integers(2))
+    order = np.moveaxis(np.zeros(dims, np.int64), axis, -1)
+    for row in np.ndindex(order.shape[:-1]):
+        values = np.moveaxis(x, axis, -1)[row].tolist()
+        rank = lambda j: (values[j] != values[j], 0 if values[j] != values[j] else values[j])
+        order[row] = sorted(range(n), key=rank) if not largest else sorted(range(n - 1, -1, -1), key=rank)[::-1]
+    order = np.moveaxis(order[..., :k], -1, axis)
+    node = helper.make_node("TopK", ["x", "k"], ["values", "indices"], axis=axis - 3 * int(rng.integers(2)), largest=largest)
+    inputs = {"x": x, "k": np.array([k])}
+    return model_of([node], inputs, ["values", "indices"], 24), inputs, [np.take_along_axis(x, order, axis), order]
+
+
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts, non_max_suppression, top_k, layers_after_no_step)}
 
 
 def random_cases(family, count, seed):
