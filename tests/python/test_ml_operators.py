@@ -28,7 +28,7 @@ def labels(rng, n):
 
 def features(rng, columns, kinds=(np.float32, np.float64, np.int64, np.int32)):
     kind = kinds[rng.integers(len(kinds))]
-    shape = (int(rng.integers(0, 9)), columns) if rng.integers(5) else (columns,)
+    shape = (int(rng.integers(0, 20)), columns) if rng.integers(5) else (columns,)
     return (rng.normal(size=shape) * 2).astype(kind)
 
 
