@@ -147,6 +147,33 @@ def test_a_resize_that_opset_10_says_too(optc, tmp_path, mode, scales):
     agree(tmp_path / "to.onnx", model, x=X)
 
 
+@pytest.mark.parametrize("opset", [10, 11, 13, 18, 22])
+@pytest.mark.parametrize("op", ["nearest", "linear", "run time", "Scatter"])
+def test_withdrawn_operators_have_successors(optc, tmp_path, op, opset):
+    """Upsample went with opset 10 (Resize), Scatter with 11 (ScatterElements)."""
+    x, y = value("x", [1, 1, 4, 6]), value("y", [None] * 4)
+    feeds = {"x": X[:1, None]}
+    if op == "Scatter":
+        model = save(tmp_path / "m.onnx", [helper.make_node("Scatter", ["x", "i", "u"], ["y"], axis=3)], [x], [y], {"i": np.int64([[[[4, 1]]]]), "u": np.float32([[[[7, 8]]]])}, opset=9)
+    elif op == "run time":
+        feeds["s"] = np.float32([1, 1, 1.6, 2.7])
+        model = save(tmp_path / "m.onnx", [helper.make_node("Upsample", ["x", "s"], ["y"], mode="nearest")], [x, value("s", [4])], [y], opset=9)
+    else:
+        model = save(tmp_path / "m.onnx", [helper.make_node("Upsample", ["x", "s"], ["y"], mode=op)], [x], [y], {"s": np.float32([1, 1, 1.6, 2.7])}, opset=9)
+    convert(optc, model, tmp_path / "to.onnx", f"--opset={opset}")
+    agree(tmp_path / "to.onnx", model, **feeds)
+    subprocess.run([optc, "opt", model, "-o", tmp_path / "opt.onnx", "-q", f"--opset={opset}"], check=True)
+    agree(tmp_path / "opt.onnx", model, **feeds)
+
+
+def test_rounding_of_opset_10_alone_is_refused(optc, tmp_path):
+    node = helper.make_node("Resize", ["x", "s"], ["y"], mode="nearest", name="the_node")
+    model = save(tmp_path / "m.onnx", [node], [value("x", [2, 4, 6])], [value("y", [None] * 3)], {"s": np.float32([1, 0.6, 1.7])}, opset=10)
+    assert "rounds down along an axis that grows" in convert(optc, model, tmp_path / "to.onnx", "--opset=13", code=4).stderr
+    convert(optc, model, tmp_path / "to.onnx", "--opset=10")
+    agree(tmp_path / "to.onnx", model, x=X)
+
+
 def test_functions_keep_or_give_their_bodies(optc, tmp_path):
     for op, kept in (("Add", True), ("Squeeze", False)):
         body = [helper.make_node("Constant", [], ["k"], value_ints=[0]), helper.make_node(op, ["a", "a"] if kept else ["a", "k"], ["b"])]
