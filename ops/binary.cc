@@ -1,6 +1,7 @@
 // Operators of two or more operands that broadcast: arithmetic, comparison, logic, bits, variadic, Where.
 
 #include "ops/pointwise.h"
+#include "ops/steps.h"
 
 namespace optc {
 namespace {
@@ -173,7 +174,17 @@ Status build_where(BuildContext &c) {
 }
 
 constexpr VersionStep kSince7[] = {{7, legacy_broadcast, nullptr}};
-constexpr VersionStep kSince6[] = {{6, drop_consumed_inputs, nullptr}};
+// Before 8 the operands of Max, Mean, Min and Sum had one shape.
+Status equal_shapes(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  const std::vector<ValueId> &operands = graph.node(node).inputs;
+  for (ValueId v : operands) {
+    const auto &first = graph.value(operands[0]).type, &other = graph.value(v).type;
+    if (!other.has_shape() || first != other)
+      return cannot_lower(graph, node, "operands of different shapes", 8, diagnostics);
+  }
+  return {};
+}
+constexpr VersionStep kVariadic[] = {{6, drop_consumed_inputs, nullptr}, {8, nullptr, equal_shapes}};
 
 constexpr auto kForm = OpForm::kPointwise;
 const OpDef kOps[] = {
@@ -189,15 +200,15 @@ const OpDef kOps[] = {
     {"GreaterOrEqual", kForm, 16, infer_comparison<greater_or_equal>, build_pair<greater_or_equal_of>},
     {"Less", kForm, 13, infer_comparison<less>, build_binary<ScalarOp::kLt>, kSince7},
     {"LessOrEqual", kForm, 16, infer_comparison<less_or_equal>, build_binary<ScalarOp::kLe>},
-    {"Max", kForm, 13, infer_extreme<largest>, build_variadic<ScalarOp::kMax>, kSince6},
-    {"Mean", kForm, 13, infer_variadic, build_variadic<ScalarOp::kAdd, true>, kSince6},
-    {"Min", kForm, 13, infer_extreme<smallest>, build_variadic<ScalarOp::kMin>, kSince6},
+    {"Max", kForm, 13, infer_extreme<largest>, build_variadic<ScalarOp::kMax>, kVariadic},
+    {"Mean", kForm, 13, infer_variadic, build_variadic<ScalarOp::kAdd, true>, kVariadic},
+    {"Min", kForm, 13, infer_extreme<smallest>, build_variadic<ScalarOp::kMin>, kVariadic},
     {"Mod", kForm, 28, infer_arithmetic<remainder>, build_pair<mod_of>},
     {"Mul", kForm, 14, infer_arithmetic<multiply>, build_binary<ScalarOp::kMul>, kSince7},
     {"Or", kForm, 7, infer_comparison<either>, build_binary<ScalarOp::kOr>, kSince7},
     {"Pow", kForm, 15, infer_arithmetic<nothing>, build_pow, kSince7},
     {"Sub", kForm, 14, infer_arithmetic<subtract>, build_binary<ScalarOp::kSub>, kSince7},
-    {"Sum", kForm, 13, infer_extreme<total>, build_variadic<ScalarOp::kAdd>, kSince6},
+    {"Sum", kForm, 13, infer_extreme<total>, build_variadic<ScalarOp::kAdd>, kVariadic},
     {"Where", kForm, 16, infer_where, build_where},
     {"Xor", kForm, 7, infer_comparison<nothing>, build_binary<ScalarOp::kXor>, kSince7},
 };

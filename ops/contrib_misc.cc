@@ -75,7 +75,7 @@ Status is_all_finite(Body &b) {
       const ValueId infinite = b.op("IsInf", {x});
       found = found.valid() ? b.op("Or", {found, infinite}) : infinite;
     }
-    const ValueId any = b.op("ReduceMax", {b.cast(found, ElementType::kInt32)}, {{"keepdims", int64_t{0}}});
+    const ValueId any = b.op("ReduceSum", {b.cast(found, ElementType::kInt32)}, {{"keepdims", int64_t{0}}});
     bad = bad.valid() ? b.op("Max", {bad, any}) : any;
   }
   b.give(0, b.op("Equal", {bad, b.like(bad, 0)}));

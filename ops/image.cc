@@ -205,10 +205,26 @@ Status build_image_decoder(BuildContext &c) {
   return {};
 }
 
+// The names of two of GridSample's modes changed.
+constexpr std::pair<std::string_view, std::string_view> kGridModes[] = {{"bilinear", "linear"}, {"bicubic", "cubic"}};
+Status grid_mode_20(Graph &graph, NodeId node, Diagnostics &) {
+  const std::string mode(graph.node(node).string_or("mode", ""));
+  for (const auto &[before, since] : kGridModes)
+    if (mode == before) graph.set_attribute(node, "mode", std::string(since));
+  return {};
+}
+Status grid_mode_16(Graph &graph, NodeId node, Diagnostics &) {
+  const std::string mode(graph.node(node).string_or("mode", ""));
+  for (const auto &[before, since] : kGridModes)
+    if (mode == since) graph.set_attribute(node, "mode", std::string(before));
+  return {};
+}
+
+const VersionStep kGridSampleSteps[] = {{20, grid_mode_20, grid_mode_16}};
 const VersionStep kRoiAlignSteps[] = {{16, roi_align_16, roi_align_10}};
 
 const OpDef kOps[] = {
-    {"GridSample", OpForm::kLibrary, 22, infer_grid_sample, build_grid_sample},
+    {"GridSample", OpForm::kLibrary, 22, infer_grid_sample, build_grid_sample, kGridSampleSteps},
     {"AffineGrid", OpForm::kIndex, 20, infer_affine_grid, build_affine_grid},
     {"RoiAlign", OpForm::kLibrary, 22, infer_roi_align, build_roi_align, kRoiAlignSteps},
     {"MaxRoiPool", OpForm::kLibrary, 22, infer_max_roi_pool, build_max_roi_pool},

@@ -61,7 +61,7 @@ Status build_normalizer(BuildContext &c) {
   Dims at = row;
   at.push_back(nest.stage_loop("d", in.back()));
   Expr value = cast(nest.load(c.input(0), at), ElementType::kFloat32);
-  Expr total = norm == "MAX"  ? nest.reduce(Combine::kMax, apply(ScalarOp::kAbs, value))
+  Expr total = norm == "MAX"  ? nest.reduce(Combine::kMax, value)
                : norm == "L1" ? nest.reduce(Combine::kSum, apply(ScalarOp::kAbs, value))
                               : apply(ScalarOp::kSqrt, nest.reduce(Combine::kSum, value * value));
   Dims to = row;
@@ -74,6 +74,9 @@ Status build_normalizer(BuildContext &c) {
 Status infer_normalizer(InferContext &c) {
   OPTC_TRY(infer_float_like(c));
   if (c.rank(0) < 1) return c.invalid("the input must have rank 1 or more");
+  const std::string_view norm = c.node().string_or("norm", "MAX");
+  if (norm != "MAX" && norm != "L1" && norm != "L2")
+    return c.invalid("attribute 'norm' must be MAX, L1 or L2, not '" + std::string(norm) + "'");
   return {};
 }
 
@@ -146,7 +149,11 @@ Status build_extractor(BuildContext &c) {
   return {};
 }
 
+// `inputdimensions` says how many columns each input has, which its shape does, too.
 Status infer_vectorizer(InferContext &c) {
+  const std::vector<int64_t> widths = ints_of(c.node(), "inputdimensions");
+  if (!widths.empty() && widths.size() != c.input_count())
+    return c.invalid("attribute 'inputdimensions' must have an entry for each input");
   Dim width = 0;
   std::optional<Dim> rows;
   for (size_t i = 0; i < c.input_count(); ++i) {
@@ -158,6 +165,8 @@ Status infer_vectorizer(InferContext &c) {
     } else {
       rows = n;
     }
+    if (!widths.empty())
+      OPTC_TRY(c.same(c.shape(i).back(), Dim(widths[i]), "the number of columns and the entry of inputdimensions"));
     width = width + c.shape(i).back();
   }
   if (!rows) return c.invalid("an input is needed");

@@ -7,6 +7,7 @@
 #include "ops/pointwise.h"
 #include "ops/quantized.h"
 #include "ops/rows.h"
+#include "ops/steps.h"
 
 namespace optc {
 
@@ -191,11 +192,22 @@ Status build_dynamic(BuildContext &c) {
   return {};
 }
 
+// Before 13 a tensor had one scale.
+Status one_scale(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  const ValueId scale = graph.node(node).input(1);
+  const auto &shape = graph.value(scale).type.shape;
+  if (!shape || shape->size() > 1 || (shape->size() == 1 && !(*shape)[0].is(1)))
+    return cannot_lower(graph, node, "a scale for each index of an axis", 13, diagnostics);
+  graph.remove_attribute(node, "axis");
+  return {};
+}
+
+constexpr VersionStep kSteps[] = {{13, nullptr, one_scale}};
 constexpr auto kForm = OpForm::kPointwise;
 const OpDef kOps[] = {
-    {"DequantizeLinear", kForm, 28, infer_dequantize, build_dequantize},
+    {"DequantizeLinear", kForm, 28, infer_dequantize, build_dequantize, kSteps},
     {"DynamicQuantizeLinear", OpForm::kReduction, 11, infer_dynamic, build_dynamic},
-    {"QuantizeLinear", kForm, 28, infer_quantize, build_quantize},
+    {"QuantizeLinear", kForm, 28, infer_quantize, build_quantize, kSteps},
 };
 
 }  // namespace

@@ -369,11 +369,21 @@ Status resize_from_10(Graph &graph, NodeId node, Diagnostics &) {
   graph.set_attribute(node, "nearest_mode", nearest);
   return {};
 }
+// Whether "nearest" of Resize-10 rounds as the node says.
+bool rounds_as_10(const Graph &graph, const Node &node) {
+  const std::string_view nearest = node.string_or("nearest_mode", "round_prefer_floor");
+  if (nearest == "simple") return true;
+  const Constant *scales = graph.constant(node.input(2));
+  if (!scales || (nearest != "floor" && nearest != "ceil")) return false;
+  for (int64_t i = 0; i < scales->count(); ++i)
+    if (nearest == "floor" ? scales->as_double(i) < 1 : scales->as_double(i) > 1) return false;
+  return true;
+}
 Status resize_to_10(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   const Node &n = graph.node(node);
-  const std::string_view nearest = n.string_or("nearest_mode", "round_prefer_floor");
+  const std::string_view mode = n.string_or("mode", "nearest");
   if (n.string_or("coordinate_transformation_mode", "half_pixel") != "asymmetric" || n.input(3).valid() ||
-      n.string_or("mode", "nearest") == "cubic" || (nearest != "floor" && nearest != "ceil" && nearest != "simple"))
+      (mode != "linear" && !(mode == "nearest" && rounds_as_10(graph, n))))
     return cannot_lower(graph, node, "this Resize", 11, diagnostics);
   const ValueId scales = n.input(2);
   graph.set_input(node, 2, ValueId());
@@ -390,6 +400,11 @@ Status resize_to_17(Graph &graph, NodeId node, Diagnostics &diagnostics) {
     return cannot_lower(graph, node, "axes, antialias and keep_aspect_ratio_policy of Resize", 18, diagnostics);
   graph.remove_attribute(node, "antialias");
   graph.remove_attribute(node, "keep_aspect_ratio_policy");
+  return {};
+}
+Status not_symmetric(Graph &graph, NodeId node, Diagnostics &diagnostics) {
+  if (graph.node(node).string_or("coordinate_transformation_mode", "half_pixel") == "half_pixel_symmetric")
+    return cannot_lower(graph, node, "half_pixel_symmetric of Resize", 19, diagnostics);
   return {};
 }
 // Resize-11 and -13 wanted roi (and 11 scales) to be there; an empty tensor says "absent".
@@ -426,8 +441,10 @@ Status upsample_scales_down(Graph &graph, NodeId node, Diagnostics &diagnostics)
   return {};
 }
 
-const VersionStep kResizeSteps[] = {
-    {11, resize_from_10, resize_to_10}, {13, nullptr, empty_operands}, {18, nullptr, resize_to_17}};
+const VersionStep kResizeSteps[] = {{11, resize_from_10, resize_to_10},
+                                    {13, nullptr, empty_operands},
+                                    {18, nullptr, resize_to_17},
+                                    {19, nullptr, not_symmetric}};
 const VersionStep kUpsampleSteps[] = {{7, upsample_1, nullptr}, {9, upsample_scales, upsample_scales_down}};
 
 const OpDef kOps[] = {

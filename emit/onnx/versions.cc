@@ -200,9 +200,39 @@ std::vector<onnx::TensorProto> take_constants(std::vector<onnx::NodeProto> &body
   return tensors;
 }
 
+namespace {
+
+// Operators that ONNX withdrew become those that say them since; what only the older opset says is refused.
+Status succeed(Graph &graph, NodeId id, int64_t opset, Diagnostics &diagnostics) {
+  const std::string op = graph.node(id).op;
+  if (op == "Scatter" && opset >= 11) graph.set_op(id, "ScatterElements");
+  if (op == "Upsample" && opset >= 10) {
+    const ValueId scales = graph.node(id).input(1);
+    graph.set_op(id, "Resize");
+    graph.set_input(id, 1, ValueId());
+    graph.set_input(id, 2, scales);
+    graph.set_attribute(id, "coordinate_transformation_mode", std::string("asymmetric"));
+    // It only grows, where what Resize-10 does is rounding down, too.
+    graph.set_attribute(id, "nearest_mode", std::string(opset == 10 ? "simple" : "floor"));
+  }
+  if (op == "Resize" && opset >= 11 && graph.node(id).string_or("nearest_mode", "") == "simple") {
+    if (graph.node(id).string_or("mode", "nearest") == "nearest")
+      return diagnostics.error(
+          ErrorKind::kUnsupported,
+          "a nearest Resize of opset 10 rounds down along an axis that grows and up along one that "
+          "shrinks, which no later opset says of scales of both kinds, or that the run decides",
+          graph.describe(id), "keep it at opset 10");
+    graph.remove_attribute(id, "nearest_mode");
+  }
+  return {};
+}
+
+}  // namespace
+
 Status lower_versions(Graph &graph, int64_t opset, Diagnostics &diagnostics) {
   for (NodeId id : graph.all_nodes()) {
     if (!split_op(graph.node(id).op).first.empty()) continue;
+    OPTC_TRY(succeed(graph, id, opset, diagnostics));
     int64_t version = kNewestOpset + 1;
     for (const OpDef *def = find_op(graph.node(id).op); def && graph.node(id).alive; def = find_op(graph.node(id).op)) {
       const VersionStep *next = nullptr;

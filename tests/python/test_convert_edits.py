@@ -103,6 +103,77 @@ def test_what_an_opset_cannot_say_is_refused(optc, tmp_path):
     assert "opset 12 has no Relu of tensor(bfloat16)" in done.stderr
 
 
+@pytest.mark.parametrize("mode, since", [("bilinear", "linear"), ("bicubic", "cubic"), ("nearest", "nearest"), (None, None)])
+def test_modes_of_grid_sample_have_their_names(optc, tmp_path, mode, since):
+    """They are other ones from opset 20 on; ONNX's checker does not look at them, ONNX Runtime does."""
+    def sampler(opset, mode):
+        node = helper.make_node("GridSample", ["x", "g"], ["y"], **({"mode": mode} if mode else {}))
+        return save(tmp_path / f"{opset}.onnx", [node], [value("x", [1, 2, 4, 5]), value("g", [1, 3, 2, 2])], [value("y", [1, 2, 3, 2])], opset=opset)
+    feeds = {"x": X.reshape(-1)[:40].reshape(1, 2, 4, 5), "g": X.reshape(-1)[:12].reshape(1, 3, 2, 2)}
+    for model, to, word in ((sampler(16, mode), 20, since), (sampler(20, since), 16, mode), (sampler(16, mode), 22, since), (sampler(22, since), 17, mode)):
+        convert(optc, model, tmp_path / "to.onnx", f"--opset={to}")
+        assert {a.s.decode() for a in onnx.load(tmp_path / "to.onnx").graph.node[0].attribute} <= {word}  # a default need not stand there
+        agree(tmp_path / "to.onnx", model, **feeds)
+        subprocess.run([optc, "opt", model, "-o", tmp_path / "opt.onnx", "-q", f"--opset={to}"], check=True)
+        agree(tmp_path / "opt.onnx", model, **feeds)
+
+
+NOT_BEFORE = {  # node, what it reads, its opset; the first opset that has no word for it, and the last one before
+    "rounding down in a smaller picture": ("Resize", dict(mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"), {"s": np.float32([1, 0.6, 0.7])}, 13, 10, 11),
+    "symmetric": ("Resize", dict(mode="linear", coordinate_transformation_mode="half_pixel_symmetric"), {"s": np.float32([1, 1.3, 0.7])}, 19, 18, None),
+    "scales of columns": ("QuantizeLinear", {}, {"s": np.float32([1, 2, 3, 4]), "z": np.uint8([1, 2, 3, 4])}, 13, 12, None),
+    "maximum that broadcasts": ("Max", {}, {"c": np.float32([0] * 6)}, 13, 7, 8),
+}
+
+
+@pytest.mark.parametrize("what", NOT_BEFORE)
+def test_what_only_a_later_opset_means_is_refused(optc, tmp_path, what):
+    """The schema of the older opset takes these nodes, and means something else or nothing by them."""
+    op, attributes, weights, opset, refused, last = NOT_BEFORE[what]
+    names = ["x", "", "s"] if op == "Resize" else ["x", *weights]
+    model = save(tmp_path / "m.onnx", [helper.make_node(op, names, ["y"], name="the_node", **attributes)], [value("x", [2, 4, 6])], [value("y", [None] * 3, TensorProto.UINT8 if op == "QuantizeLinear" else F)], weights, opset=opset)
+    done = convert(optc, model, tmp_path / "to.onnx", f"--opset={refused}", code=4)
+    assert "the_node" in done.stderr and "opsets below" in done.stderr and not (tmp_path / "to.onnx").exists()
+    if last:
+        convert(optc, model, tmp_path / "to.onnx", f"--opset={last}")
+        agree(tmp_path / "to.onnx", model, x=X)
+
+
+@pytest.mark.parametrize("mode, scales", [(dict(mode="nearest", nearest_mode="floor"), [1, 1.6, 2]), (dict(mode="nearest", nearest_mode="ceil"), [1, 0.6, 0.7]), (dict(mode="linear"), [1, 1.6, 2])])
+def test_a_resize_that_opset_10_says_too(optc, tmp_path, mode, scales):
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], coordinate_transformation_mode="asymmetric", **mode)
+    model = save(tmp_path / "m.onnx", [node], [value("x", [2, 4, 6])], [value("y", [None] * 3)], {"s": np.float32(scales)}, opset=13)
+    convert(optc, model, tmp_path / "to.onnx", "--opset=10")
+    agree(tmp_path / "to.onnx", model, x=X)
+
+
+@pytest.mark.parametrize("opset", [10, 11, 13, 18, 22])
+@pytest.mark.parametrize("op", ["nearest", "linear", "run time", "Scatter"])
+def test_withdrawn_operators_have_successors(optc, tmp_path, op, opset):
+    """Upsample went with opset 10 (Resize), Scatter with 11 (ScatterElements)."""
+    x, y = value("x", [1, 1, 4, 6]), value("y", [None] * 4)
+    feeds = {"x": X[:1, None]}
+    if op == "Scatter":
+        model = save(tmp_path / "m.onnx", [helper.make_node("Scatter", ["x", "i", "u"], ["y"], axis=3)], [x], [y], {"i": np.int64([[[[4, 1]]]]), "u": np.float32([[[[7, 8]]]])}, opset=9)
+    elif op == "run time":
+        feeds["s"] = np.float32([1, 1, 1.6, 2.7])
+        model = save(tmp_path / "m.onnx", [helper.make_node("Upsample", ["x", "s"], ["y"], mode="nearest")], [x, value("s", [4])], [y], opset=9)
+    else:
+        model = save(tmp_path / "m.onnx", [helper.make_node("Upsample", ["x", "s"], ["y"], mode=op)], [x], [y], {"s": np.float32([1, 1, 1.6, 2.7])}, opset=9)
+    convert(optc, model, tmp_path / "to.onnx", f"--opset={opset}")
+    agree(tmp_path / "to.onnx", model, **feeds)
+    subprocess.run([optc, "opt", model, "-o", tmp_path / "opt.onnx", "-q", f"--opset={opset}"], check=True)
+    agree(tmp_path / "opt.onnx", model, **feeds)
+
+
+def test_rounding_of_opset_10_alone_is_refused(optc, tmp_path):
+    node = helper.make_node("Resize", ["x", "s"], ["y"], mode="nearest", name="the_node")
+    model = save(tmp_path / "m.onnx", [node], [value("x", [2, 4, 6])], [value("y", [None] * 3)], {"s": np.float32([1, 0.6, 1.7])}, opset=10)
+    assert "rounds down along an axis that grows" in convert(optc, model, tmp_path / "to.onnx", "--opset=13", code=4).stderr
+    convert(optc, model, tmp_path / "to.onnx", "--opset=10")
+    agree(tmp_path / "to.onnx", model, x=X)
+
+
 def test_functions_keep_or_give_their_bodies(optc, tmp_path):
     for op, kept in (("Add", True), ("Squeeze", False)):
         body = [helper.make_node("Constant", [], ["k"], value_ints=[0]), helper.make_node(op, ["a", "a"] if kept else ["a", "k"], ["b"])]

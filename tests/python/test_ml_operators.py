@@ -1,6 +1,7 @@
 """ai.onnx.ml at random shapes and attributes, against ONNX Runtime."""
 
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
@@ -201,11 +202,34 @@ def imputer(rng):
     return x, 1, dict(imputed_value_floats=floats(rng, n).tolist(), replaced_value_float=float("nan"))
 
 
+def normalizer(rng):
+    x = features(rng, int(rng.integers(1, 5)))
+    x = x.reshape(-1, x.shape[-1])
+    x[rng.random(len(x)) < 0.3] = 0  # rows without a norm stay
+    return x, 1, {"norm": ("MAX", "L1", "L2")[rng.integers(3)]} if rng.integers(4) else {}
+
+
+def binarizer(rng):
+    return features(rng, 3, (np.float32,)), 1, dict(threshold=float(rng.integers(-1, 2)) / 2)
+
+
+def feature_vectorizer(rng):
+    rows, widths = int(rng.integers(1, 5)), [int(n) for n in rng.integers(1, 5, size=rng.integers(1, 4))]
+    kind = (np.float32, np.float64, np.int64, np.int32)[rng.integers(4)]
+    return tuple((rng.normal(size=(rows, n)) * 3).astype(kind) for n in widths), 1, dict(inputdimensions=widths)
+
+
+def array_feature_extractor(rng):
+    x = features(rng, int(rng.integers(1, 6)))
+    return (x, rng.integers(x.shape[-1], size=rng.integers(1, 5))), 1, {}
+
+
 FAMILIES = {
     "LinearClassifier": linear_classifier, "LinearRegressor": linear_regressor, "SVMRegressor": svm_regressor,
     "SVMClassifier": svm_classifier, "OneHotEncoder": one_hot, "CategoryMapper": category_mapper, "LabelEncoder": label_encoder,
     "ZipMap": zip_map, "DictVectorizer": dict_vectorizer, "CastMap": cast_map, "TreeEnsembleClassifier": tree_classifier,
     "TreeEnsembleRegressor": tree_regressor, "Scaler": scaler, "Imputer": imputer,
+    "Normalizer": normalizer, "Binarizer": binarizer, "FeatureVectorizer": feature_vectorizer, "ArrayFeatureExtractor": array_feature_extractor,
 }
 
 
@@ -214,10 +238,11 @@ def random_cases(op, count, seed):
     made = []
     for n in range(count):
         x, outputs, attributes = FAMILIES[op](rng)
-        node = helper.make_node(op, ["X"], ["Y", "Z"][:outputs], domain=ML, **attributes)
-        model = cases.node_model(node, {"X": x}, {"": 17, ML: 3}, symbolic=bool(rng.integers(2)))
-        feeds = {"X": {k: v.item() for k, v in x.items()} if isinstance(x, dict) else x}
-        made.append(cases.Case(f"{op}_{n}", model, {"X": x}, cases.ort_answers(model, feeds), rtol=1e-3, atol=2e-5))
+        inputs = dict(zip("XVW", x if isinstance(x, tuple) else (x,)))
+        node = helper.make_node(op, list(inputs), ["Y", "Z"][:outputs], domain=ML, **attributes)
+        model = cases.node_model(node, inputs, {"": 17, ML: 3}, symbolic=bool(rng.integers(2)))
+        feeds = {name: {k: v.item() for k, v in x.items()} if isinstance(x, dict) else x for name, x in inputs.items()}
+        made.append(cases.Case(f"{op}_{n}", model, inputs, cases.ort_answers(model, feeds), rtol=1e-3, atol=2e-5))
     return made
 
 
@@ -229,3 +254,16 @@ def test_operator_on_the_evaluator(evaluator, op):
 def test_operators_as_bundles(optc):
     made = [case for op in FAMILIES for case in random_cases(op, 3, 2)]
     assert cases.failures(optc.parent / "optc_conformance_bundles", made) == {}
+
+
+@pytest.mark.parametrize("op, attributes, columns, words", [
+    ("Normalizer", dict(norm="L3"), [2], "'norm' must be MAX, L1 or L2, not 'L3'"),
+    ("FeatureVectorizer", dict(inputdimensions=[1, 4]), [2, 3], "the number of columns and the entry of inputdimensions"),
+    ("FeatureVectorizer", dict(inputdimensions=[2]), [2, 3], "'inputdimensions' must have an entry for each input"),
+])
+def test_what_says_two_things_is_refused(optc, tmp_path, op, attributes, columns, words):
+    inputs = {f"X{k}": np.zeros((2, n), np.float32) for k, n in enumerate(columns)}
+    model = cases.node_model(helper.make_node(op, list(inputs), ["Y"], domain=ML, **attributes), inputs, {"": 17, ML: 3})
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    done = subprocess.run([optc, "inspect", tmp_path / "model.onnx"], capture_output=True, text=True)
+    assert done.returncode == 3 and words in done.stderr
