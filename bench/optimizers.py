@@ -1,20 +1,30 @@
 #!/usr/bin/env python3
-"""What graph optimizers leave of models: nodes, seconds and memory, optc beside others, one line a model.
+"""What graph optimizers leave of models, optc beside others, one line a model; and where optc is behind.
 
-  optimizers.py MODEL.onnx... [--peers ort_basic,onnxslim,...] [--optc build/bin/optc] [--timeout SECONDS] [--check]
+  optimizers.py MODEL.onnx... [--peers ort_basic,onnxslim,...] [--optc build/bin/optc] [--dim NAME=N] [--shape [MODEL:]INPUT=N,N] [--json FILE] [--timeout SECONDS] [--check]
 
-Nodes of all graphs and functions as they stand in the file, Constant nodes not counted. A number in brackets is that of a file whose initializers
-grew by more than 1 %, or that has operators of other domains which the model had not; it does not count for "best of the others". Seconds and memory are those of a process that loads, optimizes and saves;
---check also runs the file of optc beside the model in ONNX Runtime, its optimizations off, on one set of random inputs (dims of 1 or of --dim).
+A cell is: nodes · MiB of initializers · MiB moved · processor seconds · MiB of memory.
+
+Nodes are those of all graphs and functions as they stand in the file, Constant nodes not counted. A number in brackets is that of a file whose initializers
+grew by more than 1 %, or that has operators of other domains which the model had not; such a file is not compared with optc's.
+MiB moved: what the nodes read and write in one run, by the shapes that ONNX Runtime tells of it, its optimizations off: operands and results; nothing
+where a result is the operand under another shape (Reshape), what it gives twice where it takes a part (Gather, Slice). Inputs are random, of the shapes
+that --shape and --dim give (open dims are 1 else); `-`: that run failed. Processor seconds (user and system, which other work on the machine hardly changes) and the most memory are those
+of a process that loads, optimizes and saves. --check also runs the file of optc beside the model in ONNX Runtime, its optimizations off, on the
+same inputs. --json keeps what was measured, with date, command, versions and commit.
 Needs the packages of optimizers.requirements.txt; others than optc that are not installed are left out, with a word on stderr.
-Exit code 1: optc left more nodes than the best of the others, or an answer differs.
+Exit code 1: optc left more nodes than the best of the others, more initializers or bytes moved, or an answer differs.
 """
 
 import argparse
+import datetime
+import importlib.metadata
 import importlib.util
+import json
 import multiprocessing
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -53,21 +63,26 @@ def optimize_with(peer, source, target):
         onnx.save(onnxoptimizer.optimize(onnx.load(source)), target)
 
 
+def bytes_of(element, dims):
+    """Bytes of a tensor of an element type (TensorProto.DataType)."""
+    import onnx
+
+    bits = {onnx.TensorProto.DOUBLE: 64, onnx.TensorProto.INT64: 64, onnx.TensorProto.UINT64: 64, onnx.TensorProto.COMPLEX64: 64, onnx.TensorProto.COMPLEX128: 128,
+            onnx.TensorProto.FLOAT16: 16, onnx.TensorProto.BFLOAT16: 16, onnx.TensorProto.INT16: 16, onnx.TensorProto.UINT16: 16, onnx.TensorProto.INT8: 8,
+            onnx.TensorProto.UINT8: 8, onnx.TensorProto.BOOL: 8, onnx.TensorProto.INT4: 4, onnx.TensorProto.UINT4: 4}
+    count = 1
+    for dim in dims:
+        count *= dim
+    return (count * bits.get(element, 32) + 7) // 8
+
+
 def contents(path):
-    """(nodes, bytes of initializers and Constant nodes, domains of the nodes) of a file; a call of a function counts as its body."""
+    """What stands in a file: nodes, a call of a function counted as its body; bytes of initializers and Constant nodes; domains of the nodes."""
     import onnx
 
     model = onnx.load(path, load_external_data=False)
     functions = {(f.domain, f.name): f for f in model.functions}
     size, domains = 0, set()
-
-    def bytes_of(tensor):
-        bits = {onnx.TensorProto.DOUBLE: 64, onnx.TensorProto.INT64: 64, onnx.TensorProto.UINT64: 64, onnx.TensorProto.FLOAT16: 16, onnx.TensorProto.BFLOAT16: 16,
-                onnx.TensorProto.INT16: 16, onnx.TensorProto.UINT16: 16, onnx.TensorProto.INT8: 8, onnx.TensorProto.UINT8: 8, onnx.TensorProto.BOOL: 8}
-        count = 1
-        for dim in tensor.dims:
-            count *= dim
-        return count * bits.get(tensor.data_type, 32) // 8
 
     def walk(nodes, depth=0):
         nonlocal size
@@ -76,18 +91,88 @@ def contents(path):
             domains.add(node.domain)
             for attribute in node.attribute:
                 if attribute.type == onnx.AttributeProto.GRAPH:
-                    size += sum(bytes_of(t) for t in attribute.g.initializer)
+                    size += sum(bytes_of(t.data_type, t.dims) for t in attribute.g.initializer)
                     total += walk(attribute.g.node, depth)
                 elif attribute.type == onnx.AttributeProto.TENSOR and node.op_type == "Constant":
-                    size += bytes_of(attribute.t)
+                    size += bytes_of(attribute.t.data_type, attribute.t.dims)
             function = functions.get((node.domain, node.op_type))
             if node.op_type != "Constant":
                 total += walk(function.node, depth + 1) if function and depth < 64 else 1
         return total
 
-    size += sum(bytes_of(t) for t in model.graph.initializer)
+    size += sum(bytes_of(t.data_type, t.dims) for t in model.graph.initializer)
     nodes = walk(model.graph.node)
-    return nodes, size, domains
+    return {"nodes": nodes, "initializers": size, "domains": sorted(domains)}
+
+
+def session(path, given):
+    """A session of ONNX Runtime that runs the file as it is."""
+    import onnxruntime
+
+    given.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    given.log_severity_level = 4
+    return onnxruntime.InferenceSession(str(path), given, providers=["CPUExecutionProvider"])
+
+
+def inputs_of(model, dims, shapes):
+    """Random inputs of a session, by name."""
+    import numpy
+
+    random = numpy.random.default_rng(1)
+    types = {"tensor(float)": numpy.float32, "tensor(double)": numpy.float64, "tensor(float16)": numpy.float16}
+    inputs = {}
+    for given in model.get_inputs():
+        shape = shapes.get(given.name) or [d if isinstance(d, int) else dims.get(d, 1) for d in given.shape]
+        if given.type in types:
+            inputs[given.name] = random.standard_normal(shape).astype(types[given.type])
+        elif given.type == "tensor(bool)":
+            inputs[given.name] = numpy.ones(shape, bool)
+        else:  # indices of something, masks: zeros and ones are in range
+            inputs[given.name] = random.integers(0, 2, shape).astype(given.type[7:-1])
+    return inputs
+
+
+VIEWS = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Shape", "Size", "Constant"}
+PARTS = {"Gather", "GatherElements", "GatherND", "Slice"}
+OWNERS = {"If", "Loop", "Scan", "SequenceMap"}  # their bodies' nodes are counted
+BYTES = {"bool": 1, "int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2, "double": 8, "int64": 8, "uint64": 8}
+
+
+def moved(path, dims, shapes):
+    """Bytes that the nodes of a model read and write in one run; None where ONNX Runtime does not run it."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.disable_prepacking", "1")  # packed weights are no operands any more
+    options.intra_op_num_threads = 1
+    options.enable_profiling = True
+    with tempfile.TemporaryDirectory(prefix="optc_profile_") as folder:
+        options.profile_file_prefix = folder + "/run"
+        try:
+            model = session(path, options)
+            model.run(None, inputs_of(model, dims, shapes))
+        except Exception:  # what ONNX Runtime throws has no base of its own
+            return None
+        events = json.loads(pathlib.Path(model.end_profiling()).read_text())
+
+    def size(tensors):
+        total = 0
+        for tensor in tensors:
+            for element, shape in tensor.items():
+                count = 1
+                for dim in shape:
+                    count *= dim
+                total += count * BYTES.get(element, 4)
+        return total
+
+    total = 0
+    for event in events:
+        facts = event.get("args", {})
+        if event.get("cat") != "Node" or not event["name"].endswith("_kernel_time") or facts["op_name"] in VIEWS | OWNERS:
+            continue
+        read, written = facts["input_type_shape"], size(facts["output_type_shape"])
+        total += 2 * written + size(read[1:]) if facts["op_name"] in PARTS else written + size(read)
+    return total
 
 
 def apart(function, *arguments):
@@ -98,49 +183,40 @@ def apart(function, *arguments):
 
 
 def measure(command, timeout):
-    """(seconds, peak memory in MiB, error) of a process."""
+    """(processor seconds, peak memory in MiB, error) of a process that may take `timeout` processor seconds."""
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        limit = int(timeout) + 1
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)))
         while True:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
                 break
-            if time.monotonic() - began > timeout:
+            if time.monotonic() - began > 50 * timeout:  # it waits for something
                 process.kill()
                 os.wait4(process.pid, 0)
                 process.returncode = -9
-                return None, None, f"over {timeout} s"
+                return None, None, "hangs"
             time.sleep(0.01)
         process.returncode = os.waitstatus_to_exitcode(status)
-        seconds = time.monotonic() - began
+        seconds = usage.ru_utime + usage.ru_stime
+        if seconds >= timeout and process.returncode < 0:
+            return None, None, f"over {timeout:g} s"
         if process.returncode != 0:
             said.seek(0)
             lines = said.read().strip().splitlines()
-            return None, None, lines[-1][:120] if lines else f"exit code {process.returncode}"
+            word = next((line for line in lines if line.startswith("error")), lines[-1] if lines else f"exit code {process.returncode}")
+            return None, None, word[:120]
     return seconds, usage.ru_maxrss // 1024, None
 
 
-def differs(source, target, dims):
+def differs(source, target, dims, shapes):
     """A word on how the answers of two models differ in ONNX Runtime without optimizations; nothing: they do not."""
     import numpy
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    before, after = (onnxruntime.InferenceSession(str(p), options, providers=["CPUExecutionProvider"]) for p in (source, target))
-    random = numpy.random.default_rng(1)
-    types = {"tensor(float)": numpy.float32, "tensor(double)": numpy.float64, "tensor(float16)": numpy.float16}
-    inputs = {}
-    for given in before.get_inputs():
-        shape = [d if isinstance(d, int) else dims.get(d, 1) for d in given.shape]
-        if given.type in types:
-            inputs[given.name] = random.standard_normal(shape).astype(types[given.type])
-        elif given.type == "tensor(bool)":
-            inputs[given.name] = numpy.ones(shape, bool)
-        else:  # indices of something, masks: zeros and ones are in range
-            inputs[given.name] = random.integers(0, 2, shape).astype(given.type[7:-1])
+    before, after = (session(path, onnxruntime.SessionOptions()) for path in (source, target))
+    inputs = inputs_of(before, dims, shapes)
     for given, x, y in zip(before.get_outputs(), before.run(None, inputs), after.run(None, inputs)):
         x, y = numpy.asarray(x), numpy.asarray(y)
         if x.shape != y.shape or x.dtype != y.dtype:
@@ -157,6 +233,62 @@ def differs(source, target, dims):
     return ""
 
 
+def measured(command, target, original, options, given):
+    """What an optimizer made of a model, or {"error": text}."""
+    seconds, memory, error = measure([str(c) for c in command], options.timeout)
+    if error:
+        return {"error": error}
+    facts = apart(contents, target)
+    facts.update(moved=apart(moved, target, *given), seconds=round(seconds, 2), memory=memory, grew=facts["initializers"] > 1.01 * original["initializers"] + 4096,
+                 foreign=bool(set(facts["domains"]) - set(original["domains"]) - {"", "ai.onnx"}))
+    return facts
+
+
+MIB = 2**20
+
+
+def cell(facts):
+    if "error" in facts:
+        return facts["error"].replace("|", "/")
+    nodes = f"({facts['nodes']})" if facts.get("grew") or facts.get("foreign") else str(facts["nodes"])
+    parts = [nodes, f"{facts['initializers'] / MIB:.1f}", "-" if facts["moved"] is None else f"{facts['moved'] / MIB:.1f}"]
+    if "seconds" in facts:
+        parts += [f"{facts['seconds']:.2f} s", f"{facts['memory']} MB"]
+    return " · ".join(parts + ([facts["differs"]] if facts.get("differs") else []))
+
+
+# What is compared, how much more than the best of the others is worse, and the unit.
+COMPARED = {"nodes": (1, 0, lambda n: f"{n} nodes"), "initializers": (1.01, 4096, lambda n: f"{n / MIB:.1f} MiB of initializers"),
+            "moved": (1.001, 4096, lambda n: f"{n / MIB:.2f} MiB moved"), "seconds": (1, 0.05, lambda n: f"{n:.2f} s"), "memory": (1, 0, lambda n: f"{n} MB")}
+
+
+def behind(model, original, results):
+    """Lines on what the best of the others has less of than optc."""
+    ours = results["optc"]
+    if "error" in ours:
+        return [f"{model}: optc: {ours['error']}"]
+    lines = [f"{model}: {ours['differs']}"] if ours.get("differs") else []
+    for what, (factor, slack, text) in COMPARED.items():
+        others = {peer: facts[what] for peer, facts in results.items()
+                  if peer in STANDARD and "error" not in facts and not facts["grew"] and not facts["foreign"] and facts[what] is not None}
+        if not others or ours[what] is None:
+            continue
+        best = min(others, key=others.get)
+        if ours[what] > factor * others[best] + slack:
+            lines.append(f"{model}: {text(ours[what])}, {best} {text(others[best])}")
+    if ours["initializers"] > 1.01 * original["initializers"] + 4096:
+        lines.append(f"{model}: initializers grew from {original['initializers'] / MIB:.1f} MiB")
+    return lines
+
+
+def record(options, peers, models):
+    """What --json keeps."""
+    git = subprocess.run(["git", "-C", pathlib.Path(__file__).parent, "rev-parse", "HEAD"], capture_output=True, text=True)
+    return {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "commit": git.stdout.strip(),
+            "command": f"python bench/optimizers.py MODEL... --peers {','.join(peers)}" + "".join(f" --dim {d}" for d in options.dim) + "".join(f" --shape {s}" for s in options.shape),
+            "versions": {name: importlib.metadata.version(name) for name in sorted({"onnx", *(PEERS[p] for p in peers)})}, "models": models}
+
+
 def main():
     if sys.argv[1:2] == ["--one"]:
         optimize_with(*sys.argv[2:5])
@@ -165,9 +297,11 @@ def main():
     parser.add_argument("models", nargs="+", type=pathlib.Path)
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--optc", default=pathlib.Path(__file__).resolve().parents[1] / "build/bin/optc", type=pathlib.Path)
-    parser.add_argument("--timeout", type=float, default=280, help="seconds for each (default 280)")
+    parser.add_argument("--timeout", type=float, default=280, help="processor seconds for each (default 280)")
     parser.add_argument("--check", action="store_true", help="compare answers too")
-    parser.add_argument("--dim", action="append", default=[], help="NAME=N for --check (repeatable)")
+    parser.add_argument("--dim", action="append", default=[], help="NAME=N (repeatable)")
+    parser.add_argument("--shape", action="append", default=[], help="[MODEL:]INPUT=N,N (repeatable)")
+    parser.add_argument("--json", type=pathlib.Path, help="a file for what is measured; models that it holds already are not measured again")
     options = parser.parse_args()
     peers = options.peers.split(",")
     if unknown := set(peers) - set(PEERS):
@@ -176,35 +310,31 @@ def main():
         print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)
         peers = [p for p in peers if PEERS[p] not in missing]
     dims = {name: int(n) for name, n in (d.split("=") for d in options.dim)}
-    print("| model | before | optc | " + " | ".join(peers) + " | best of the others |\n" + "|---" * (4 + len(peers)) + "|", flush=True)
-    good = True
+    shapes = {name: [int(n) for n in shape.split(",")] for name, shape in (s.rsplit("=", 1) for s in options.shape)}
+    models = json.loads(options.json.read_text())["models"] if options.json and options.json.exists() else {}
+    print("| model | before | optc | " + " | ".join(peers) + " |\n" + "|---" * (3 + len(peers)) + "|", flush=True)
+    lines = []
     for model in options.models:
-        nodes_before, size_before, domains_before = apart(contents, model)
-        cells, best = [], None
-        for peer in ["optc", *peers]:
-            with tempfile.TemporaryDirectory(prefix="optc_optimizers_") as folder:
-                target = pathlib.Path(folder) / "out.onnx"
-                command = [options.optc, "opt", model, "-o", target, "-q"] if peer == "optc" else [sys.executable, __file__, "--one", peer, model, target]
-                seconds, memory, error = measure([str(c) for c in command], options.timeout)
-                if error:
-                    cells.append(error.replace("|", "/"))
-                    good &= peer != "optc"
-                    continue
-                nodes, size, domains = apart(contents, target)
-                grew = size > 1.01 * size_before + 4096
-                foreign = bool(domains - domains_before - {"", "ai.onnx"})
-                cells.append(f"{f'({nodes})' if grew or foreign else nodes} · {seconds:.2f} s · {memory} MB")
-                if peer == "optc":
-                    ours = nodes
-                    word = apart(differs, model, target, dims) if options.check else ""
-                    if grew or word:
-                        good = False
-                        cells[-1] += " · " + (word or "initializers grew")
-                elif peer in STANDARD and not grew and not foreign:
-                    best = nodes if best is None else min(best, nodes)
-        good &= best is None or (cells[0][0].isdigit() and ours <= best)
-        print(f"| {model.stem} | {nodes_before} | " + " | ".join(cells) + f" | {'' if best is None else best} |", flush=True)
-    return 0 if good else 1
+        if model.stem not in models:
+            given = dims, {name.removeprefix(model.stem + ":"): shape for name, shape in shapes.items()}
+            original = {**apart(contents, model), "moved": apart(moved, model, *given)}
+            results = {}
+            for peer in ["optc", *peers]:
+                with tempfile.TemporaryDirectory(prefix="optc_optimizers_") as folder:
+                    target = pathlib.Path(folder) / "out.onnx"
+                    command = [options.optc, "opt", model, "-o", target, "-q"] if peer == "optc" else [sys.executable, __file__, "--one", peer, model, target]
+                    results[peer] = measured(command, target, original, options, given)
+                    if peer == "optc" and options.check and "error" not in results[peer]:
+                        results[peer]["differs"] = apart(differs, model, target, *given)
+            models[model.stem] = {"before": original, **results}
+            if options.json:
+                options.json.write_text(json.dumps(record(options, peers, models), indent=1) + "\n")
+        results = dict(models[model.stem])
+        original = results.pop("before")
+        print(f"| {model.stem} | {cell(original)} | " + " | ".join(cell(results[p]) for p in ["optc", *peers]) + " |", flush=True)
+        lines += behind(model.stem, original, results)
+    print("\n" + ("Behind the best of the others that write standard operators:\n" if lines else "Nowhere behind the best of the others."), *("- " + line for line in lines), sep="\n")
+    return 1 if any(not line.endswith((" s", " MB")) for line in lines) else 0
 
 
 if __name__ == "__main__":

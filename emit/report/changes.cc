@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "emit/report/internal_diff.h"
+#include "emit/report/neutral.h"
 
 namespace optc {
 namespace {
@@ -268,6 +270,9 @@ class Finder {
       DiffChange &change = add(ChangeKind::kEdge, g, x, y);
       change.what = fmt::format("input {}", i);
       change.from = source(a_, p.input(i)), change.to = source(b_, q.input(i));
+      if (!neutral_a_) neutral_a_.emplace(a_), neutral_b_.emplace(b_);
+      const ValueId v = neutral_a_->behind(p.input(i)), w = neutral_b_->behind(q.input(i));
+      if (v.valid() && w.valid() && corresponds(v, w)) change.note = "the same value behind neutral nodes";
     }
   }
 
@@ -468,11 +473,12 @@ class Finder {
 
   const Graph &a_, &b_;
   GraphDiff &diff_;
-  std::vector<size_t> group_a_, group_b_;           // by node
-  std::unordered_map<uint32_t, ValueId> input_of_;  // inputs of A that B has too
-  std::unordered_set<uint32_t> of_b_;               // those of B
-  std::unordered_map<uint64_t, size_t> told_;       // two constants -> the change; SIZE_MAX: they are equal
-  std::map<size_t, uint32_t> changed_;              // groups, with the kinds of their changes
+  std::vector<size_t> group_a_, group_b_;              // by node
+  std::unordered_map<uint32_t, ValueId> input_of_;     // inputs of A that B has too
+  std::unordered_set<uint32_t> of_b_;                  // those of B
+  std::unordered_map<uint64_t, size_t> told_;          // two constants -> the change; SIZE_MAX: they are equal
+  std::map<size_t, uint32_t> changed_;                 // groups, with the kinds of their changes
+  std::optional<NeutralNodes> neutral_a_, neutral_b_;  // once they are asked for
 
  public:
   std::map<size_t, size_t> readers_;  // a change of a weight -> how many more nodes read it

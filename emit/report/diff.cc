@@ -133,7 +133,8 @@ void collect(const Graph &a, const Graph &b, GraphDiff &diff) {
     pattern.after = constant && g.after.empty() ? "a constant" : operators(b, g.after);
     pattern.status = g.status;
     for (const std::string &r : g.rules) pattern.rules += (pattern.rules.empty() ? "" : ", ") + r;
-    const std::string key = pattern.before + ">" + pattern.after + ">" + pattern.rules;
+    pattern.note = g.note;
+    const std::string key = pattern.before + ">" + pattern.after + ">" + pattern.rules + ">" + pattern.note;
     const auto [it, fresh] = index.emplace(key, diff.patterns.size());
     if (fresh) diff.patterns.push_back(pattern);
     diff.patterns[it->second].groups.push_back(i);

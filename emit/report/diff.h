@@ -45,8 +45,10 @@ struct DiffGroup {
   DiffStatus status = DiffStatus::kSame;
   std::vector<std::string> rules;    // rewrites that made it, when they are known
   std::vector<std::string> kernels;  // kernels that compute it, when it was compiled
-  // Why: "origin", "structure", "weights", "name", "neighbours", "course", "region"; of one side "constant", or nothing.
+  // Why: "origin", "structure", "weights", "name", "neighbours", "course", "region"; of one side "constant", "neutral"
+  // or nothing.
   std::string evidence;
+  std::string note;    // "neutral: multiplied by 1"
   uint32_t kinds = 0;  // kChanged: of what kinds its changes are, bits of bit_of()
 };
 
@@ -54,7 +56,7 @@ struct GraphDiff {
   std::vector<DiffGroup> groups;
   // Groups whose before and after operators read the same: "Conv + Relu -> Conv".
   struct Pattern {
-    std::string before, after, rules;
+    std::string before, after, rules, note;
     DiffStatus status = DiffStatus::kSame;
     std::vector<size_t> groups;
   };
@@ -84,7 +86,8 @@ void ignore_changes(const Graph &before, const Graph &after, GraphDiff &diff, ui
 // Names the kernels that compute each group of a diff_by_origin whose `after` was lowered to `program`.
 void name_kernels(GraphDiff &diff, const Graph &after, const Program &program);
 
-// "846 → 349 nodes: 309 same, 179 fused into 40, ...", one line a pattern and one a change, at most `lines` of each (0: all).
+// "846 → 349 nodes: 309 same, 179 fused into 40, ...", one line a pattern and one a change, at most `lines` of each (0:
+// all).
 std::string diff_text(const Graph &before, const Graph &after, const GraphDiff &diff, size_t lines = 0);
 std::string diff_markdown(const Graph &before, const Graph &after, const GraphDiff &diff, const std::string &title,
                           size_t lines = 0);

@@ -119,7 +119,7 @@ std::string diff_text(const Graph &before, const Graph &after, const GraphDiff &
   const std::vector<const GraphDiff::Pattern *> patterns = told_patterns(diff);
   const size_t shown = shown_of(patterns.size(), lines);
   const auto last = [&](const GraphDiff::Pattern &p) {
-    return p.rules.empty() ? places(before, after, diff, p) : p.rules;
+    return !p.rules.empty() ? p.rules : (p.note.empty() ? "" : p.note + "; ") + places(before, after, diff, p);
   };
   size_t left = 0, right = 0;
   for (size_t i = 0; i < shown; ++i) {
@@ -157,7 +157,10 @@ std::string diff_markdown(const Graph &before, const Graph &after, const GraphDi
   for (size_t i = 0; i < shown; ++i) {
     const GraphDiff::Pattern &p = *patterns[i];
     text += fmt::format("| {} | {} | {} | {} | {} |\n", p.groups.size(), cell(p.before), cell(p.after),
-                        p.rules.empty() ? to_string(p.status) : cell(p.rules), cell(places(before, after, diff, p)));
+                        cell(!p.rules.empty()  ? p.rules
+                             : !p.note.empty() ? p.note
+                                               : to_string(p.status)),
+                        cell(places(before, after, diff, p)));
   }
   if (shown < patterns.size()) text += "\n" + rest_text(patterns.size(), shown, "pattern") + "\n";
   const std::vector<AlikeChanges> changes = alike_changes(diff);
@@ -178,6 +181,7 @@ std::string diff_json(const Graph &before, const Graph &after, const GraphDiff &
   Json groups = Json::array();
   for (const DiffGroup &g : diff.groups) {
     Json one{{"status", to_string(g.status)}, {"rules", g.rules}, {"kernels", g.kernels}, {"evidence", g.evidence}};
+    if (!g.note.empty()) one["note"] = g.note;
     const auto nodes = [&](const char *key, const Graph &graph, const std::vector<NodeId> &ids) {
       Json list = Json::array();
       for (NodeId n : ids) list.push_back({{"name", graph.node(n).name}, {"op", graph.node(n).op}});
@@ -193,6 +197,7 @@ std::string diff_json(const Graph &before, const Graph &after, const GraphDiff &
                         {"before", p.before},
                         {"after", p.after},
                         {"rules", p.rules},
+                        {"note", p.note},
                         {"status", to_string(p.status)}});
   Json json{
       {"schema_version", 1}, {"nodes_before", before.live_node_count()}, {"nodes_after", after.live_node_count()}};

@@ -24,9 +24,16 @@ uint64_t key_of(const Constant &constant, Contents contents) {
   return key_of(whole ? constant.hash() : to_string(Type::tensor(constant.type(), constant.shape())));
 }
 
+// The operand that the first output of a node is; an invalid id: it is another value.
+ValueId copied(const Graph &g, NodeId n, const NeutralNodes *neutral) {
+  if (neutral) return neutral->why(n).empty() ? ValueId() : g.node(n).inputs[neutral->operand(n)];
+  return g.node(n).op == "Identity" ? g.node(n).input(0) : ValueId();
+}
+
 }  // namespace
 
-std::vector<uint64_t> fingerprints_from_inputs(const Graph &g, Contents contents, const std::vector<uint64_t> &inputs) {
+std::vector<uint64_t> fingerprints_from_inputs(const Graph &g, Contents contents, const std::vector<uint64_t> &inputs,
+                                               const NeutralNodes *neutral) {
   std::vector<uint64_t> value(g.value_capacity(), 0), node(g.node_capacity(), 0);
   for (size_t i = 0; i < g.value_capacity(); ++i) {
     const Value &v = g.value(ValueId(i));
@@ -46,13 +53,15 @@ std::vector<uint64_t> fingerprints_from_inputs(const Graph &g, Contents contents
       for (ValueId v : g.region(region).outputs) key = mixed(mixed(key, key_of(name)), v.valid() ? value[v.index] : 1);
     node[n.index] = key;
     for (size_t i = 0; i < one.outputs.size(); ++i)
-      if (one.outputs[i].valid()) value[one.outputs[i].index] = one.op == "Identity" ? operands[0] : mixed(key, i);
+      if (one.outputs[i].valid()) value[one.outputs[i].index] = mixed(key, i);
+    if (const ValueId same = copied(g, n, neutral); same.valid() && one.outputs[0].valid())
+      value[one.outputs[0].index] = value[same.index];
   }
   return node;
 }
 
-std::vector<uint64_t> fingerprints_from_outputs(const Graph &g, Contents contents,
-                                                const std::vector<uint64_t> &outputs) {
+std::vector<uint64_t> fingerprints_from_outputs(const Graph &g, Contents contents, const std::vector<uint64_t> &outputs,
+                                                const NeutralNodes *neutral) {
   std::vector<std::vector<uint64_t>> readers(g.value_capacity());
   std::vector<uint64_t> node(g.node_capacity(), 0);
   const auto add = [&](ValueId v, uint64_t key) {
@@ -76,8 +85,9 @@ std::vector<uint64_t> fingerprints_from_outputs(const Graph &g, Contents content
       if (v.valid() && g.is_constant(behind_copies(g, v)))
         key = mixed(key, key_of(*g.constant(behind_copies(g, v)), contents));
     node[n.index] = key;
-    if (one.op == "Identity") {  // its readers are those of what it copies
-      for (uint64_t reader : readers[one.outputs[0].index]) add(one.inputs[0], reader);
+    if (const ValueId same = copied(g, n, neutral); same.valid() && one.outputs[0].valid()) {
+      for (uint64_t reader : readers[one.outputs[0].index])
+        add(same, reader);  // its readers are those of what it copies
       continue;
     }
     const bool ordered = !is_commutative(one.op);

@@ -257,7 +257,7 @@ Json page_data(const Graph &before, const Graph &after, const GraphDiff &diff, c
                        c.node.empty() ? "" : c.node + " (" + c.op + ")"});
   Json patterns = Json::array();
   for (const GraphDiff::Pattern &p : diff.patterns)
-    patterns.push_back({p.before, p.after, p.rules, to_string(p.status), p.groups});
+    patterns.push_back({p.before, p.after, p.rules.empty() ? p.note : p.rules, to_string(p.status), p.groups, p.note});
   Json data{{"schema_version", 4},
             {"title", title},
             {"nodes", {before.live_node_count(), after.live_node_count()}},

@@ -6,7 +6,7 @@
 KIND is `own` (the model and what `optc opt` makes of it, its names and notes replaced and its nodes in another order: the part of the
 correspondences, which optc had noted at the nodes, that is found without them), `ort` (what ONNX Runtime's extended optimizations make of it),
 `onnxslim`, or `exporters` (two models of one network): the part of the nodes of each side whose fate is told: they belong to a change which
-has nodes of both sides, stand in the other model as constants, or are copies. One line a pair; --verbose names what was not found."""
+has nodes of both sides, stand in the other model as constants, or are neutral. One line a pair; --verbose names what was not found."""
 
 import argparse
 import collections
@@ -80,11 +80,11 @@ PEERS = {"ort": by_onnxruntime, "onnxslim": by_onnxslim}
 
 
 def explained(optc, a, b):
-    """For each side (nodes, those that belong to no change with nodes of both sides, stand as a constant in the other one or are copies)."""
+    """For each side (nodes, those that belong to no change with nodes of both sides, stand as a constant in the other one or are neutral)."""
     facts = diff(optc, a, b)
 
     def alone(own, others):
-        return [n["op"] for g in facts["groups"] if not g[others] and g["evidence"] != "constant" for n in g[own] if n["op"] != "Identity"]
+        return [n["op"] for g in facts["groups"] if not g[others] and g["evidence"] not in ("constant", "neutral") for n in g[own]]
 
     alone = alone("before", "after"), alone("after", "before")
     return [(facts["nodes_before"], alone[0]), (facts["nodes_after"], alone[1])]

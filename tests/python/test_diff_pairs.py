@@ -2,6 +2,7 @@
 are not there; the small ones in tier 1."""
 
 import pathlib
+import subprocess
 import sys
 
 import diff_pairs
@@ -112,3 +113,86 @@ def test_what_stands_as_a_constant_is_told(optc, tmp_path):
     twice = model_of(tmp_path / "twice.onnx", [node("Exp", ["x"], ["e"]), node("Exp", ["x"], ["f"]), node("Add", ["e", "f"], ["y"])], {})
     once = model_of(tmp_path / "once.onnx", [node("Exp", ["x"], ["e"]), node("Add", ["e", "e"], ["y"])], {})
     assert ("Exp+Exp", "Exp") in [g[:2] for g in groups(optc, twice, once)]
+
+
+NEUTRAL = {  # operator -> other operands and attributes, on [N, 2, 8, 8], and what it is called
+    "Identity": ([], {}, "a copy"), "Mul": (["ones"], {}, "multiplied by 1"), "Div": (["one"], {}, "divided by 1"), "Add": (["zeros"], {}, "plus 0"),
+    "Sub": (["zeros"], {}, "minus 0"), "Pow": (["one"], {}, "to the power of 1"), "Dropout": ([], {}, "dropout in inference"),
+    "Cast": ([], {"to": TensorProto.FLOAT}, "cast to its own type"), "Transpose": ([], {"perm": [0, 1, 2, 3]}, "axes in their order"),
+    "Reshape": (["shape"], {}, "its own shape"), "Expand": (["units"], {}, "its own shape"), "Tile": (["units"], {}, "repeated once"),
+    "Pad": (["none"], {}, "nothing added"), "Slice": (["first", "last"], {}, "all of it"), "Concat": ([], {"axis": 1}, "one operand alone"),
+    "Max": ([], {}, "one operand alone")}
+SIZES = {"ones": np.ones((2, 1, 1), np.float32), "one": np.float32(1), "zeros": np.zeros((2, 1, 1), np.float32), "shape": np.array([0, 2, 8, 8]),
+         "units": np.array([1, 1, 1, 1]), "none": np.zeros(8, np.int64), "first": np.array([0, 0]), "last": np.array([2**31 - 1, 2**63 - 1])}
+
+
+@pytest.mark.parametrize("op", NEUTRAL)
+def test_neutral_nodes_are_told(optc, tmp_path, op):
+    """A node that gives what it is given, taken out: said by what it is, and all others are the same, between weights that are alike too. The same node
+    with another constant is no neutral one."""
+    more, attributes, why = NEUTRAL[op]
+    node = helper.make_node
+
+    def model(name, put, **changed):
+        mid = [node(op, ["a", *more], ["b"], name="idle", **attributes)] if put else []
+        nodes = [node("Conv", ["x", "w"], ["a"], name="first", pads=[1] * 4), *mid, node("Conv", ["b" if put else "a", "w"], ["c"], name="second", pads=[1] * 4),
+                 node("Relu", ["c"], ["y"], name="third")]
+        weights = {"w": np.full((2, 2, 3, 3), .5, np.float32), **{k: v for k, v in SIZES.items() if k in more}, **changed}
+        path = model_of(tmp_path / f"{name}.onnx", nodes, weights)
+        proto = onnx.load(path)
+        if put:
+            proto.graph.value_info.append(helper.make_tensor_value_info("a", TensorProto.FLOAT, ["N", 2, 8, 8]))
+        onnx.save(proto, path)
+        return path
+
+    a, b = model("a", True), model("b", False)
+    for first, second, sides in ((a, b, (op, "")), (b, a, ("", op))):
+        facts = diff_pairs.diff(optc, first, second)
+        assert groups(optc, first, second) == [(*sides, "neutral")] and not facts["changes"], facts["changes"]
+        assert [g.get("note") for g in facts["groups"] if g["status"] != "same"] == [f"neutral: {why}"]
+    assert diff_pairs.diff(optc, a, a)["equal"]
+    said = subprocess.run([optc, "diff", a, b], capture_output=True, text=True, check=True).stdout
+    assert f"→ nothing   neutral: {why}; 'idle'" in said, said
+    weight = more[0] if more and SIZES[more[0]].dtype == np.float32 else None
+    if weight:
+        other = model("other", True, **{weight: np.asarray(SIZES[weight] + np.float32(1))})
+        assert all(g[2] != "neutral" for g in groups(optc, other, b)), groups(optc, other, b)
+
+
+def test_neutral_nodes_stand_apart_from_what_else_was_removed(optc, tmp_path):
+    """x * 1 beside an Exp that is gone too; a chain of neutral nodes is one; a Dropout that trains, a Transpose, a Cast to another type are none."""
+    node = helper.make_node
+    numbers = {"one": np.float32(1), "zero": np.float32(0), "half": np.float32(.5), "yes": np.bool_(True)}
+    b = model_of(tmp_path / "b.onnx", [node("Relu", ["x"], ["y"])], {})
+    a = model_of(tmp_path / "a.onnx", [node("Exp", ["x"], ["e"]), node("Mul", ["e", "one"], ["m"]), node("Add", ["zero", "m"], ["n"]), node("Relu", ["n"], ["y"])], numbers)
+    assert groups(optc, a, b) == [("Add+Mul", "", "neutral"), ("Exp", "", "")]
+    assert [g["note"] for g in diff_pairs.diff(optc, a, b)["groups"] if "note" in g] == ["neutral: multiplied by 1, plus 0"]
+    for op, more, attributes in (("Dropout", ["half", "yes"], {}), ("Transpose", [], {"perm": [0, 1, 3, 2]}), ("Sub", ["half"], {}), ("Softmax", [], {})):
+        c = model_of(tmp_path / "c.onnx", [node(op, ["x", *more], ["t"], **attributes), node("Relu", ["t"], ["y"])], numbers)
+        assert groups(optc, c, b) == [(op, "", "")], op
+    turned = model_of(tmp_path / "turned.onnx", [node("Sub", ["zero", "x"], ["t"]), node("Relu", ["t"], ["y"])], numbers)
+    assert groups(optc, turned, b) == [("Sub", "", "")]
+
+
+def test_what_reads_a_neutral_node_reads_the_same(optc, tmp_path):
+    """Neutral nodes between all layers, and the weights are other ones: pairs are found from layer to layer."""
+    node = helper.make_node
+
+    def model(name, put, seed):
+        rng = np.random.default_rng(seed)
+        nodes, numbers, at = [], {"one": np.float32(1)}, "x"
+        for layer in range(4):
+            numbers[f"w{layer}"] = rng.standard_normal((2, 2, 3, 3), np.float32)
+            nodes.append(node("Conv", [at, f"w{layer}"], [f"c{name}{layer}"], name=f"{name}{layer}", pads=[1] * 4))
+            at = nodes[-1].output[0]
+            if put:
+                nodes.append(node("Mul", [at, "one"], [at + "m"]))
+                at += "m"
+            nodes.append(node("Tanh" if layer % 2 else "Relu", [at], [f"{at}r"]))
+            at += "r"
+        nodes[-1].output[0] = "y"
+        return model_of(tmp_path / f"{name}.onnx", nodes, numbers)
+
+    facts = diff_pairs.diff(optc, model("p", True, 1), model("q", False, 2))
+    assert facts["removed"] == 4 and facts["changed"] == 4 and facts["same"] == 4 and not facts["added"] and not facts["fused"]
+    assert {c["kind"] for c in facts["changes"]} == {"weight"} and len(facts["changes"]) == 4

@@ -117,6 +117,9 @@ def test_layers_fold_into_groups(page, encoder_page):
     series = "folders.find(f => f.kind === 'series')"
     assert page.js(f"{series}.children.map(f => f.label).join()") == ",".join(f"layer.{k}" for k in range(12))
     assert page.js(f"labels({series}, 'a')") == ["\u00d712  layer.0 \u2026 layer.11", page.js(f"{series}.a + ' nodes'")]
+    # The bar of each pane is of the nodes that stand there.
+    assert page.js(f"['a', 'b'].every(side => {series}.by[side].reduce((n, v) => n + v) === {series}[side]) && {series}.a > {series}.b")
+    assert page.js("folders.every(f => !f.by.b[STATUS.indexOf('removed')] && !f.by.a[STATUS.indexOf('added')])")
     assert page.js("items.filter(i => i.a && /^layer\\.\\d/.test(i.a.name)).every(i => boxOf(i) === " + series + ")")
     where = screen(page, series, y=0)
     page.click(*screen(page, series))

@@ -176,11 +176,11 @@ function paintClosed(c, b, side, s) {
   }
   const warm = warmth(b, side), wide = b.w - 3 * pile, high = b.h - 3 * pile;
   if (heat) { c.globalAlpha = style.alpha * (.06 + .8 * warm); c.fillStyle = color.heat; c.fill(); c.globalAlpha = style.alpha }
-  const total = b.by.reduce((n, v) => n + v, 0);
+  const by = b.by[side], total = by.reduce((n, v) => n + v, 0);
   if (total && !heat) {
     let at = x + 8;
     const all = wide - 16, bar = Math.max(5, Math.min(high * .1, 14 / s));
-    b.by.forEach((v, k) => { if (!v) return; const w = all * v / total; c.fillStyle = color[STATUS[k]]; c.fillRect(at, y + high - bar - 5, w, bar); at += w });
+    by.forEach((v, k) => { if (!v) return; const w = all * v / total; c.fillStyle = color[STATUS[k]]; c.fillRect(at, y + high - bar - 5, w, bar); at += w });
   }
   // An open folder seen from afar has its title in the size of the screen.
   const scale = big ? .85 / s : 1, room = (wide - 16) / scale;
@@ -253,7 +253,8 @@ function overview(P, c, r) {
     const bar = (box, k, alpha) => { o.globalAlpha = alpha; o.fillStyle = color[STATUS[k]]; o.fillRect(2, box.ay / all * (h - 3), STRIP - 4, Math.max(1.5, Math.min(box.h, 200) / all * h * .8)) };
     for (const plain of [true, false]) for (const b of scene.boxes) {
       if (!present(b, P.side) || (!b.item && b.open)) continue;
-      const k = b.item ? STATUS.indexOf(statusOf(b)) : b.by.slice(1).some(v => v) ? 1 + b.by.slice(1).indexOf(Math.max(...b.by.slice(1))) : 0;
+      const changed = b.item ? [] : b.by[P.side].slice(1);
+      const k = b.item ? STATUS.indexOf(statusOf(b)) : changed.some(v => v) ? 1 + changed.indexOf(Math.max(...changed)) : 0;
       if ((k === 0) !== plain) continue;
       bar(b, k, hits && !(b.item ? hits.has(b) : b.hits) ? .1 : plain ? .35 : .9);
     }

@@ -36,6 +36,8 @@ if (D.changes.length > LISTED) $("list").append("and " + (D.changes.length - LIS
 if (!D.patterns.length && !D.changes.length) $("list").textContent = "no differences";
 const patternOf = new Map(D.patterns.flatMap((p, i) => p[4].map((g, k) => [g, [i, k]])));
 
+const ONE_SIDED = new Set(["removed", "added"]);
+
 // --- choosing --------------------------------------------------------------------------------------------------------------------
 const operandText = k => k >= 0 ? nameOf(items[k]) : T[-1 - k];
 function tell(f, on) {
@@ -56,7 +58,7 @@ function choose(group, item, move) {
   else if (chosen === null) add("span", "Nothing is chosen.", "soft");
   else {
     const G = D.groups[group], at = patternOf.get(group);
-    add("h3", G[0] + (at ? ", " + (at[1] + 1) + " of " + D.patterns[at[0]][4].length + " alike" : "") + (T[G[3]] && G[0] !== "same" ? ", matched by " + T[G[3]] : ""));
+    add("h3", G[0] + (at ? ", " + (at[1] + 1) + " of " + D.patterns[at[0]][4].length + " alike" : "") + (ONE_SIDED.has(G[0]) ? at && D.patterns[at[0]][5] ? ", " + D.patterns[at[0]][5] : "" : T[G[3]] && G[0] !== "same" ? ", matched by " + T[G[3]] : ""));
     if (at) { const e = $("list").children[at[0]]; e.classList.add("on"); e.scrollIntoView({block: "nearest"}) }
     for (const c of changesOf.get(group) || []) add("code", changeText(c), "change");
     for (const [k, one, title] of [[1, "rule", "show all nodes of this rule"], [2, "kernel", "show all nodes of this kernel"]]) {
@@ -90,7 +92,7 @@ function chooseFolder(f) {
   info.textContent = "";
   element("h3", f.kind === "series" ? copies(f) + " alike" : f.kind === "part" ? "a part of the graph" : "group", info);
   element("code", folderTitle(f), info, "on");
-  element("span", f.a + " \u2192 " + f.b + " nodes: " + STATUS.filter((_, k) => f.by[k]).map(s => f.by[STATUS.indexOf(s)] + " " + s).join(", "), info);
+  element("span", f.a + " \u2192 " + f.b + " nodes: " + STATUS.filter((_, k) => f.by.o[k]).map(s => f.by.o[STATUS.indexOf(s)] + " " + s).join(", "), info);
   element("h3", "operators", info);
   element("span", operatorsOf(f, 12), info, "soft");
 }

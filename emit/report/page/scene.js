@@ -14,20 +14,24 @@ function count() {
   const key = [scene.hideSmall, scene.applied, scene.near].map(v => v && v.size !== undefined ? v : String(v));
   if (counted && key.every((v, k) => v === counted[k])) return;
   counted = key;
-  for (const f of folders) { f.a = f.b = f.shown = 0; f.by = [0, 0, 0, 0, 0, 0]; f.on = {a: 0, b: 0, o: 0} }
+  for (const f of folders) { f.a = f.b = f.shown = 0; f.by = {a: [0, 0, 0, 0, 0, 0], b: [0, 0, 0, 0, 0, 0], o: [0, 0, 0, 0, 0, 0]}; f.on = {a: 0, b: 0, o: 0} }
   for (const item of items) {
     if (!shown(item)) continue;
     const f = item.parent, now = face(item, "b");
     ++f.shown; ++f.on.o;
     if (item.a) ++f.on.a;
     if (now) ++f.on.b;
-    if (item.kind === 0) { ++f.by[STATUS.indexOf(statusOf(item))]; if (item.a) ++f.a; if (item.b) ++f.b }
+    if (item.kind !== 0) continue;
+    const status = STATUS.indexOf(statusOf(item));
+    ++f.by.o[status];
+    if (item.a) { ++f.a; ++f.by.a[status] }
+    if (now) ++f.by.b[status];
+    if (item.b) ++f.b;
   }
   for (let k = folders.length; k-- > 1;) {  // a folder's parent has a smaller number
     const f = folders[k], p = f.parent;
     p.a += f.a; p.b += f.b; p.shown += f.shown;
-    for (const side of ["a", "b", "o"]) p.on[side] += f.on[side];
-    f.by.forEach((v, s) => { p.by[s] += v });
+    for (const side of ["a", "b", "o"]) { p.on[side] += f.on[side]; f.by[side].forEach((v, s) => { p.by[side][s] += v }) }
   }
 }
 
