@@ -39,10 +39,6 @@ static inline int64_t optc_lib_pixel_at(const OptcLibPlane *p, const int64_t *at
   }
   return p->base + offset;
 }
-static inline double optc_lib_pixel(const OptcLibPlane *p, const int64_t *at) {
-  const int64_t i = optc_lib_pixel_at(p, at);
-  return i < 0 ? 0 : optc_lib_double(p->x, i);
-}
 static inline void optc_lib_cubic(double t, double *w) {  // Keys' convolution, a = -0.75
   const double a = -0.75;
   for (int k = 0; k < 4; ++k) {
@@ -50,11 +46,16 @@ static inline void optc_lib_cubic(double t, double *w) {  // Keys' convolution, 
     w[k] = d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
   }
 }
-// The sum over 2 (linear) or 4 (cubic) taps an axis of weights times pixels.
-static inline double optc_lib_interpolate(const OptcLibPlane *p, const double *x, int taps) {
+// What a sample sums: weights times elements, whose numbers count from the begin of a plane. The same in every plane.
+typedef struct OptcLibTap {
+  double weight;
+  int64_t at;
+} OptcLibTap;
+// Of 2 (linear) or 4 (cubic) an axis those that weigh and lie on an element; their number. p->base is 0.
+static inline int64_t optc_lib_taps(const OptcLibPlane *p, const double *x, int taps, OptcLibTap *to) {
   double w[8][4];
   int64_t first[8], at[8];
-  int64_t combinations = 1;
+  int64_t combinations = 1, count = 0;
   for (int32_t k = 0; k < p->n; ++k) {
     const double f = floor(x[k]), t = x[k] - f;
     first[k] = (int64_t)f - (taps == 4);
@@ -64,7 +65,6 @@ static inline double optc_lib_interpolate(const OptcLibPlane *p, const double *x
       w[k][0] = 1 - t, w[k][1] = t;
     combinations *= taps;
   }
-  double sum = 0;
   for (int64_t c = 0; c < combinations; ++c) {
     double weight = 1;
     int64_t rest = c;
@@ -74,10 +74,23 @@ static inline double optc_lib_interpolate(const OptcLibPlane *p, const double *x
       at[k] = first[k] + t;
       weight *= w[k][t];
     }
-    if (weight != 0) sum += weight * optc_lib_pixel(p, at);
+    const int64_t pixel = weight != 0 ? optc_lib_pixel_at(p, at) : -1;
+    if (pixel >= 0) to[count].weight = weight, to[count++].at = pixel;
+  }
+  return count;
+}
+// Their sum in the plane that begins at element `base`.
+static inline double optc_lib_sum_taps(const OptcLibTensor *x, int64_t base, const OptcLibTap *taps, int64_t count) {
+  double sum = 0;
+  if (x->type == 1) {
+    const float *plane = (const float *)x->data + base;
+    for (int64_t k = 0; k < count; ++k) sum += taps[k].weight * (double)plane[taps[k].at];
+  } else {
+    for (int64_t k = 0; k < count; ++k) sum += taps[k].weight * optc_lib_double(x, base + taps[k].at);
   }
   return sum;
 }
+enum { OPTC_LIB_SAMPLES = 32 };  // whose taps are at hand while all channels are read
 
 // inputs: X [N, C, spatial...], grid [N, out..., n] (x first); attributes mode (nearest, linear, cubic and their old
 // names), padding_mode, align_corners. Output: [N, C, out...].
@@ -90,15 +103,21 @@ static inline int optc_lib_grid_sample(OptcLibCall *call) {
   const int align = optc_lib_int_attribute(call, "align_corners", 0) != 0;
   int64_t plane = 1, points = 1;
   for (int32_t k = 0; k < n; ++k) plane *= x->dims[2 + k], points *= grid->dims[1 + k];
+  int64_t most = 1;  // taps
+  for (int32_t k = 0; k < n && !nearest; ++k) most *= cubic ? 4 : 2;
+  OptcLibTap *taps = (OptcLibTap *)malloc((size_t)(OPTC_LIB_SAMPLES * most) * sizeof(OptcLibTap));
+  if (!taps) return optc_lib_out_of_memory(call);
   OptcLibTensor *y = &call->outputs[0];
+  const OptcLibPlane p = {x, 0, n, x->dims + 2, padding[0] == 'b' ? 1 : padding[0] == 'r' ? 2 : 0, align};
   for (int64_t b = 0; b < x->dims[0]; ++b)
-    for (int64_t c = 0; c < x->dims[1]; ++c) {
-      OptcLibPlane p = {
-          x, (b * x->dims[1] + c) * plane, n, x->dims + 2, padding[0] == 'b' ? 1 : padding[0] == 'r' ? 2 : 0, align};
-      for (int64_t q = 0; q < points; ++q) {
+    for (int64_t first = 0; first < points; first += OPTC_LIB_SAMPLES) {
+      const int64_t side = OPTC_LIB_SAMPLES, some = points - first < side ? points - first : side;
+      int64_t count[OPTC_LIB_SAMPLES];  // nearest: the element, or -1
+      for (int64_t q = 0; q < some; ++q) {
         double at[8];
         for (int32_t k = 0; k < n; ++k) {
-          const double g = optc_lib_double(grid, (b * points + q) * n + (n - 1 - k)), length = (double)p.dims[k];
+          const double g = optc_lib_double(grid, (b * points + first + q) * n + (n - 1 - k)),
+                       length = (double)p.dims[k];
           double v = align ? (g + 1) / 2 * (length - 1) : ((g + 1) * length - 1) / 2;
           if (v != v) v = -1;
           if (!(fabs(v) < 1e15)) v = v < 0 ? -1e15 : 1e15;
@@ -112,22 +131,45 @@ static inline int optc_lib_grid_sample(OptcLibCall *call) {
           }
           at[k] = v;
         }
-        const int64_t to = (b * x->dims[1] + c) * points + q;
         if (nearest) {
           int64_t i[8];
           for (int32_t k = 0; k < n; ++k) i[k] = (int64_t)nearbyint(at[k]);
-          optc_lib_copy_element(y, to, x, optc_lib_pixel_at(&p, i));
+          count[q] = optc_lib_pixel_at(&p, i);
         } else {
-          optc_lib_set(y, to, optc_lib_interpolate(&p, at, cubic ? 4 : 2));
+          count[q] = optc_lib_taps(&p, at, cubic ? 4 : 2, taps + q * most);
         }
       }
+      for (int64_t c = 0; c < x->dims[1]; ++c) {
+        const int64_t base = (b * x->dims[1] + c) * plane, to = (b * x->dims[1] + c) * points + first;
+        for (int64_t q = 0; q < some; ++q)
+          if (nearest)
+            optc_lib_copy_element(y, to + q, x, count[q] < 0 ? -1 : base + count[q]);
+          else
+            optc_lib_set(y, to + q, optc_lib_sum_taps(x, base, taps + q * most, count[q]));
+      }
     }
+  free(taps);
   return 0;
 }
 
 // Samples along a bin that is `extent` pixels long: one a pixel, at least one.
 static inline int64_t optc_lib_roi_samples(double extent) {
   return extent > 1 ? extent < 0x1p30 ? (int64_t)ceil(extent) : (int64_t)1 << 30 : 1;
+}
+// A bilinear sample of a region; without weight where it lies outside of the image.
+static inline void optc_lib_roi_taps(double y, double z, int64_t height, int64_t width, OptcLibTap *taps) {
+  memset(taps, 0, 4 * sizeof *taps);
+  if (!(y >= -1 && y <= (double)height && z >= -1 && z <= (double)width)) return;
+  y = y > 0 ? y : 0, z = z > 0 ? z : 0;
+  int64_t y0 = (int64_t)y, x0 = (int64_t)z, y1 = y0 + 1, x1 = x0 + 1;
+  if (y0 >= height - 1) y0 = y1 = height - 1, y = (double)y0;
+  if (x0 >= width - 1) x0 = x1 = width - 1, z = (double)x0;
+  const double ly = y - (double)y0, lx = z - (double)x0;
+  const OptcLibTap four[4] = {{(1 - ly) * (1 - lx), y0 * width + x0},
+                              {(1 - ly) * lx, y0 * width + x1},
+                              {ly * (1 - lx), y1 * width + x0},
+                              {ly * lx, y1 * width + x1}};
+  memcpy(taps, four, sizeof four);
 }
 // inputs: X [N, C, H, W], rois [R, 4] (x1, y1, x2, y2), batch_indices [R]; attributes mode, output_height,
 // output_width, sampling_ratio, spatial_scale, half_pixel. Output: [R, C, output_height, output_width].
@@ -140,55 +182,54 @@ static inline int optc_lib_roi_align(OptcLibCall *call) {
   const double scale = optc_lib_float_attribute(call, "spatial_scale", 1),
                shift = optc_lib_int_attribute(call, "half_pixel", 1) ? 0.5 : 0;
   const int most = optc_lib_same(optc_lib_string_attribute(call, "mode", "avg"), "max"), empty = height * width == 0;
+  double *result = (double *)malloc((size_t)(channels + 1) * sizeof(double));  // of a bin
+  if (!result) return optc_lib_out_of_memory(call);
   for (int64_t r = 0; r < regions; ++r) {
     const int64_t batch = optc_lib_int_at(&call->inputs[2], r);
-    if (batch < 0 || batch >= x->dims[0]) return optc_lib_fault(call, "RoiAlign: a batch index is out of range");
+    const char *problem = batch < 0 || batch >= x->dims[0] ? "RoiAlign: a batch index is out of range" : nullptr;
     double box[4];
     for (int k = 0; k < 4; ++k) {
       box[k] = optc_lib_double(rois, 4 * r + k) * scale - shift;
-      if (!(fabs(box[k]) < INFINITY)) return optc_lib_fault(call, "RoiAlign: a region is not finite");
+      if (!problem && !(fabs(box[k]) < INFINITY)) problem = "RoiAlign: a region is not finite";
     }
     double rw = box[2] - box[0], rh = box[3] - box[1];
     if (shift == 0) rw = rw > 1 ? rw : 1, rh = rh > 1 ? rh : 1;
     const double bh = rh / (double)oh, bw = rw / (double)ow;
     const int64_t gh = ratio > 0 ? ratio : optc_lib_roi_samples(bh), gw = ratio > 0 ? ratio : optc_lib_roi_samples(bw);
-    if (gh >= ((int64_t)1 << 30) / gw) return optc_lib_fault(call, "RoiAlign: a region is too large");
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t i = 0; i < oh; ++i)
-        for (int64_t j = 0; j < ow; ++j) {
-          double sum = 0, best = empty ? 0 : -INFINITY;
-          const int64_t base = (batch * channels + c) * height * width;
-          for (int64_t u = 0; u < gh; ++u)
-            for (int64_t v = 0; v < gw; ++v) {
-              double y = box[1] + (double)i * bh + ((double)u + 0.5) * bh / (double)gh,
-                     z = box[0] + (double)j * bw + ((double)v + 0.5) * bw / (double)gw;
-              double w[4] = {0, 0, 0, 0};
-              int64_t y0 = 0, y1 = 0, x0 = 0, x1 = 0;
-              if (empty) continue;
-              if (y >= -1 && y <= (double)height && z >= -1 && z <= (double)width) {
-                y = y > 0 ? y : 0, z = z > 0 ? z : 0;
-                y0 = (int64_t)y, x0 = (int64_t)z;
-                if (y0 >= height - 1)
-                  y0 = y1 = height - 1, y = (double)y0;
-                else
-                  y1 = y0 + 1;
-                if (x0 >= width - 1)
-                  x0 = x1 = width - 1, z = (double)x0;
-                else
-                  x1 = x0 + 1;
-                const double ly = y - (double)y0, lx = z - (double)x0;
-                w[0] = (1 - ly) * (1 - lx), w[1] = (1 - ly) * lx, w[2] = ly * (1 - lx), w[3] = ly * lx;
-              }
-              const double e[4] = {
-                  w[0] * optc_lib_double(x, base + y0 * width + x0), w[1] * optc_lib_double(x, base + y0 * width + x1),
-                  w[2] * optc_lib_double(x, base + y1 * width + x0), w[3] * optc_lib_double(x, base + y1 * width + x1)};
-              sum += e[0] + e[1] + e[2] + e[3];
-              for (int k = 0; k < 4; ++k) best = e[k] > best ? e[k] : best;
-            }
-          optc_lib_set(&call->outputs[0], ((r * channels + c) * oh + i) * ow + j,
-                       most ? best : sum / (double)(gh * gw));
+    if (!problem && gh >= ((int64_t)1 << 30) / gw) problem = "RoiAlign: a region is too large";
+    if (problem) {
+      free(result);
+      return optc_lib_fault(call, problem);
+    }
+    for (int64_t i = 0; i < oh; ++i)
+      for (int64_t j = 0; j < ow; ++j) {
+        for (int64_t c = 0; c < channels; ++c) result[c] = most && !empty ? -INFINITY : 0;
+        for (int64_t first = 0; first < gh * gw && !empty; first += OPTC_LIB_SAMPLES) {
+          const int64_t side = OPTC_LIB_SAMPLES, some = gh * gw - first < side ? gh * gw - first : side;
+          OptcLibTap taps[OPTC_LIB_SAMPLES][4];
+          for (int64_t q = 0; q < some; ++q) {
+            const double u = (double)((first + q) / gw), v = (double)((first + q) % gw);
+            optc_lib_roi_taps(box[1] + (double)i * bh + (u + 0.5) * bh / (double)gh,
+                              box[0] + (double)j * bw + (v + 0.5) * bw / (double)gw, height, width, taps[q]);
+          }
+          for (int64_t c = 0; c < channels; ++c) {
+            const int64_t base = (batch * channels + c) * height * width;
+            for (int64_t q = 0; q < some; ++q)
+              if (most)
+                for (int k = 0; k < 4; ++k) {
+                  const double e = taps[q][k].weight * optc_lib_double(x, base + taps[q][k].at);
+                  result[c] = e > result[c] ? e : result[c];
+                }
+              else
+                result[c] += optc_lib_sum_taps(x, base, taps[q], 4);
+          }
         }
+        for (int64_t c = 0; c < channels; ++c)
+          optc_lib_set(&call->outputs[0], ((r * channels + c) * oh + i) * ow + j,
+                       most ? result[c] : result[c] / (double)(gh * gw));
+      }
   }
+  free(result);
   return 0;
 }
 
@@ -228,6 +269,8 @@ static inline int optc_lib_max_roi_pool(OptcLibCall *call) {
   return 0;
 }
 
+typedef double OptcLibDoubles __attribute__((vector_size(16)));
+enum { OPTC_LIB_PLACES = 16 };  // of a result that are summed side by side
 // inputs: X [N, C, H, W], W [M, C / group, kh, kw], offset [N, offset_group * kh * kw * 2, oh, ow] (y, x), B
 // (optional), mask (optional); attributes dilations, group, offset_group, pads, strides. Output: [N, M, oh, ow].
 static inline int optc_lib_deform_conv(OptcLibCall *call) {
@@ -241,30 +284,47 @@ static inline int optc_lib_deform_conv(OptcLibCall *call) {
                 sh = s ? s->ints[0] : 1, sw = s ? s->ints[1] : 1;
   const int64_t channels = x->dims[1], filters = w->dims[0], depth = w->dims[1], kh = w->dims[2], kw = w->dims[3],
                 oh = offset->dims[2], ow = offset->dims[3];
-  const int64_t per_group = filters / group, per_offset = channels / offset_group;
+  const int64_t per_group = filters / group, per_offset = channels / offset_group, kernel = kh * kw, area = oh * ow;
+  // What the filters multiply, of some places of the result: of each channel and tap, the places side by side.
+  const int64_t rows = channels * kernel;
+  OptcLibDoubles(*columns)[OPTC_LIB_PLACES / 2] =
+      (OptcLibDoubles(*)[OPTC_LIB_PLACES / 2]) malloc((size_t)(rows + 1) * sizeof *columns);
+  if (!columns) return optc_lib_out_of_memory(call);
+  const OptcLibPlane plane = {x, 0, 2, x->dims + 2, 0, 1};
   for (int64_t n = 0; n < x->dims[0]; ++n)
-    for (int64_t m = 0; m < filters; ++m)
-      for (int64_t i = 0; i < oh; ++i)
-        for (int64_t j = 0; j < ow; ++j) {
-          double sum = bias ? optc_lib_double(bias, m) : 0;
-          for (int64_t c = 0; c < depth; ++c) {
-            const int64_t channel = m / per_group * depth + c, g = channel / per_offset;
-            const OptcLibPlane plane = {x, (n * channels + channel) * x->dims[2] * x->dims[3], 2, x->dims + 2, 0, 1};
-            for (int64_t u = 0; u < kh; ++u)
-              for (int64_t v = 0; v < kw; ++v) {
-                const int64_t tap = (g * kh + u) * kw + v,
-                              at = ((n * offset_group * kh * kw + tap) * 2 * oh + i) * ow + j;
-                const double position[2] = {(double)(i * sh - top + u * dh) + optc_lib_double(offset, at),
-                                            (double)(j * sw - left + v * dw) + optc_lib_double(offset, at + oh * ow)};
-                if (!(fabs(position[0]) < 1e15 && fabs(position[1]) < 1e15)) continue;
-                double value =
-                    optc_lib_interpolate(&plane, position, 2) * optc_lib_double(w, ((m * depth + c) * kh + u) * kw + v);
-                if (mask) value *= optc_lib_double(mask, ((n * offset_group * kh * kw + tap) * oh + i) * ow + j);
-                sum += value;
-              }
+    for (int64_t first = 0; first < area; first += OPTC_LIB_PLACES) {
+      const int64_t side = OPTC_LIB_PLACES, some = area - first < side ? area - first : side;
+      memset(columns, 0, (size_t)rows * sizeof *columns);
+      for (int64_t g = 0; g < offset_group; ++g)
+        for (int64_t tap = 0; tap < kernel; ++tap)
+          for (int64_t q = 0; q < some; ++q) {
+            const int64_t i = (first + q) / ow, j = (first + q) % ow;
+            const int64_t at = ((n * offset_group + g) * kernel + tap) * 2 * area + first + q;
+            const double position[2] = {(double)(i * sh - top + tap / kw * dh) + optc_lib_double(offset, at),
+                                        (double)(j * sw - left + tap % kw * dw) + optc_lib_double(offset, at + area)};
+            if (!(fabs(position[0]) < 1e15 && fabs(position[1]) < 1e15)) continue;
+            OptcLibTap taps[4];
+            const int64_t count = optc_lib_taps(&plane, position, 2, taps);
+            const double factor =
+                mask ? optc_lib_double(mask, ((n * offset_group + g) * kernel + tap) * area + first + q) : 1;
+            for (int64_t c = g * per_offset; c < (g + 1) * per_offset; ++c)
+              columns[c * kernel + tap][q / 2][q % 2] =
+                  factor * optc_lib_sum_taps(x, (n * channels + c) * x->dims[2] * x->dims[3], taps, count);
           }
-          optc_lib_set(&call->outputs[0], ((n * filters + m) * oh + i) * ow + j, sum);
+      for (int64_t m = 0; m < filters; ++m) {
+        const OptcLibDoubles zero = {0, 0};
+        OptcLibDoubles sum[OPTC_LIB_PLACES / 2];
+        for (int q = 0; q < OPTC_LIB_PLACES / 2; ++q) sum[q] = zero + (bias ? optc_lib_double(bias, m) : 0);
+        for (int64_t k = 0; k < depth * kernel; ++k) {
+          const OptcLibDoubles weight = zero + optc_lib_double(w, m * depth * kernel + k);
+          const OptcLibDoubles *column = columns[m / per_group * depth * kernel + k];
+          for (int q = 0; q < OPTC_LIB_PLACES / 2; ++q) sum[q] += weight * column[q];
         }
+        for (int64_t q = 0; q < some; ++q)
+          optc_lib_set(&call->outputs[0], (n * filters + m) * area + first + q, sum[q / 2][q % 2]);
+      }
+    }
+  free(columns);
   return 0;
 }
 
@@ -285,6 +345,7 @@ static inline int optc_lib_col2im(OptcLibCall *call) {
                   p = pads ? pads->ints[k] + pads->ints[n + k] : 0;
     if (kernel[k] < 1 || s < 1 || dims[2 + k] < 1) return optc_lib_fault(call, "Col2Im: a shape is not positive");
     columns[k] = (dims[2 + k] + p - d * (kernel[k] - 1) - 1) / s + 1;
+    if (columns[k] < 0) return optc_lib_fault(call, "Col2Im: the input's dims do not fit the image and the block");
     taps *= kernel[k], length *= columns[k], pixels *= dims[2 + k];
   }
   if (x->dims[1] % taps != 0 || x->dims[2] != length)
@@ -299,19 +360,25 @@ static inline int optc_lib_col2im(OptcLibCall *call) {
   for (int64_t plane = 0; plane < dims[0] * dims[1]; ++plane) {
     memset(sum, 0, (size_t)pixels * sizeof(double));
     for (int64_t t = 0; t < taps; ++t)
-      for (int64_t l = 0; l < length; ++l) {
-        int64_t tap = t, column = l, stride = 1, to = 0;
+      for (int64_t l = 0; l < length; l += columns[n - 1]) {  // rows of columns
+        int64_t tap = t / kernel[n - 1], column = l / columns[n - 1], stride = dims[n + 1], to = 0;
         int inside = 1;
-        for (int32_t k = n; k-- > 0;) {
+        for (int32_t k = n - 1; k-- > 0;) {
           const int64_t i = column % columns[k] * (strides ? strides->ints[k] : 1) - (pads ? pads->ints[k] : 0) +
                             tap % kernel[k] * (dilations ? dilations->ints[k] : 1);
           column /= columns[k], tap /= kernel[k];
           if (i < 0 || i >= dims[2 + k]) inside = 0;
           to += i * stride, stride *= dims[2 + k];
         }
-        const int64_t from = (plane * taps + t) * length + l;
-        if (inside && whole) wrapped[to] += (uint64_t)optc_lib_int_at(x, from);
-        if (inside && !whole) sum[to] += optc_lib_double(x, from);
+        const int64_t from = (plane * taps + t) * length + l, step = strides ? strides->ints[n - 1] : 1;
+        int64_t i = t % kernel[n - 1] * (dilations ? dilations->ints[n - 1] : 1) - (pads ? pads->ints[n - 1] : 0);
+        for (int64_t c = 0; inside && c < columns[n - 1]; ++c, i += step) {
+          if (i < 0 || i >= dims[n + 1]) continue;
+          if (whole)
+            wrapped[to + i] += (uint64_t)optc_lib_int_at(x, from + c);
+          else
+            sum[to + i] += optc_lib_double(x, from + c);
+        }
       }
     for (int64_t i = 0; i < pixels; ++i)
       if (whole)
