@@ -243,19 +243,17 @@ static inline int optc_lib_compare_keys(const OptcLibTensor *a, int64_t i, const
   const double p = optc_lib_double(a, i), q = optc_lib_double(b, j);
   return p != p || q != q ? (p != p) - (q != q) : p < q ? -1 : p > q;
 }
-static inline uint64_t optc_lib_hash(const OptcLibTensor *t, int64_t i) {
+static inline uint64_t optc_lib_hash_key(const OptcLibTensor *t, int64_t i) {
   uint64_t h = 0;
   if (t->type == 8) {
-    const OptcLibString *s = (const OptcLibString *)t->data + i;
-    for (size_t k = 0; k < s->size; ++k) h = (h ^ (unsigned char)s->data[k]) * 0x100000001b3u;  // FNV-1a
+    h = optc_lib_hash_text((const OptcLibString *)t->data + i);
   } else if (t->type == 7) {
     h = ((const uint64_t *)t->data)[i];
   } else {
     const double v = optc_lib_double(t, i) + 0.0;  // zeros are equal
     if (v == v) memcpy(&h, &v, sizeof h);
   }
-  h *= 0x9e3779b97f4a7c15u;
-  return h ^ h >> 32;
+  return optc_lib_spread(h);
 }
 // For `count` elements that are to be looked up; to be freed.
 static inline OptcLibKeys optc_lib_keys(const OptcLibTensor *keys, int64_t count) {
@@ -269,7 +267,7 @@ static inline OptcLibKeys optc_lib_keys(const OptcLibTensor *keys, int64_t count
   table.mask = slots - 1;
   for (uint64_t k = 0; k < slots; ++k) table.slots[k] = -1;
   for (int64_t k = 0; k < n; ++k) {
-    uint64_t at = optc_lib_hash(keys, k) & table.mask;
+    uint64_t at = optc_lib_hash_key(keys, k) & table.mask;
     while (table.slots[at] >= 0) at = (at + 1) & table.mask;
     table.slots[at] = k;
   }
@@ -278,7 +276,7 @@ static inline OptcLibKeys optc_lib_keys(const OptcLibTensor *keys, int64_t count
 // The position of element i of x, which is of the keys' type; -1: it is not there.
 static inline int64_t optc_lib_find_key(const OptcLibKeys *table, const OptcLibTensor *x, int64_t i) {
   if (table->slots) {
-    for (uint64_t at = optc_lib_hash(x, i) & table->mask; table->slots[at] >= 0; at = (at + 1) & table->mask)
+    for (uint64_t at = optc_lib_hash_key(x, i) & table->mask; table->slots[at] >= 0; at = (at + 1) & table->mask)
       if (optc_lib_compare_keys(table->keys, table->slots[at], x, i) == 0) return table->slots[at];
     return -1;
   }

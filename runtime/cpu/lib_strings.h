@@ -186,48 +186,86 @@ static inline int optc_lib_same_item(const OptcLibTensor *a, int64_t i, const Op
     return optc_lib_compare_strings((const OptcLibString *)a->data + i, (const OptcLibString *)b->data + j) == 0;
   return optc_lib_int_at(a, i) == optc_lib_int_at(b, j);
 }
+static inline uint64_t optc_lib_hash_item(const OptcLibTensor *t, int64_t i) {
+  return t->type == 8 ? optc_lib_hash_text((const OptcLibString *)t->data + i) : (uint64_t)optc_lib_int_at(t, i);
+}
+// n items from number `at` on, `step` apart.
+static inline uint64_t optc_lib_hash_gram(const OptcLibTensor *t, int64_t at, int64_t n, int64_t step) {
+  uint64_t h = (uint64_t)n;
+  for (int64_t k = 0; k < n; ++k) h = optc_lib_spread(h ^ optc_lib_hash_item(t, at + k * step));
+  return h;
+}
+typedef struct {
+  int64_t at, n, column;  // of the pool; n 0: free
+} OptcLibGram;
+// A hash table of the n-grams of least to most items; a pool may hold one twice. 0, or the status of a fault.
+static inline int optc_lib_grams(OptcLibCall *call, int64_t least, int64_t most, OptcLibGram **table, uint64_t *mask) {
+  const OptcLibTensor *pool = &call->inputs[1];
+  const OptcLibAttribute *counts = optc_lib_attribute(call, "ngram_counts"),
+                         *indexes = optc_lib_attribute(call, "ngram_indexes");
+  const int64_t size = call->outputs[0].dims[call->outputs[0].rank - 1], items = optc_lib_count(pool);
+  uint64_t slots = 16;
+  while (slots < 2 * (uint64_t)items) slots *= 2;
+  OptcLibGram *grams = *table = (OptcLibGram *)calloc((size_t)slots, sizeof(OptcLibGram));
+  if (!grams) return optc_lib_out_of_memory(call);
+  *mask = slots - 1;
+  size_t gram = 0;
+  for (size_t g = 0; g < counts->count; ++g) {
+    const int64_t n = (int64_t)g + 1, start = counts->ints[g],
+                  end = g + 1 < counts->count ? counts->ints[g + 1] : items;
+    for (int64_t at = start; at >= 0 && at + n <= end && end <= items; at += n, ++gram) {
+      if (n < least || n > most) continue;
+      if (gram >= indexes->count || indexes->ints[gram] < 0 || indexes->ints[gram] >= size)
+        return optc_lib_fault(call, "TfIdfVectorizer: an index is out of range");
+      uint64_t slot = optc_lib_hash_gram(pool, at, n, 1) & *mask;
+      while (grams[slot].n) slot = (slot + 1) & *mask;
+      grams[slot].at = at, grams[slot].n = n, grams[slot].column = indexes->ints[gram];
+    }
+  }
+  return 0;
+}
 // inputs: X [n] or [N, n], pool (strings or i64, the n-grams one after another); attributes mode, min_gram_length,
 // max_gram_length, max_skip_count, ngram_counts, ngram_indexes, weights. Output: f32 [..., size].
 static inline int optc_lib_tfidf(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0], *pool = &call->inputs[1];
-  const OptcLibAttribute *counts = optc_lib_attribute(call, "ngram_counts"),
-                         *indexes = optc_lib_attribute(call, "ngram_indexes"),
+  const OptcLibAttribute *indexes = optc_lib_attribute(call, "ngram_indexes"),
                          *weights = optc_lib_attribute(call, "weights");
   const int64_t least = optc_lib_int_attribute(call, "min_gram_length", 1),
                 most = optc_lib_int_attribute(call, "max_gram_length", 1),
-                skips = optc_lib_int_attribute(call, "max_skip_count", 0);
+                skips = optc_lib_int_attribute(call, "max_skip_count", 0),
+                lengths = (int64_t)optc_lib_attribute(call, "ngram_counts")->count;
   const char *mode = optc_lib_string_attribute(call, "mode", "TF");
   const OptcLibTensor *y = &call->outputs[0];
-  const int64_t size = y->dims[y->rank - 1], rows = y->rank == 2 ? y->dims[0] : 1, length = x->dims[x->rank - 1],
-                items = optc_lib_count(pool);
-  float *out = (float *)y->data;
-  for (int64_t i = 0; i < rows * size; ++i) out[i] = 0;
-  for (int64_t row = 0; row < rows; ++row) {
-    size_t gram = 0;
-    for (size_t g = 0; g < counts->count; ++g) {
-      const int64_t n = (int64_t)g + 1, start = counts->ints[g],
-                    end = g + 1 < counts->count ? counts->ints[g + 1] : items;
-      for (int64_t at = start; at + n <= end && end <= items; at += n, ++gram) {
-        if (n < least || n > most) continue;
-        if (gram >= indexes->count || indexes->ints[gram] < 0 || indexes->ints[gram] >= size)
-          return optc_lib_fault(call, "TfIdfVectorizer: an index is out of range");
-        for (int64_t step = 1; step <= (n == 1 ? 1 : skips + 1); ++step)
-          for (int64_t i = 0; i + (n - 1) * step < length; ++i) {
-            int same = 1;
-            for (int64_t k = 0; same && k < n; ++k)
-              same = optc_lib_same_item(x, row * length + i + k * step, pool, at + k);
-            if (same) out[row * size + indexes->ints[gram]] += 1;
-          }
-      }
-    }
+  const int64_t size = y->dims[y->rank - 1], rows = y->rank == 2 ? y->dims[0] : 1, length = x->dims[x->rank - 1];
+  float *out = (float *)y->data, *column = (float *)malloc((size_t)(size + 1) * sizeof(float));  // weights
+  OptcLibGram *grams = nullptr;
+  uint64_t mask = 0;
+  const int status = column ? optc_lib_grams(call, least, most, &grams, &mask) : optc_lib_out_of_memory(call);
+  if (status != 0) {
+    free(column), free(grams);
+    return status;
   }
+  for (int64_t i = 0; i < rows * size; ++i) out[i] = 0;
+  for (int64_t n = least > 1 ? least : 1; n <= most && n <= lengths; ++n)
+    for (int64_t step = 1; step <= (n == 1 ? 1 : skips + 1) && (n - 1) * step < length; ++step)
+      for (int64_t row = 0; row < rows; ++row)
+        for (int64_t i = 0; i + (n - 1) * step < length; ++i) {
+          const int64_t from = row * length + i;
+          uint64_t slot = optc_lib_hash_gram(x, from, n, step) & mask;
+          for (; grams[slot].n; slot = (slot + 1) & mask) {
+            int same = grams[slot].n == n;
+            for (int64_t k = 0; same && k < n; ++k)
+              same = optc_lib_same_item(x, from + k * step, pool, grams[slot].at + k);
+            if (same) out[row * size + grams[slot].column] += 1;
+          }
+        }
   const int idf = optc_lib_same(mode, "IDF"), both = optc_lib_same(mode, "TFIDF");
   // weights are by n-gram; those of one column are that column's
-  for (int64_t i = 0; (idf || both) && i < rows * size; ++i) {
-    float w = 1;
-    for (size_t g = 0; weights && weights->count && g < indexes->count && g < weights->count; ++g)
-      if (indexes->ints[g] == i % size) w = weights->floats[g];
-    out[i] = idf ? (out[i] > 0 ? w : 0) : out[i] * w;
-  }
+  for (int64_t i = 0; i < size; ++i) column[i] = 1;
+  for (size_t g = 0; weights && g < indexes->count && g < weights->count; ++g)
+    if (indexes->ints[g] >= 0 && indexes->ints[g] < size) column[indexes->ints[g]] = weights->floats[g];
+  for (int64_t i = 0; (idf || both) && i < rows * size; ++i)
+    out[i] = idf ? (out[i] > 0 ? column[i % size] : 0) : out[i] * column[i % size];
+  free(column), free(grams);
   return 0;
 }

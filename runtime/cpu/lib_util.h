@@ -227,6 +227,16 @@ static inline int optc_lib_compare_strings(const OptcLibString *a, const OptcLib
   const int c = n ? memcmp(a->data, b->data, n) : 0;
   return c ? c : a->size < b->size ? -1 : a->size > b->size;
 }
+// For tables of a power of two: its low bits depend on all of h.
+static inline uint64_t optc_lib_spread(uint64_t h) {
+  h *= 0x9e3779b97f4a7c15u;
+  return h ^ h >> 32;
+}
+static inline uint64_t optc_lib_hash_text(const OptcLibString *s) {  // FNV-1a
+  uint64_t h = 0;
+  for (size_t k = 0; k < s->size; ++k) h = (h ^ (unsigned char)s->data[k]) * 0x100000001b3u;
+  return h;
+}
 // -1, 0, 1; NaN is larger than everything and equal to itself.
 static inline int optc_lib_compare(const OptcLibTensor *t, int64_t i, int64_t j) {
   if (t->type == 8) {

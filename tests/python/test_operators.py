@@ -362,7 +362,37 @@ def top_k(rng):
     return model_of([node], inputs, ["values", "indices"], 24), inputs, [np.take_along_axis(x, order, axis), order]
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts, non_max_suppression, top_k, layers_after_no_step)}
+def n_grams(rng):
+    """TfIdfVectorizer over texts or integers: n-grams of several lengths, with gaps, some of a pool twice or in one column, with weights."""
+    words = np.array(["a", "b", "ab", "", "c d"], object) if rng.integers(2) else np.array([3, -1, 2**40, 0, 7])
+    longest, pool, counts, grams = int(rng.integers(1, 4)), [], [], 0
+    for n in range(1, longest + 1):
+        counts.append(len(pool))
+        for _ in range(int(rng.integers(1, 12))):
+            pool += list(rng.choice(words, n))
+            grams += 1
+    least, skips = int(rng.integers(1, longest + 1)), int(rng.integers(3))
+    attributes = {"pool_strings" if words.dtype == object else "pool_int64s": pool, "mode": ["TF", "IDF", "TFIDF"][rng.integers(3)], "ngram_counts": counts,
+                  "ngram_indexes": [int(i) for i in rng.integers(0, grams, grams)], "min_gram_length": least, "max_gram_length": longest, "max_skip_count": skips}
+    if rng.integers(2):
+        attributes["weights"] = floats(rng, grams).tolist()
+    x = rng.choice(words, (int(rng.integers(1, 5)), int(rng.integers(1, 30))) if rng.integers(2) else int(rng.integers(1, 30)))
+    rows, size = np.atleast_2d(x), max(attributes["ngram_indexes"]) + 1
+    answer, weight = np.zeros((len(rows), size), np.float32), np.ones(size, np.float32)
+    gram = 0
+    for n in range(1, longest + 1):
+        for at in range(counts[n - 1], counts[n] if n < longest else len(pool), n):
+            for row, step in ((r, s) for r in range(len(rows)) for s in range(1, 2 if n == 1 else skips + 2)):
+                seen = [list(rows[row][i : i + (n - 1) * step + 1 : step]) for i in range(rows.shape[1] - (n - 1) * step)]
+                answer[row, attributes["ngram_indexes"][gram]] += (n >= least) * seen.count(pool[at : at + n])
+            if "weights" in attributes:
+                weight[attributes["ngram_indexes"][gram]] = attributes["weights"][gram]
+            gram += 1
+    answer = {"TF": answer, "IDF": np.where(answer > 0, weight, 0), "TFIDF": answer * weight}[attributes["mode"]].astype(np.float32)
+    return model_of([helper.make_node("TfIdfVectorizer", ["x"], ["y"], **attributes)], {"x": x}, ["y"], 9), {"x": x}, [answer.reshape(*x.shape[:-1], size)]
+
+
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts, non_max_suppression, top_k, n_grams, layers_after_no_step)}
 
 
 def random_cases(family, count, seed):
