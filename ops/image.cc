@@ -17,8 +17,6 @@ Status build_call(BuildContext &c, const char *function) {
   return {};
 }
 
-bool is_number(ElementType type) { return is_float(type) || is_integer(type) || type == ElementType::kBool; }
-
 Status infer_grid_sample(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   OPTC_TRY(c.require_shape(1));

@@ -129,6 +129,8 @@ Status infer_resize(InferContext &c) {
   const std::string mode = text(c.node(), "mode", "nearest");
   if (mode != "nearest" && mode != "linear" && mode != "cubic" && mode != "bilinear")
     return c.invalid("mode '" + mode + "' is not known");
+  if (mode != "nearest" && !is_number(c.element(0)))
+    return c.unsupported("values between those of " + std::string(onnx_name(c.element(0))) + " are not supported");
   size_t count = in.size();
   if (const auto *axes = c.node().ints("axes"); axes && !axes->empty()) {
     count = axes->size();

@@ -131,6 +131,8 @@ Expr in_range(NestBuilder &nest, Dim index, Dim extent) {
 
 Dim clamp(Dim value, Dim low, Dim high) { return max(min(value, high), low); }
 
+bool is_number(ElementType type) { return is_float(type) || is_integer(type) || type == ElementType::kBool; }
+
 bool is_run_time_size(Dim dim) {
   const DimSymbol *symbol = single_symbol(dim);
   return symbol && symbol->kind == SymbolKind::kData;

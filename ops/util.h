@@ -54,7 +54,8 @@ std::vector<const DimSymbol *> output_symbols(BuildContext &context, size_t outp
 std::vector<const DimSymbol *> own_symbols(BuildContext &context, size_t output);
 // Of a vector of `length` entries those that are known, also where others are not (a Concat of parts).
 std::vector<std::optional<Dim>> known_entries(const Graph &graph, ValueId list, int64_t length);
-bool is_run_time_size(Dim dim);  // a kData symbol
+bool is_run_time_size(Dim dim);    // a kData symbol
+bool is_number(ElementType type);  // one that operators compute with; not text, not complex
 // Whether a run-time size was made for this axis of the value of this name: its own name says it (size_name). Types
 // outlive what they were inferred from - the bodies of loops are inferred until their types hold, rules change what a
 // node reads - so a run-time size in a value's type may be another value's, which stands for another number.

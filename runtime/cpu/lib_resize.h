@@ -87,7 +87,8 @@ static inline void optc_lib_resize_table(const OptcLibResizeAxis *a, int64_t tap
         x = ((double)i + 0.5) / a->scale, shift = -0.5;
         break;
       case OPTC_RESIZE_HALF_PIXEL_SYMMETRIC:
-        x = ((double)i + 0.5) / a->scale, shift = n / 2 * (1 - (double)a->out / a->length) - 0.5;
+        // In the order of ONNX's reference: where the result is a whole number, it is so to the digit.
+        x = n / 2 * (1 - (double)a->out / a->length) + ((double)i + 0.5) / a->scale, shift = -0.5;
         break;
       case OPTC_RESIZE_PYTORCH_HALF_PIXEL:
         if (a->out > 1) x = ((double)i + 0.5) / a->scale, shift = -0.5;

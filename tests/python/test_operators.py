@@ -556,6 +556,17 @@ def test_scales_that_a_model_says_are_sizes(optc, tmp_path):
         assert done.returncode in (3, 4) and text in done.stderr and "-92233" not in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("op, mode", [("Resize", "linear"), ("Resize", "cubic"), ("Upsample", "linear"), ("GridSample", "linear")])
+def test_there_is_nothing_between_two_texts(optc, tmp_path, op, mode):
+    inputs = {"x": np.full((1, 1, 2, 2), "a", object), "s": np.array([1, 1, 2, 2], np.float32)}
+    if op == "GridSample":
+        inputs["s"] = np.zeros((1, 2, 2, 2), np.float32)
+    names = ["x", "", "s"] if op == "Resize" else ["x", "s"]
+    onnx.save(model_of([helper.make_node(op, names, ["y"], mode=mode)], inputs, ["y"], {"Resize": 13, "Upsample": 9, "GridSample": 16}[op]), tmp_path / "model.onnx")
+    done = subprocess.run([optc, tmp_path / "model.onnx", "-o", tmp_path / "bundle"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 4 and "values between those of string" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("declared, item", [(["N", 2], (3,)), ([3], (4,)), (["N", 2], (3, 3))])
 def test_items_that_do_not_fit_the_declared_type_are_refused(evaluator, optc, declared, item):
     inputs = {"s": [np.ones(item, np.float32)], "at": np.array(0)}
