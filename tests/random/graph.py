@@ -107,6 +107,8 @@ def refuse_undefined(node, feeds):
             raise Reject
     if op == "ScatterElements" and arrays[1].shape != arrays[2].shape:
         raise Reject
+    if op == "ScatterND" and arrays[2].shape != arrays[1].shape[:-1] + arrays[0].shape[arrays[1].shape[-1] :]:  # the reference takes more updates
+        raise Reject
     if op in BROADCASTS and not broadcasts(*(a.shape for a in arrays), most=np.inf):  # ONNX Runtime takes 0 against anything
         raise Reject
     if op == "Concat":  # ONNX Runtime passes over empty parts, whatever their dims
