@@ -3,15 +3,14 @@
 (com.microsoft::MatMulNBits, 1024 x 4096 and back), as `optc bench --against ort` times them: medians, one line a number of rows and accuracy level.
 """
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from beside_ort import bench
 
 BLOCK, WIDTHS = 32, (1024, 4096)
 
@@ -38,21 +37,16 @@ def main():
     parser.add_argument("--levels", default="0,4")
     parser.add_argument("--threads", default="1")
     arguments = parser.parse_args()
-    environment = {**os.environ, "OPTC_PYTHON": os.environ.get("OPTC_PYTHON", sys.executable)}
     with tempfile.TemporaryDirectory() as folder:
         for rows in map(int, arguments.rows.split(",")):
             for level in map(int, arguments.levels.split(",")):
                 path = f"{folder}/rows{rows}_level{level}.onnx"
                 model(rows, level, path)
-                done = subprocess.run([arguments.optc, "bench", path, "--threads", arguments.threads, "--against", "ort", "--format=json"], capture_output=True, text=True, env=environment)
-                if done.returncode:
-                    sys.exit(done.stdout + done.stderr)
-                print(f"{rows} rows, level {level}: {summary(json.loads(done.stdout))}", flush=True)
-
-
-def summary(said):
-    ours, theirs = said["median_ms"], said["against"]["onnxruntime"]["median_ms"]
-    return f"{ours:.3g} ms, ONNX Runtime {theirs:.3g} ms, ratio {theirs / ours:.2f}"
+                facts, rival, problem = bench(arguments.optc, path, "--threads", arguments.threads)
+                if problem:
+                    sys.exit(problem)
+                ours, theirs = facts["median_ms"], rival["median_ms"]
+                print(f"{rows} rows, level {level}: {ours:.3g} ms, ONNX Runtime {theirs:.3g} ms, ratio {theirs / ours:.2f}", flush=True)
 
 
 if __name__ == "__main__":

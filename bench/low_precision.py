@@ -10,13 +10,12 @@ packages onnx and onnxruntime.
 """
 
 import argparse
-import json
 import math
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
+
+from beside_ort import bench
 
 
 def dynamic(source, target, dims):
@@ -89,7 +88,6 @@ def main():
         parser.error(f"no such form: {', '.join(sorted(unknown))}")
     folder = options.keep or pathlib.Path(tempfile.mkdtemp(prefix="optc_low_precision_"))
     folder.mkdir(parents=True, exist_ok=True)
-    environment = dict(os.environ, OPTC_PYTHON=os.environ.get("OPTC_PYTHON", sys.executable))
     print("| model | ours, ms (min) | ONNX Runtime, ms (min) | ONNX Runtime / ours |\n|---|---|---|---|", flush=True)
     ratios, good = [], True
     for model in options.models:
@@ -97,14 +95,11 @@ def main():
             target = folder / f"{model.stem}.{form}.onnx"
             FORMS[form](model, target, options.dim)
             dims = [f"--dim={d}" for d in options.dim if d.split("=")[0] in dimensions(target)]
-            command = [options.optc, "bench", target, "--against", "ort", "--threads", options.threads, "--format", "json", *dims]
-            result = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=environment)
-            if result.returncode:
-                print(f"| {model.stem}, {form} | {result.stderr.strip().splitlines()[-1]} | | |", flush=True)
+            facts, rival, problem = bench(options.optc, target, "--threads", options.threads, *dims)
+            if problem:
+                print(f"| {model.stem}, {form} | {problem} | | |", flush=True)
                 good = False
                 continue
-            facts = json.loads(result.stdout)
-            rival = facts["against"]["onnxruntime"]
             ratio = rival["min_ms"] / facts["min_ms"]
             ratios.append(ratio)
             print(

@@ -5,17 +5,15 @@ run, one line each, slowest first. NAME: those whose name begins so. Ratio: ONNX
 All bundles are built before the first is timed. A case is a line of `cases`: add one there.
 """
 import argparse
-import json
-import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from beside_ort import bench
 
 R = np.random.default_rng(0)
 
@@ -216,13 +214,10 @@ def cases():
     yield "RotaryEmbedding", *model("RotaryEmbedding", [[f(1, 12, 128, 64)], [ints(128, 1, 128)], f(512, 32), f(512, 32)], domain="com.microsoft")
 
 
-def bench(optc, folder, threads, name, duration):
-    done = subprocess.run([optc, "bench", folder / "model.onnx", "--inputs", folder, "--threads", threads, "--duration", str(duration), "--against", "ort", "--format=json"],
-                          capture_output=True, text=True, env={**os.environ, "OPTC_PYTHON": os.environ.get("OPTC_PYTHON", sys.executable)})
-    if done.returncode:
-        return None, (done.stderr.strip().splitlines() or ["no answer"])[-1]
-    said = json.loads(done.stdout)
-    return (said["against"]["onnxruntime"]["min_ms"] / said["min_ms"], said["min_ms"], said["against"]["onnxruntime"]["min_ms"]), ""
+def measured(optc, folder, threads, duration):
+    """((ratio, our ms, theirs), "") of minima, or (None, the reason)."""
+    facts, rival, problem = bench(optc, folder / "model.onnx", "--inputs", folder, "--threads", threads, "--duration", duration)
+    return (None, problem) if problem else ((rival["min_ms"] / facts["min_ms"], facts["min_ms"], rival["min_ms"]), "")
 
 
 def main():
@@ -246,9 +241,9 @@ def main():
                 np.save(folder / f"{k}.npy", value)
             made.append((name, folder))
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(lambda m: bench(arguments.optc, m[1], arguments.threads, m[0], 0.01), made))
+            list(pool.map(lambda m: measured(arguments.optc, m[1], arguments.threads, 0.01), made))
         for name, folder in made:
-            found, problem = bench(arguments.optc, folder, arguments.threads, name, arguments.duration)
+            found, problem = measured(arguments.optc, folder, arguments.threads, arguments.duration)
             results.append((found or (0, 0, 0), name, problem))
     for (ratio, ours, theirs), name, problem in sorted(results, key=lambda r: r[0][0]):
         print(f"{ratio:7.2f}  {name}: {problem or f'{ours:.4g} ms, ONNX Runtime {theirs:.4g} ms'}")

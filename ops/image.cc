@@ -205,20 +205,15 @@ Status build_image_decoder(BuildContext &c) {
 
 // The names of two of GridSample's modes changed.
 constexpr std::pair<std::string_view, std::string_view> kGridModes[] = {{"bilinear", "linear"}, {"bicubic", "cubic"}};
-Status grid_mode_20(Graph &graph, NodeId node, Diagnostics &) {
+template <bool kUp>
+Status rename_grid_mode(Graph &graph, NodeId node, Diagnostics &) {
   const std::string mode(graph.node(node).string_or("mode", ""));
   for (const auto &[before, since] : kGridModes)
-    if (mode == before) graph.set_attribute(node, "mode", std::string(since));
-  return {};
-}
-Status grid_mode_16(Graph &graph, NodeId node, Diagnostics &) {
-  const std::string mode(graph.node(node).string_or("mode", ""));
-  for (const auto &[before, since] : kGridModes)
-    if (mode == since) graph.set_attribute(node, "mode", std::string(before));
+    if (mode == (kUp ? before : since)) graph.set_attribute(node, "mode", std::string(kUp ? since : before));
   return {};
 }
 
-const VersionStep kGridSampleSteps[] = {{20, grid_mode_20, grid_mode_16}};
+const VersionStep kGridSampleSteps[] = {{20, rename_grid_mode<true>, rename_grid_mode<false>}};
 const VersionStep kRoiAlignSteps[] = {{16, roi_align_16, roi_align_10}};
 
 const OpDef kOps[] = {

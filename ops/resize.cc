@@ -352,6 +352,13 @@ Status build_resize(BuildContext &c) {
   return {};
 }
 
+// Whether no scale shrinks an axis (kUp), or none enlarges one.
+template <bool kUp>
+bool all_go(const Constant &scales) {
+  for (int64_t i = 0; i < scales.count(); ++i)
+    if (kUp ? !(scales.as_double(i) >= 1) : !(scales.as_double(i) <= 1)) return false;
+  return true;
+}
 // Resize-10 had only X and scales; its coordinates are asymmetric, and "nearest" rounds down for enlargements and up
 // for reductions.
 Status resize_from_10(Graph &graph, NodeId node, Diagnostics &) {
@@ -361,12 +368,10 @@ Status resize_from_10(Graph &graph, NodeId node, Diagnostics &) {
   graph.set_attribute(node, "coordinate_transformation_mode", std::string("asymmetric"));
   std::string nearest = "simple";
   if (const Constant *constant = graph.constant(scales)) {
-    bool up = true, down = true;
-    for (int64_t i = 0; i < constant->count(); ++i) {
-      up = up && constant->as_double(i) >= 1;
-      down = down && constant->as_double(i) <= 1;
-    }
-    if (up || down) nearest = up ? "floor" : "ceil";
+    if (all_go<true>(*constant))
+      nearest = "floor";
+    else if (all_go<false>(*constant))
+      nearest = "ceil";
   }
   graph.set_attribute(node, "nearest_mode", nearest);
   return {};
@@ -376,10 +381,7 @@ bool rounds_as_10(const Graph &graph, const Node &node) {
   const std::string_view nearest = node.string_or("nearest_mode", "round_prefer_floor");
   if (nearest == "simple") return true;
   const Constant *scales = graph.constant(node.input(2));
-  if (!scales || (nearest != "floor" && nearest != "ceil")) return false;
-  for (int64_t i = 0; i < scales->count(); ++i)
-    if (nearest == "floor" ? scales->as_double(i) < 1 : scales->as_double(i) > 1) return false;
-  return true;
+  return scales && ((nearest == "floor" && all_go<true>(*scales)) || (nearest == "ceil" && all_go<false>(*scales)));
 }
 Status resize_to_10(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   const Node &n = graph.node(node);

@@ -38,7 +38,7 @@ struct Trees {
     return true;
   }
 };
-constexpr size_t kMostNodes = INT32_MAX;  // and leaves, and targets
+constexpr size_t kMostNodes = INT32_MAX;  // and leaves
 
 std::vector<int64_t> ints(const Node &node, std::string_view name) {
   const auto *list = node.ints(name);

@@ -111,7 +111,7 @@ static inline int optc_lib_grid_sample(OptcLibCall *call) {
   const OptcLibPlane p = {x, 0, n, x->dims + 2, padding[0] == 'b' ? 1 : padding[0] == 'r' ? 2 : 0, align};
   for (int64_t b = 0; b < x->dims[0]; ++b)
     for (int64_t first = 0; first < points; first += OPTC_LIB_SAMPLES) {
-      const int64_t side = OPTC_LIB_SAMPLES, some = points - first < side ? points - first : side;
+      const int64_t some = optc_lib_lesser(points - first, OPTC_LIB_SAMPLES);
       int64_t count[OPTC_LIB_SAMPLES];  // nearest: the element, or -1
       for (int64_t q = 0; q < some; ++q) {
         double at[8];
@@ -205,7 +205,7 @@ static inline int optc_lib_roi_align(OptcLibCall *call) {
       for (int64_t j = 0; j < ow; ++j) {
         for (int64_t c = 0; c < channels; ++c) result[c] = most && !empty ? -INFINITY : 0;
         for (int64_t first = 0; first < gh * gw && !empty; first += OPTC_LIB_SAMPLES) {
-          const int64_t side = OPTC_LIB_SAMPLES, some = gh * gw - first < side ? gh * gw - first : side;
+          const int64_t some = optc_lib_lesser(gh * gw - first, OPTC_LIB_SAMPLES);
           OptcLibTap taps[OPTC_LIB_SAMPLES][4];
           for (int64_t q = 0; q < some; ++q) {
             const double u = (double)((first + q) / gw), v = (double)((first + q) % gw);
@@ -293,7 +293,7 @@ static inline int optc_lib_deform_conv(OptcLibCall *call) {
   const OptcLibPlane plane = {x, 0, 2, x->dims + 2, 0, 1};
   for (int64_t n = 0; n < x->dims[0]; ++n)
     for (int64_t first = 0; first < area; first += OPTC_LIB_PLACES) {
-      const int64_t side = OPTC_LIB_PLACES, some = area - first < side ? area - first : side;
+      const int64_t some = optc_lib_lesser(area - first, OPTC_LIB_PLACES);
       memset(columns, 0, (size_t)rows * sizeof *columns);
       for (int64_t g = 0; g < offset_group; ++g)
         for (int64_t tap = 0; tap < kernel; ++tap)

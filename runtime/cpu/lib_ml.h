@@ -168,7 +168,7 @@ static inline int optc_lib_tree_ensemble(OptcLibCall *call) {
   if (!sums) return optc_lib_out_of_memory(call);
   char *seen = (char *)(sums + OPTC_LIB_TREE_ROWS * width);
   for (int64_t first = 0; first < rows; first += OPTC_LIB_TREE_ROWS) {
-    const int64_t most = OPTC_LIB_TREE_ROWS, count = rows - first < most ? rows - first : most;
+    const int64_t count = optc_lib_lesser(rows - first, OPTC_LIB_TREE_ROWS);
     memset(sums, 0, OPTC_LIB_TREE_ROWS * width * 9);
     for (int64_t t = 0; t < trees; ++t) {
       int32_t leaves[OPTC_LIB_TREE_ROWS];

@@ -251,7 +251,7 @@ static inline int optc_lib_topk(OptcLibCall *call) {
         const float *row = (const float *)x->data + base;
         for (int64_t j = k; j < n;) {
           if (plain) j = optc_lib_skip_worse(row, j, n, row[heap[0].index], !turned);
-          for (const int64_t end = n - j < 16 ? n : j + 16; j < end; ++j) {
+          for (const int64_t end = optc_lib_lesser(n, j + 16); j < end; ++j) {
             const OptcLibRanked one = {optc_lib_rank_key(x, base + j * inner) ^ turned, j};
             if (one.key > heap[0].key) optc_lib_sift_down(heap, k, one);
           }

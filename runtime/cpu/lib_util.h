@@ -29,6 +29,7 @@ static inline const char *optc_lib_string_attribute(const OptcLibCall *call, con
   const OptcLibAttribute *a = optc_lib_attribute(call, name);
   return a && a->s ? a->s : fallback;
 }
+static inline int64_t optc_lib_lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int optc_lib_same(const char *a, const char *b) { return strcmp(a, b) == 0; }
 // Input i, or null when it is absent.
 static inline const OptcLibTensor *optc_lib_input(const OptcLibCall *call, size_t i) {
