@@ -37,6 +37,33 @@ int64_t RuleContext::bytes_of_constants() const {
   return bytes;
 }
 
+void RuleContext::note_factors_of_reshapes() {
+  for (NodeId n = graph().region(Graph::main()).first; n.valid(); n = node(n).next) {
+    if (node(n).op != "Reshape" || !input(n, 1).valid() || !type(output(n)).has_shape()) continue;
+    const Constant *numbers = constant(input(n, 1));
+    const auto &elements = graph().value(input(n, 1)).elements;
+    const Shape &dims = shape(output(n));
+    const auto found_by_run = [&](size_t d) {
+      if (numbers) return numbers->as_int64(static_cast<int64_t>(d)) == -1;
+      return elements && d < elements->size() && (*elements)[d].is(-1);
+    };
+    std::vector<Dim> beside;
+    bool found = false;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      found |= found_by_run(d);
+      if (!dims[d].is_constant() && !found_by_run(d)) beside.push_back(dims[d]);
+    }
+    if (!found) continue;
+    for (const Dim d : beside)
+      if (std::find(factors_of_reshapes_.begin(), factors_of_reshapes_.end(), d) == factors_of_reshapes_.end())
+        factors_of_reshapes_.push_back(d);
+  }
+}
+
+bool RuleContext::fails_at_zero(Dim d) const {
+  return std::find(factors_of_reshapes_.begin(), factors_of_reshapes_.end(), d) != factors_of_reshapes_.end();
+}
+
 bool RuleContext::is_scalar(ValueId v, double value, double relative) const {
   const auto s = scalar(v);
   return s && std::fabs(*s - value) <= relative * std::fabs(value);

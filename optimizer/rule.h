@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/graph/graph.h"
 #include "ir/graph/rewriter.h"
@@ -17,7 +18,9 @@ namespace optc {
 class RuleContext {
  public:
   RuleContext(Rewriter &rewriter, const OptimizeOptions &options, Diagnostics &diagnostics)
-      : rewriter_(rewriter), options_(options), diagnostics_(diagnostics), growth_left_(bytes_of_constants() / 100) {}
+      : rewriter_(rewriter), options_(options), diagnostics_(diagnostics), growth_left_(bytes_of_constants() / 100) {
+    note_factors_of_reshapes();
+  }
   Rewriter &rewriter() { return rewriter_; }
   const Graph &graph() const { return rewriter_.graph(); }
   const OptimizeOptions &options() const { return options_; }
@@ -56,6 +59,9 @@ class RuleContext {
   // Bytes by which folding may still enlarge the constants beyond what pays anyway: 1 % of what they were at first.
   int64_t growth_left() const { return growth_left_; }
   void grow(int64_t bytes) { growth_left_ -= bytes; }
+  // Whether every run in which `d` is 0 fails for another reason: a Reshape of the model as it was at first, which each
+  // run reaches, finds a size beside it (-1), and beside 0 no size can be found.
+  bool fails_at_zero(Dim d) const;
   // The two operands of a commutative node, the one that `is` accepts second.
   template <typename Is>
   std::optional<std::pair<ValueId, ValueId>> commuted(NodeId n, Is is) const {
@@ -67,11 +73,13 @@ class RuleContext {
 
  private:
   int64_t bytes_of_constants() const;
+  void note_factors_of_reshapes();
 
   Rewriter &rewriter_;
   const OptimizeOptions &options_;
   Diagnostics &diagnostics_;
   int64_t growth_left_;
+  std::vector<Dim> factors_of_reshapes_;  // the sizes beside a -1, each once
 };
 
 struct Rule {

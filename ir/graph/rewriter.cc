@@ -75,21 +75,20 @@ ValueId Rewriter::Change::output(NodeId node, size_t index) const {
 
 void Rewriter::Change::replace(ValueId from, ValueId to) {
   Graph &graph = rewriter_->graph_;
-  bool model_output = false;
-  for (const Use &use : graph.value(from).uses)
-    model_output |= use.kind == UseKind::kRegionOutput && use.region == Graph::main();
+  const auto model_output = [&](ValueId v) {
+    const auto &uses = graph.value(v).uses;
+    return std::any_of(uses.begin(), uses.end(), [](const Use &use) {
+      return use.kind == UseKind::kRegionOutput && use.region == Graph::main();
+    });
+  };
+  // The interface keeps its names: what becomes a model output takes over the old value's name.
+  const bool takes_name = model_output(from) && !model_output(to) && graph.value(to).kind == ValueKind::kNodeOutput;
   graph.replace_uses(from, to);
   replaced_.emplace_back(from, to);
-  // The interface keeps its names: a new producer of a model output takes over the old value's name.
-  if (model_output && graph.value(to).kind == ValueKind::kNodeOutput) {
-    bool other_output_name = false;
-    for (NodeId c : created_) other_output_name |= graph.value(to).producer == c;
-    if (other_output_name) {
-      const std::string name = graph.value(from).name;
-      graph.rename_value(from, name + ":replaced");
-      graph.rename_value(to, name);
-    }
-  }
+  if (!takes_name) return;
+  const std::string name = graph.value(from).name;
+  graph.rename_value(from, name + ":replaced");
+  graph.rename_value(to, name);
 }
 
 void Rewriter::Change::erase(NodeId node) {

@@ -9,27 +9,16 @@ namespace {
 
 Result<bool> forward(RuleContext &context, NodeId n, std::string_view rule, ValueId value) {
   const ValueId out = context.output(n);
-  // A model output that would become an input or a constant, or a second name of one value, keeps its Identity; what a
-  // body gives likewise, but it has no name to keep.
-  bool is_output = false;
+  // An output of the model or of a body is the result of a node there, and of one output alone.
   for (const Use &use : context.graph().value(out).uses)
     if (use.kind == UseKind::kRegionOutput) {
       if (context.graph().value(value).kind != ValueKind::kNodeOutput) return false;
       for (const Use &other : context.graph().value(value).uses)
         if (other.kind == UseKind::kRegionOutput) return false;
       if (context.node(context.graph().value(value).producer).region != context.node(n).region) return false;
-      is_output |= use.region == Graph::main();
     }
-  if (is_output && context.node(n).op == "Identity") return false;
   auto change = context.rewriter().begin(rule, RewriteKind::kRemove, n);
-  if (is_output) {
-    // The interface keeps its name: an Identity stands where the node stood (it costs one copy, or nothing when a
-    // kernel fuses it).
-    const NodeId copy = change.create("Identity", {value});
-    change.replace(out, change.output(copy));
-  } else {
-    change.replace(out, value);
-  }
+  change.replace(out, value);
   change.erase(n);
   OPTC_TRY(change.commit());
   return true;

@@ -76,7 +76,7 @@ Result<bool> batch(RuleContext &context, NodeId n) {
     whole.push_back(static_cast<int64_t>(lead + source));
   }
   const bool same = apart == from;
-  const auto target = target_shape(from, apart);
+  const auto target = target_shape(context, from, apart);
   if (!same && !target) return false;
   auto change = context.rewriter().begin("transpose.batch", RewriteKind::kFuse, n);
   ValueId parted = x;

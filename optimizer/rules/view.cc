@@ -16,17 +16,27 @@ bool is_view(const RuleContext &context, NodeId node) {
 
 std::optional<std::vector<int64_t>> target_shape(const RuleContext &context, ValueId operand, ValueId value) {
   if (!context.type(value).has_shape() || !context.type(operand).has_shape()) return std::nullopt;
-  return target_shape(context.shape(operand), context.shape(value));
+  return target_shape(context, context.shape(operand), context.shape(value));
 }
 
-std::optional<std::vector<int64_t>> target_shape(const Shape &from, const Shape &to) {
-  const auto symbolic = std::count_if(to.begin(), to.end(), [](Dim d) { return !d.is_constant(); });
-  std::vector<int64_t> target;
+std::optional<std::vector<int64_t>> target_shape(const RuleContext &context, const Shape &from, const Shape &to) {
+  constexpr size_t kNone = SIZE_MAX;
+  size_t symbolic = 0, moved = kNone;  // moved: not the operand's dim of that place
   for (size_t d = 0; d < to.size(); ++d) {
     if (to[d].is(0)) return std::nullopt;
-    // Beside a dim that is copied a -1 would say nothing where that dim is 0.
-    if (symbolic > 1 && !to[d].is_constant() && (d >= from.size() || !(from[d] == to[d]))) return std::nullopt;
-    target.push_back(to[d].is_constant() ? to[d].value() : symbolic > 1 ? 0 : -1);
+    if (to[d].is_constant()) continue;
+    ++symbolic;
+    if (d < from.size() && from[d] == to[d]) continue;
+    if (moved != kNone) return std::nullopt;
+    moved = d;
+  }
+  std::vector<int64_t> target;
+  for (size_t d = 0; d < to.size(); ++d) {
+    const bool found = symbolic == 1 || d == moved;
+    // Beside a dim that is copied a -1 says nothing where that dim is 0.
+    if (!to[d].is_constant() && !found && moved != kNone && lower_bound(to[d]) < 1 && !context.fails_at_zero(to[d]))
+      return std::nullopt;
+    target.push_back(to[d].is_constant() ? to[d].value() : found ? -1 : 0);
   }
   return target;
 }
@@ -101,7 +111,8 @@ Result<bool> known_shape(RuleContext &context, NodeId n) {
   if (context.constant(context.input(n, 1)) || asks_the_run(context, n)) return false;
   const auto target = target_shape(context, context.input(n, 0), context.output(n));
   if (!target) {
-    context.rewriter().missed("view.known_shape", n, "several dims are symbolic and one is not the operand's");
+    context.rewriter().missed("view.known_shape", n,
+                              "several dims are symbolic and not the operand's, or one is and another may be 0");
     return false;
   }
   auto change = context.rewriter().begin("view.known_shape", RewriteKind::kReplace, n);

@@ -14,9 +14,9 @@ namespace optc {
 bool is_view(const RuleContext &context, NodeId node);
 
 // What a Reshape of dims `from`, without allowzero, is told to give dims `to`: numbers, -1 for a symbolic dim, or,
-// where several are symbolic, a 0 for each: it copies the operand's dim of that place. nullopt: it cannot be said so (a
-// dim is 0, or several are symbolic and one is not the operand's).
-std::optional<std::vector<int64_t>> target_shape(const Shape &from, const Shape &to);
+// where several are symbolic, a 0 for each that the operand has at that place and -1 for one that it has not, if no run
+// succeeds where the copied ones are 0. nullopt: it cannot be said so (a dim is 0, several are not the operand's).
+std::optional<std::vector<int64_t>> target_shape(const RuleContext &context, const Shape &from, const Shape &to);
 // Of a Reshape of `operand` that gives what `value` has.
 std::optional<std::vector<int64_t>> target_shape(const RuleContext &context, ValueId operand, ValueId value);
 
