@@ -31,10 +31,14 @@ Status infer_pool(InferContext &c) {
   auto window = pool_window(c.node(), c.shape(0), error);
   if (!window) return c.invalid(error);
   const bool same = c.node().string_or("auto_pad", "NOTSET").substr(0, 4) == "SAME";  // fits by its pads
+  const bool ceil_mode = c.node().int_or("ceil_mode", 0) != 0;
   for (size_t i = 0; !same && i < window->out.size(); ++i) {
     const Dim extent = (window->kernel[i] - 1) * window->dilations[i] + 1,
               padded = c.shape(0)[i + 2] + window->pads_begin[i] + window->pads_end[i];
-    if (!padded.is_constant()) OPTC_TRY(at_most(c, extent, padded, "the extent of the window"));
+    if (padded.is_constant()) continue;
+    // With ceil_mode the first window may reach beyond the end by less than a stride.
+    const Dim inside = ceil_mode ? extent - (window->strides[i] - 1) : extent;
+    OPTC_TRY(at_most(c, inside, padded, ceil_mode ? "the least extent of the window" : "the extent of the window"));
   }
   Shape out = {c.shape(0)[0], c.shape(0)[1]};
   out.insert(out.end(), window->out.begin(), window->out.end());
