@@ -168,6 +168,10 @@ void add_shape_options(Verb &verb, CommonOptions &o) {
           "the shape of an input: x=1x3x224x224; a dim may be a name or a range: x=Nx3x32..512x32..512 (repeatable)")
       ->type_name("NAME=DIMS")
       ->group(kShapes);
+  verb.add_flag("--constant-defaults", o.constant_defaults,
+                "inputs that have a default (an initializer of the same name) are constants: no caller may replace it, "
+                "and it is folded")
+      ->group(kShapes);
   verb.add_option("--custom-op", o.custom_ops,
                   "functions in ONNX's text form that say operators of other domains in standard ones (repeatable)")
       ->type_name("FILE")
@@ -347,6 +351,7 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
       return {};
     };
   options.import.custom_ops = o.custom_ops;
+  options.import.constant_defaults = o.constant_defaults;
   options.aliases = o.aliases;
   for (const std::string &text : o.externs) {
     ExternOperator external;

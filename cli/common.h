@@ -25,6 +25,7 @@ struct CommonOptions {
   std::vector<std::string> variants;    // "N=1,S=128"
   std::vector<std::string> aliases;     // "past_k=present_k", "past_*=present_*"
   std::vector<std::string> custom_ops;  // files of functions
+  bool constant_defaults = false;
   std::vector<std::string> externs;     // "my.ops::Foo", "my.ops::Foo=float[N,3]"
   std::vector<std::string> inputs;      // "x=@file.npy"
   std::string inputs_folder;

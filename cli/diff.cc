@@ -87,10 +87,11 @@ Status tell(const DiffOptions &o, const Graph &before, const Graph &after, Graph
 
 // Two files are read, not compiled: they may hold any operators.
 Status diff_files(const DiffOptions &o, Diagnostics &diagnostics) {
-  if (!o.dims.empty() || !o.shapes.empty() || !o.custom_ops.empty() || !o.externs.empty() || !o.disabled.empty())
-    return diagnostics.error(
-        ErrorKind::kUsage, "two models are compared as their files have them", {},
-        "--dim, --shape, --custom-op, --extern and --disable-pass say how A is optimized, where B is absent");
+  if (!o.dims.empty() || !o.shapes.empty() || o.constant_defaults || !o.custom_ops.empty() || !o.externs.empty() ||
+      !o.disabled.empty())
+    return diagnostics.error(ErrorKind::kUsage, "two models are compared as their files have them", {},
+                             "--dim, --shape, --constant-defaults, --custom-op, --extern and --disable-pass say how A "
+                             "is optimized, where B is absent");
   OPTC_ASSIGN(const Graph before, read_graph(o.model, diagnostics));
   diagnostics.set_file(o.other);
   OPTC_ASSIGN(const Graph after, read_graph(o.other, diagnostics));
@@ -107,8 +108,8 @@ Status diff_files(const DiffOptions &o, Diagnostics &diagnostics) {
 
 // Two bundles are built and run.
 Status diff_two_bundles(const DiffOptions &o, Diagnostics &diagnostics) {
-  if (draws(o) || !o.ignored.empty() || !o.shapes.empty() || !o.custom_ops.empty() || !o.externs.empty() ||
-      !o.disabled.empty() || o.format == "markdown")
+  if (draws(o) || !o.ignored.empty() || !o.shapes.empty() || o.constant_defaults || !o.custom_ops.empty() ||
+      !o.externs.empty() || !o.disabled.empty() || o.format == "markdown")
     return diagnostics.error(ErrorKind::kUsage, "two bundles are compared by what they compute", {},
                              "--dim, --inputs, --seed, --rtol, --exit-code and --format=json go with that");
   BundleDiffOptions options;

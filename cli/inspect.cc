@@ -18,8 +18,12 @@ namespace {
 
 nlohmann::ordered_json signature(const Graph &graph, const std::vector<ValueId> &values) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const ValueId id : values)
+  const std::vector<ValueId> &inputs = graph.region(Graph::main()).inputs;
+  for (const ValueId id : values) {
     list.push_back({{"name", graph.value(id).name}, {"type", to_string(graph.value(id).type)}});
+    const auto at = static_cast<size_t>(std::find(inputs.begin(), inputs.end(), id) - inputs.begin());
+    if (at < graph.defaults().size() && graph.defaults()[at].valid()) list.back()["default"] = true;
+  }
   return list;
 }
 
@@ -278,8 +282,12 @@ Status inspect(const CommonOptions &o, const std::string &ir, bool memory, Diagn
                           : fmt::format(", by {} {}", graph.info().producer, graph.info().producer_version));
   text += fmt::format("  size        {} nodes, {} parameters ({})\n", facts.nodes, format_count(facts.parameters),
                       format_bytes(facts.parameter_bytes));
-  for (const ValueId id : main.inputs)
-    text += fmt::format("  input       {}: {}\n", graph.value(id).name, to_string(graph.value(id).type));
+  for (size_t i = 0; i < main.inputs.size(); ++i) {
+    const Value &input = graph.value(main.inputs[i]);
+    const bool optional = i < graph.defaults().size() && graph.defaults()[i].valid();
+    text +=
+        fmt::format("  input       {}: {}{}\n", input.name, to_string(input.type), optional ? ", with a default" : "");
+  }
   for (const ValueId id : main.outputs)
     text += fmt::format("  output      {}: {}\n", graph.value(id).name, to_string(graph.value(id).type));
   for (const VariantLine &v : variants)

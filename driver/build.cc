@@ -45,10 +45,11 @@ std::string text_of(const CompileOptions &options) {
   [[maybe_unused]] const auto &[import, level, disabled, targets, name, f32, precision, samples, weights, force,
                                 dry_run, embed_weights, probe, stop_after_rewrites, variants, aliases, tuning, only,
                                 start_from, stop_after, after_pass, opset] = options;
-  const auto &[dims, shapes, custom_ops, externs, max_nodes] = import;
+  const auto &[dims, shapes, custom_ops, externs, max_nodes, constant_defaults] = import;
   std::string text = fmt::format(
-      "level={} f32={} precision={} embed={} probe={} stop={} opset={} nodes={} name={} passes={}..{}", level, f32,
-      to_string(precision), embed_weights, probe, stop_after_rewrites, opset, max_nodes, name, start_from, stop_after);
+      "level={} f32={} precision={} embed={} probe={} stop={} opset={} nodes={} defaults={} name={} passes={}..{}",
+      level, f32, to_string(precision), embed_weights, probe, stop_after_rewrites, opset, max_nodes, constant_defaults,
+      name, start_from, stop_after);
   for (const std::string &target : targets) text += "\ntarget " + target;
   for (const std::string &rule : disabled) text += "\nwithout " + rule;
   for (const std::string &rule : only) text += "\nonly " + rule;

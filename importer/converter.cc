@@ -88,7 +88,7 @@ Status Converter::convert_main() {
   std::unordered_set<std::string> initialized;
   for (const auto &tensor : graph.initializer()) initialized.insert(tensor.name());
   for (const auto &tensor : graph.sparse_initializer()) initialized.insert(tensor.values().name());
-  const bool fixed = model_.ir_version() < 4;
+  const bool fixed = model_.ir_version() < 4 || options_.constant_defaults;
   for (const auto &input : graph.input())
     if (!(fixed && initialized.count(input.name()))) namer_.note_plain_names(input.type());
   for (const auto &input : graph.input()) {
@@ -100,6 +100,7 @@ Status Converter::convert_main() {
   }
   OPTC_TRY(namer_.check_pins(diagnostics_));
   OPTC_TRY(convert_initializers(graph, scope));
+  if (reading_ == Reading::kCompile) warn_of_defaults();
   OPTC_TRY(convert_nodes(graph.node(), scope));
 
   auto declare = [&](const onnx::ValueInfoProto &value) {
@@ -128,6 +129,23 @@ Status Converter::convert_main() {
   }
   graph_.set_outputs(Graph::main(), std::move(outputs));
   return {};
+}
+
+void Converter::warn_of_defaults() {
+  const std::vector<ValueId> &inputs = graph_.region(Graph::main()).inputs;
+  std::string names;
+  size_t count = 0;
+  for (size_t i = 0; i < inputs.size() && i < graph_.defaults().size(); ++i) {
+    if (!graph_.defaults()[i].valid()) continue;
+    constexpr size_t kNamed = 3;
+    if (count < kNamed) names += (count ? ", '" : "'") + graph_.value(inputs[i]).name + "'";
+    if (count++ == kNamed) names += ", ...";
+  }
+  if (count == 0) return;
+  const bool one = count == 1;
+  diagnostics_.warning(std::to_string(count) + (one ? " input has a default" : " inputs have defaults") +
+                       " that callers may replace (" + names + "), so " + (one ? "it is" : "they are") +
+                       " not folded: --constant-defaults makes " + (one ? "it a constant" : "them constants"));
 }
 
 Result<Type> Converter::main_input_type(const onnx::ValueInfoProto &input) {

@@ -40,6 +40,9 @@ struct ImportOptions {
   std::vector<std::string> custom_ops;
   std::vector<ExternOperator> externs;
   int64_t max_nodes = int64_t{1} << 17;  // after functions are inlined
+  // An initializer that is listed as an input too is a constant, as before IR 4, and no default that a caller may
+  // replace.
+  bool constant_defaults = false;
 };
 
 // Reads a model in any of its forms (forms.h). External data is looked up in the model's folder only. Errors: kIo

@@ -95,6 +95,7 @@ class Converter {
 
   // converter.cc
   Status convert_main();
+  void warn_of_defaults();
   Result<Type> main_input_type(const onnx::ValueInfoProto &input);
   void declare_types();
   Status convert_region(const onnx::GraphProto &graph, RegionId region, const Scope &parent);

@@ -161,6 +161,12 @@ TEST(Importer, InitializerThatIsAnInputIsADefault) {
   EXPECT_FALSE(r.graph->defaults()[0].valid());
   ASSERT_TRUE(r.graph->defaults()[1].valid());
   EXPECT_EQ(r.graph->defaults()[1].as_double(1), 2.0);
+  ImportOptions constant;
+  constant.constant_defaults = true;
+  r = import_proto(model, constant);
+  ASSERT_TRUE(r.graph.ok()) << r.text();
+  EXPECT_EQ(r.graph->region(Graph::main()).inputs.size(), 1u);
+  EXPECT_TRUE(r.graph->is_constant(r.graph->find_value("w")));
   model.set_ir_version(3);  // there the list of inputs had to repeat every weight
   r = import_proto(model);
   ASSERT_TRUE(r.graph.ok()) << r.text();

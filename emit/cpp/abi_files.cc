@@ -159,7 +159,9 @@ std::vector<std::string> signature(const Program &p) {
       const Buffer &b = p.buffer(buffers[i]);
       const std::string type =
           b.type.has_shape() ? std::string(onnx_name(b.element())) + " " + dims_text(b.shape()) : to_string(b.type);
-      lines.push_back(fmt::format("{} {}: {}", role, comment_text(names[i]), type));
+      const bool optional = &buffers == &p.inputs && i < p.input_defaults.size() && p.input_defaults[i].valid();
+      lines.push_back(fmt::format("{} {}: {}{}", role, comment_text(names[i]), type,
+                                  optional ? ", or null data for the model's own value" : ""));
     }
   };
   add("input", p.inputs, p.input_names);

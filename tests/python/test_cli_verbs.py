@@ -251,3 +251,36 @@ def test_ranks_that_the_interface_lacks_are_refused(optc, tmp_path):
     path = small_graph(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], value[:1], value[1:], {})
     assert "rank 9" in run(optc, path, "-o", tmp_path / "bundle", code=4).stderr
     assert not (tmp_path / "bundle").exists()
+
+
+def test_defaults_of_inputs_stay_unless_they_are_to_be_constants(optc, tmp_path):
+    """An initializer that is listed as an input is what a caller may replace; a list of them is what some exporters write for weights."""
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "g",
+                              [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in (("x", ["N", 3]), ("w", [3]))],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3])],
+                              [numpy_helper.from_array(np.array([1, 2, 3], np.float32), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", np.ones((1, 3), np.float32))
+    for options, inputs in (([], 2), (["--constant-defaults"], 1)):
+        done = run(optc, "run", tmp_path / "m.onnx", "--engine=evaluate", f"--input=x=@{tmp_path}/x.npy", *options)
+        assert "1 2 3" in done.stdout
+        assert ("1 input has a default" in done.stderr) == (not options)
+        run(optc, "opt", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--force", *options)
+        assert len(onnx.load(tmp_path / "o.onnx").graph.input) == inputs
+        assert len(onnx.load(tmp_path / "o.onnx").graph.initializer) == 1
+    run(optc, tmp_path / "m.onnx", "-o", tmp_path / "b", "-q")
+    assert "- input w: float [3], or null data for the model's own value" in (tmp_path / "b/README.md").read_text()
+    assert "w: f32[3], with a default" in run(optc, "inspect", tmp_path / "m.onnx").stdout
+    assert json.loads(run(optc, "inspect", tmp_path / "m.onnx", "--format=json").stdout)["inputs"][1]["default"] is True
+
+
+def test_a_pool_in_ceil_mode_takes_sizes_below_its_window(optc, tmp_path):
+    """Where a size is known at run time only, as where it is known: the first window ends less than a stride beyond the input."""
+    graph = helper.make_graph([helper.make_node("LpPool", ["x"], ["y"], kernel_shape=[2, 3], strides=[2, 2], ceil_mode=1, p=1)], "g",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 1, "H", "W"])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", np.array([[[[1, -2, 4]]]], np.float32))
+    for engine in ("evaluate", "bundle"):
+        done = run(optc, "run", tmp_path / "m.onnx", f"--engine={engine}", f"--input=x=@{tmp_path}/x.npy")
+        assert done.stdout.split() == ["y", "f32[1,1,1,1]", "7"]
