@@ -33,12 +33,12 @@ Constant owned_floats(std::vector<uint8_t> bytes) {
 
 namespace {
 
-// B's panels, about a megabyte at a time. T: float, or the bits of a 16-bit type.
+// B's panels, about a megabyte at a time. T as optc_pack_b has it.
 template <class T>
 bool give_panels(const Constant &weight, int64_t offset, int64_t k, int64_t n, int64_t row_stride,
                  int64_t column_stride, const Constant::Sink &sink) {
   constexpr size_t kPiece = size_t{1} << 20;
-  const OptcPanels panels = optc_gemm_panels(n);
+  const OptcPanels panels = optc_gemm_panels(n, optc_multiplied<T>());
   const int64_t kc = optc_gemm_kc(k);
   const Constant b = weight.plain();
   std::vector<T> piece;
@@ -69,9 +69,11 @@ std::string form_of(const char *name, std::initializer_list<int64_t> numbers) {
 }  // namespace
 
 Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride) {
-  return Constant::made(b.type(), {optc_gemm_packed_floats(n, k)},
+  const bool wide = b.type() == ElementType::kFloat64;
+  return Constant::made(b.type(), {optc_gemm_packed_floats(n, k, wide ? 8 : 4)},
                         form_of("gemm", {offset, k, n, row_stride, column_stride}), {b},
                         [=](const Constant::Sink &sink) {
+                          if (wide) return give_panels<double>(b, offset, k, n, row_stride, column_stride, sink);
                           if (b.type() == ElementType::kFloat32)
                             return give_panels<float>(b, offset, k, n, row_stride, column_stride, sink);
                           return give_panels<uint16_t>(b, offset, k, n, row_stride, column_stride, sink);

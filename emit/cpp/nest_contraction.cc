@@ -60,7 +60,7 @@ void NestPrinter::print_epilogue(size_t batch_loops, size_t row_loops) {
   local_declared_[total.index] = true;
   open(fmt::format(
       "const auto epilogue = [&]({} {}, [[maybe_unused]] int64_t {}, [[maybe_unused]] int64_t {}, auto n) OPTC_LAMBDA",
-      nest_.locals[total.index].type == ElementType::kInt32 ? "vi" : "vf", local_names_[total.index], row,
+      lane_type_name(lane_class(nest_.locals[total.index].type)), local_names_[total.index], row,
       symbol(*column.index)));
   if (row_loops > 1) decode(row, batch_loops, row_loops);
   lane_count_ = "n";
@@ -105,7 +105,10 @@ std::string NestPrinter::open_tiles(const std::string &tasks, const std::vector<
 namespace {
 
 const char *stored_type(ElementType type) {
-  return type == ElementType::kFloat16 ? "StoredF16" : type == ElementType::kBFloat16 ? "StoredBF16" : "StoredF32";
+  return type == ElementType::kFloat16    ? "StoredF16"
+         : type == ElementType::kBFloat16 ? "StoredBF16"
+         : type == ElementType::kFloat64  ? "StoredF64"
+                                          : "StoredF32";
 }
 
 }  // namespace
@@ -126,7 +129,11 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   name_stores();
 
   const std::string m = dim(view.rows), n = dim(view.columns), k = dim(view.inner);
-  text_.panels = view.columns.is_constant() ? panel_bits(optc_gemm_panels(view.columns.value())) : kAllPanels;
+  const bool f64 = view.a.element == ElementType::kFloat64;
+  const char *type = f64 ? "double" : "float", *rows_type = f64 ? "GemmRowsOf<double>" : "GemmRows";
+  const std::string sink = f64 ? "tile_sink<double>(epilogue)" : "tile_sink(epilogue)";
+  text_.panels =
+      view.columns.is_constant() ? panel_bits(optc_gemm_panels(view.columns.value(), f64 ? 8 : 4)) : kAllPanels;
   const bool in_output = schedule.partial == GemmSchedule::Partial::kOutput;
   use_task_scratch(schedule.scratch_bytes);
   const Dim partial_at = packed ? Dim(0) : Dim(1024 * 64 * 4);  // behind the packed block
@@ -136,14 +143,14 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   const std::string output = buffer_name(nest_.stages.back().outputs[0].buffer);
   if (batch.empty() && packed && !stored) {
     print_epilogue(0, row_loops);
-    line(fmt::format(
-        "multiply(env, optc_gemm_plan({}, {}, {}, env.threads), GemmRows{{{}, {}}}, {}, {}, tile_sink(epilogue));", m,
-        n, k, base(a, view.a), dim(view.a_row), b, in_output ? output + ", " + n : "nullptr, 0"));
+    line(fmt::format("multiply(env, optc_gemm_plan({}, {}, {}, env.threads{}), {}{{{}, {}}}, {}, {}, {});", m, n, k,
+                     f64 ? ", 1, 8" : "", rows_type, base(a, view.a), dim(view.a_row), b,
+                     in_output ? output + ", " + n : "nullptr, 0", sink));
     return true;
   }
   const Dim copies = iterations(batch);
-  line(fmt::format("const OptcGemm plan = optc_gemm_plan({}, {}, {}, env.threads{});", m, n, k,
-                   copies.is(1) ? "" : ", " + dim(copies)));
+  line(fmt::format("const OptcGemm plan = optc_gemm_plan({}, {}, {}, env.threads{}{});", m, n, k,
+                   copies.is(1) && !f64 ? "" : ", " + dim(copies), f64 ? ", 8" : ""));
   const std::string tile = open_tiles("optc_gemm_tasks", batch, row_loops, uses_scratch_ ? "scratch" : "");
   std::string partial = "nullptr, 0";
   if (in_output) {
@@ -151,7 +158,7 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   } else if (schedule.partial == GemmSchedule::Partial::kScratch && !stored) {
     line(fmt::format("const OptcGemmTask part = optc_gemm_task(plan, {});", tile));
     line(fmt::format(
-        "float *partial = reinterpret_cast<float *>(scratch + {}) - part.m0 * (part.n1 - part.n0) - part.n0;",
+        "{0} *partial = reinterpret_cast<{0} *>(scratch + {1}) - part.m0 * (part.n1 - part.n0) - part.n0;", type,
         dim(partial_at, kAddPrecedence)));
     partial = "partial, part.n1 - part.n0";
   }
@@ -162,18 +169,17 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
                                                      dim(view.b_inner), dim(view.b_column));
     line(fmt::format("gemm_stored(plan, {}, StoredRows<{}>{{{}, {}, {}}}, {},", tile, stored_type(view.a.element),
                      base(a, view.a), dim(view.a_row), dim(view.a_inner), columns));
-    line(fmt::format("            {}, reinterpret_cast<float *>(scratch), tile_sink(epilogue));", partial));
+    line(fmt::format("            {}, reinterpret_cast<{} *>(scratch), {});", partial, type, sink));
     close();
     close("});");
     return true;
   }
-  const std::string rows_text = fmt::format("GemmRows{{{}, {}}}", base(a, view.a), dim(view.a_row));
+  const std::string rows_text = fmt::format("{}{{{}, {}}}", rows_type, base(a, view.a), dim(view.a_row));
   if (packed)
-    line(fmt::format("gemm(plan, {}, {}, {}, {}, tile_sink(epilogue));", tile, rows_text, b, partial));
+    line(fmt::format("gemm(plan, {}, {}, {}, {}, {});", tile, rows_text, b, partial, sink));
   else
-    line(fmt::format(
-        "gemm_unpacked(plan, {}, {}, {}, {}, {}, {}, reinterpret_cast<float *>(scratch), tile_sink(epilogue));", tile,
-        rows_text, base(b, view.b), dim(view.b_inner), dim(view.b_column), partial));
+    line(fmt::format("gemm_unpacked(plan, {}, {}, {}, {}, {}, {}, reinterpret_cast<{} *>(scratch), {});", tile,
+                     rows_text, base(b, view.b), dim(view.b_inner), dim(view.b_column), partial, type, sink));
   close();
   close("});");
   return true;
