@@ -261,7 +261,8 @@ TEST(RuntimeGemm, Double) {
         for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm_double)) {
           std::vector<double> first;
           for (const int64_t threads : {1, 2, 7, 61}) {
-            const GemmDoubleCase t{m, n, k, threads, a_turned ? 1 : k, a_turned ? m : 1, b_turned ? 1 : n, b_turned ? k : 1};
+            const GemmDoubleCase t{
+                m, n, k, threads, a_turned ? 1 : k, a_turned ? m : 1, b_turned ? 1 : n, b_turned ? k : 1};
             GuardedOf<double> c(m * n);
             GuardedOf<float> scratch(optc_gemm_stored_floats(std::min<int64_t>(m, 192), n, k, (form & 4) == 0, 8));
             f.function(t, (a_turned ? at : a).data(), (b_turned ? bt : b).data(), of_packed ? packed.data() : nullptr,

@@ -19,9 +19,13 @@ namespace {
 
 constexpr int kAllPanels = 15;
 
+bool is_f64(const Program &program, BufferId b) { return program.buffer(b).element() == ElementType::kFloat64; }
+
 // Of an unknown image.
-OptcConvShape conv_shape(const ConvolutionGeometry &g) {
+OptcConvShape conv_shape(const Program &program, const ConvolutionOperands &operands) {
+  const ConvolutionGeometry &g = operands.geometry;
   OptcConvShape s{};
+  s.element = is_f64(program, operands.input) ? 8 : 4;
   s.c = g.channels, s.oc = g.filters, s.groups = g.groups;
   s.kd = g.kernel[0], s.kh = g.kernel[1], s.kw = g.kernel[2];
   s.sd = g.strides[0], s.sh = g.strides[1], s.sw = g.strides[2];
@@ -157,9 +161,8 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
     partial = fmt::format("{}, {}", output, n);
   } else if (schedule.partial == GemmSchedule::Partial::kScratch && !stored) {
     line(fmt::format("const OptcGemmTask part = optc_gemm_task(plan, {});", tile));
-    line(fmt::format(
-        "{0} *partial = reinterpret_cast<{0} *>(scratch + {1}) - part.m0 * (part.n1 - part.n0) - part.n0;", type,
-        dim(partial_at, kAddPrecedence)));
+    line(fmt::format("{0} *partial = reinterpret_cast<{0} *>(scratch + {1}) - part.m0 * (part.n1 - part.n0) - part.n0;",
+                     type, dim(partial_at, kAddPrecedence)));
     partial = "partial, part.n1 - part.n0";
   }
   if (stored) {
@@ -203,7 +206,7 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
   for (int64_t n : {g.channels, g.filters, g.kernel[1], g.kernel[2], g.strides[1], g.strides[2], g.dilations[1],
                     g.dilations[2], g.pads_begin[1], g.pads_begin[2], g.pads_end[1], g.pads_end[2], g.groups})
     rest += ", " + std::to_string(n);
-  const bool volume = nest_.contraction->kernel.size() == 3;
+  const bool volume = nest_.contraction->kernel.size() == 3, f64 = is_f64(program_, operands.input);
   if (volume) {
     rest += ", " + dim(operands.depth);
     for (const auto *list : {&g.kernel, &g.strides, &g.dilations, &g.pads_begin, &g.pads_end})
@@ -212,8 +215,8 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
   print_epilogue(0, outer_.size() - 1);
   line(fmt::format("// n, h, w, c, oc, kh, kw, strides, dilations, pads, groups{}",
                    volume ? "; d, kd, its stride, dilation and pads" : ""));
-  line(fmt::format("const OptcConvShape s = {{{}, {}, {}{}}};", dim(operands.batch), dim(operands.height),
-                   dim(operands.width), rest));
+  line(fmt::format("const OptcConvShape s = {}{{{}, {}, {}{}}}{};", f64 ? "optc_of_double(" : "", dim(operands.batch),
+                   dim(operands.height), dim(operands.width), rest, f64 ? ")" : ""));
   const std::string source =
       fmt::format("{}, {}, {}, {}, {}{}", x, dim(operands.image_stride), dim(operands.row_stride),
                   dim(operands.pixel_stride), dim(operands.channel_stride),
@@ -221,7 +224,8 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
                   : zeros ? ", 0"
                           : "");
   if (!zeros) {
-    line(fmt::format("{}(env, s, ConvSource{{{}}}, {}, tile_sink(epilogue));", function, source, w));
+    line(fmt::format("{}(env, s, {}{{{}}}, {}, {});", function, f64 ? "ConvSourceOf<double>" : "ConvSource", source, w,
+                     f64 ? "tile_sink<double>(epilogue)" : "tile_sink(epilogue)"));
     return true;
   }
   line(fmt::format("{}(env, s, conv_i8_source({}, {}),", function, source, zero_point_text(zeros->a, {})));
@@ -232,19 +236,19 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
 
 bool NestPrinter::print_as(const ConvolutionGemmSchedule &s) {
   const ConvolutionGeometry &g = s.operands.geometry;
-  text_.panels = panel_bits(optc_gemm_panels(g.filters));
+  text_.panels = panel_bits(optc_gemm_panels(g.filters, is_f64(program_, s.operands.input) ? 8 : 4));
   if (g.strides[1] != 1 || g.strides[2] != 1) text_.panels *= 16;  // rows by a list
   return print_convolution(s.operands, "runtime/cpu/conv.h", "convolve_1x1", s.scratch_bytes);
 }
 
 bool NestPrinter::print_as(const ConvolutionDirectSchedule &s) {
   // Within one row of the image or across them.
-  text_.panels = 17 * panel_bits(optc_direct_plan(conv_shape(s.operands.geometry)).panels);
+  text_.panels = 17 * panel_bits(optc_direct_plan(conv_shape(program_, s.operands)).panels);
   return print_convolution(s.operands, "runtime/cpu/conv.h", "convolve_direct", s.scratch_bytes);
 }
 
 bool NestPrinter::print_as(const ConvolutionTransposedSchedule &s) {
-  const OptcConvShape shape = conv_shape(s.operands.geometry);
+  const OptcConvShape shape = conv_shape(program_, s.operands);
   OptcTransposedPart part = optc_transposed_part(shape, 0, 0, 0);
   do {
     text_.panels |= 17 * panel_bits(optc_direct_plan(part.direct).panels);

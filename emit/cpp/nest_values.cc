@@ -358,8 +358,7 @@ void NestPrinter::print_local_store(StagePlan &plan, const StageOutput &o, size_
   if (!lane_count_.empty() && lanes_ && !columns_ && dim_varies(offset)) {
     const auto part = affine_in(offset, lanes_);
     const std::string row = row_pointer(name, part->rest, "", false);
-    line(fmt::format("store({} + {}, {}, {});", row, symbol(*lanes_), v.lanes ? v.s : splat_text(v.s, c),
-                     lane_count_));
+    line(fmt::format("store({} + {}, {}, {});", row, symbol(*lanes_), v.lanes ? v.s : splat_text(v.s, c), lane_count_));
     return;
   }
   const std::string target = name + "[" + dim(offset) + "]";

@@ -287,8 +287,8 @@ Text double_lanes(const Scalar &node, const Text *args) {
     case ScalarOp::kIsNan:
       return compare(a[0], "!=", a[0]);
     case ScalarOp::kIsInf:
-      return compare(node.flag ? a[0] : call("abs"), "==",
-                     {node.flag == 1 ? "splat_d(-INFINITY)" : "splat_d(INFINITY)", kAtomPrecedence, true});
+      return compare(node.flag ? a[0] : call("abs"),
+                     "==", {node.flag == 1 ? "splat_d(-INFINITY)" : "splat_d(INFINITY)", kAtomPrecedence, true});
     case ScalarOp::kSelect:
       return call("select");
     case ScalarOp::kFma:

@@ -247,8 +247,12 @@ class ScheduleVerifier {
   }
   void check(const ConvolutionDirectSchedule &s) { check_convolution(s.operands, true); }
   void check(const ConvolutionTransposedSchedule &s) { check_convolution(s.operands, true, true); }
-  void check(const ConvolutionDepthwiseSchedule &s) { check_convolution(s.operands, false); }
-  void check(const ConvolutionWinogradSchedule &s) { check_convolution(s.operands, false); }
+  void check(const ConvolutionDepthwiseSchedule &s) { check_of_floats(s.operands); }
+  void check(const ConvolutionWinogradSchedule &s) { check_of_floats(s.operands); }
+  void check_of_floats(const ConvolutionOperands &o) {
+    check_convolution(o, false);
+    if (p_.buffer(o.input).element() != ElementType::kFloat32) fail_("S1", "its schedule is for a convolution of f32");
+  }
 
   void check(const ConvolutionStripsSchedule &s) {
     check_convolution(s.image, false);

@@ -1,5 +1,5 @@
-// gemm.h: matrix products of float or double (T) with packed or unpacked B. Included inside an instruction-set namespace
-// (foreach_isa.h).
+// gemm.h: matrix products of float or double (T) with packed or unpacked B. Included inside an instruction-set
+// namespace (foreach_isa.h).
 //
 // Finished sums go to a TileSink, once for each tile of rows and columns. So all products of a translation unit share
 // one copy of the tiles' code, whatever stands behind the sums.
@@ -85,8 +85,9 @@ struct GemmTileOf {
   const char *next;              // what to prefetch, `step` bytes a k
   int64_t step;
   int64_t planes = 1, plane_step = 0;
-  int64_t row_skip = 0, plane_skip = 0;  // elements of b behind the runs of a kernel row (plane): taps that are left out
-  bool few = false;                      // of a result of at most kGemmFewRows rows
+  int64_t row_skip = 0,
+          plane_skip = 0;  // elements of b behind the runs of a kernel row (plane): taps that are left out
+  bool few = false;        // of a result of at most kGemmFewRows rows
 };
 typedef GemmTileOf<float> GemmTile;
 // A result of so few rows is summed in another order, which covers the latency of fma. Never a tile of so few rows of a

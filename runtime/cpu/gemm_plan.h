@@ -158,8 +158,8 @@ static inline T *optc_pack_panel(T *out, const T *b, int64_t depth, int64_t n, c
   return out;
 }
 
-// Packs B, given by strides in elements: B[k][n] at b[k * row_stride + n * column_stride]. T: float, double, or the bits
-// of a 16-bit type, which is multiplied as float.
+// Packs B, given by strides in elements: B[k][n] at b[k * row_stride + n * column_stride]. T: float, double, or the
+// bits of a 16-bit type, which is multiplied as float.
 template <class T>
 constexpr int64_t optc_multiplied() {
   return sizeof(T) == 8 ? 8 : 4;

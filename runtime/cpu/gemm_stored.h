@@ -1,5 +1,5 @@
-// gemm_stored.h: products of operands that are stored in 16 bits, in float, or whose rows do not run along k, in float or
-// double. Included inside an instruction-set namespace (foreach_isa.h).
+// gemm_stored.h: products of operands that are stored in 16 bits, in float, or whose rows do not run along k, in float
+// or double. Included inside an instruction-set namespace (foreach_isa.h).
 //
 // A block of A's rows and a panel of B are widened where they are laid out for the tiles of gemm.h; all sums are those
 // of gemm.h on the widened operands, in its order.
@@ -94,8 +94,7 @@ static OPTC_KERNEL void gemm_stored_tile(const T *a, int64_t lda, const typename
   V acc[MR][NV], part[KU][MR][NV];
   OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j) acc[i][j] = V{};
   if (!p.first) {
-    for (int i = 0; i < MR; ++i)
-      memcpy(sums[i], p.partial + (row + i) * p.ldp + p.n + at, sizeof(T) * (size_t)columns);
+    for (int i = 0; i < MR; ++i) memcpy(sums[i], p.partial + (row + i) * p.ldp + p.n + at, sizeof(T) * (size_t)columns);
     OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j) acc[i][j] =
         load(&sums[i][j * OPTC_VW]);
   }
@@ -128,8 +127,7 @@ static OPTC_KERNEL void gemm_stored_tile(const T *a, int64_t lda, const typename
   OPTC_UNROLL for (int i = 0; i < MR; ++i) OPTC_UNROLL for (int j = 0; j < NV; ++j)
       store(&sums[i][j * OPTC_VW], acc[i][j]);
   if (p.last) return sink(&sums[0][0], kColumns, row, p.n + at, MR, columns);
-  for (int i = 0; i < MR; ++i)
-    memcpy(p.partial + (row + i) * p.ldp + p.n + at, sums[i], sizeof(T) * (size_t)columns);
+  for (int i = 0; i < MR; ++i) memcpy(p.partial + (row + i) * p.ldp + p.n + at, sums[i], sizeof(T) * (size_t)columns);
 }
 template <class B, int MR, class T = typename B::sum>
 static OPTC_KERNEL void gemm_stored_panel(const T *a, int64_t lda, const typename B::type *b, const GemmPanelOf<T> &p,

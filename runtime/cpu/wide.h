@@ -20,16 +20,16 @@ struct vl {
 OPTC_INLINE vd splat_d(double s) { return {s - vdr{}, s - vdr{}}; }
 OPTC_INLINE vl splat_l(int64_t s) { return {s - vlr{}, s - vlr{}}; }
 // One register at a time: a copy of both goes through memory.
-#define OPTC_WIDE_ACCESS(type, vector)                 \
-  OPTC_INLINE vector load(const type *p) {             \
-    vector r;                                          \
-    memcpy(&r.lo, p, sizeof r.lo);                     \
-    memcpy(&r.hi, p + OPTC_VW / 2, sizeof r.hi);       \
-    return r;                                          \
-  }                                                    \
-  OPTC_INLINE void store(type *p, vector v) {          \
-    memcpy(p, &v.lo, sizeof v.lo);                     \
-    memcpy(p + OPTC_VW / 2, &v.hi, sizeof v.hi);       \
+#define OPTC_WIDE_ACCESS(type, vector)           \
+  OPTC_INLINE vector load(const type *p) {       \
+    vector r;                                    \
+    memcpy(&r.lo, p, sizeof r.lo);               \
+    memcpy(&r.hi, p + OPTC_VW / 2, sizeof r.hi); \
+    return r;                                    \
+  }                                              \
+  OPTC_INLINE void store(type *p, vector v) {    \
+    memcpy(p, &v.lo, sizeof v.lo);               \
+    memcpy(p + OPTC_VW / 2, &v.hi, sizeof v.hi); \
   }
 OPTC_WIDE_ACCESS(double, vd)
 OPTC_WIDE_ACCESS(int64_t, vl)
@@ -118,7 +118,8 @@ OPTC_WIDE_OP(vd, -)
 OPTC_WIDE_OP(vd, *)
 OPTC_WIDE_OP(vd, /)
 OPTC_WIDE_OP(vl, &)
-OPTC_WIDE_OP(vl, |) OPTC_WIDE_OP(vl, ^) OPTC_WIDE_COMPARE(vd, <) OPTC_WIDE_COMPARE(vd, <=) OPTC_WIDE_COMPARE(vd, >)
+OPTC_WIDE_OP(vl, |)
+OPTC_WIDE_OP(vl, ^) OPTC_WIDE_COMPARE(vd, <) OPTC_WIDE_COMPARE(vd, <=) OPTC_WIDE_COMPARE(vd, >)
     OPTC_WIDE_COMPARE(vd, >=) OPTC_WIDE_COMPARE(vd, ==) OPTC_WIDE_COMPARE(vd, !=) OPTC_WIDE_COMPARE(vl, <)
         OPTC_WIDE_COMPARE(vl, <=) OPTC_WIDE_COMPARE(vl, >) OPTC_WIDE_COMPARE(vl, >=) OPTC_WIDE_COMPARE(vl, ==)
             OPTC_WIDE_COMPARE(vl, !=)
