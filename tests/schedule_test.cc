@@ -109,14 +109,6 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
       "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).view.a.element = ElementType::kFloat32; }, 10);
   plant(
       "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).view.a_inner = 1; }, 12);
-  plant(
-      "gemm", "S1",
-      [&](Program &p, Schedule &s) {
-        Buffer &a = p.buffer(gemm(s).view.a.buffer);
-        a.type = Type::tensor(ElementType::kFloat32, a.shape());
-        gemm(s).view.a.element = ElementType::kFloat32;
-      },
-      10);
   const auto blocks = [](Schedule &s) -> GemmBlocksSchedule & { return std::get<GemmBlocksSchedule>(s); };
   plant("gemm", "S1", [](Program &, Schedule &s) { s = GemmBlocksSchedule{}; });
   plant("gemm.blocks", "S2", [&](Program &, Schedule &s) { blocks(s).scales.block = 16; });
