@@ -1,5 +1,6 @@
 #include "evaluate/pack.h"
 
+#include <type_traits>
 #include <vector>
 
 #include "runtime/cpu/conv_i8_plan.h"
@@ -20,7 +21,7 @@ OptcConvShape runtime_shape(const ConvolutionShape &s) {
   r.dd = s.dilations[0], r.dh = s.dilations[1], r.dw = s.dilations[2];
   r.pad_front = s.pads_begin[0], r.pad_top = s.pads_begin[1], r.pad_left = s.pads_begin[2];
   r.pad_back = s.pads_end[0], r.pad_bottom = s.pads_end[1], r.pad_right = s.pads_end[2];
-  r.groups = s.groups;
+  r.groups = s.groups, r.element = s.element;
   return r;
 }
 
@@ -33,12 +34,12 @@ Constant owned_floats(std::vector<uint8_t> bytes) {
 
 namespace {
 
-// B's panels, about a megabyte at a time. T: float, or the bits of a 16-bit type.
+// B's panels, about a megabyte at a time. T as optc_pack_b has it.
 template <class T>
 bool give_panels(const Constant &weight, int64_t offset, int64_t k, int64_t n, int64_t row_stride,
                  int64_t column_stride, const Constant::Sink &sink) {
   constexpr size_t kPiece = size_t{1} << 20;
-  const OptcPanels panels = optc_gemm_panels(n);
+  const OptcPanels panels = optc_gemm_panels(n, optc_multiplied<T>());
   const int64_t kc = optc_gemm_kc(k);
   const Constant b = weight.plain();
   std::vector<T> piece;
@@ -69,9 +70,11 @@ std::string form_of(const char *name, std::initializer_list<int64_t> numbers) {
 }  // namespace
 
 Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride) {
-  return Constant::made(b.type(), {optc_gemm_packed_floats(n, k)},
+  const bool wide = b.type() == ElementType::kFloat64;
+  return Constant::made(b.type(), {optc_gemm_packed_floats(n, k, wide ? 8 : 4)},
                         form_of("gemm", {offset, k, n, row_stride, column_stride}), {b},
                         [=](const Constant::Sink &sink) {
+                          if (wide) return give_panels<double>(b, offset, k, n, row_stride, column_stride, sink);
                           if (b.type() == ElementType::kFloat32)
                             return give_panels<float>(b, offset, k, n, row_stride, column_stride, sink);
                           return give_panels<uint16_t>(b, offset, k, n, row_stride, column_stride, sink);
@@ -116,10 +119,10 @@ bool direct_convolution_skips(const ConvolutionShape &shape) {
 
 namespace {
 
-int64_t packed_floats(const OptcConvShape &s, ConvolutionAlgorithm algorithm) {
+int64_t packed_elements(const OptcConvShape &s, ConvolutionAlgorithm algorithm) {
   switch (algorithm) {
     case ConvolutionAlgorithm::kGemm:
-      return optc_gemm_packed_floats(s.oc, s.c);
+      return optc_gemm_packed_floats(s.oc, s.c, s.element);
     case ConvolutionAlgorithm::kDirect:
       return optc_direct_packed_floats(s);
     case ConvolutionAlgorithm::kDepthwise:
@@ -134,28 +137,28 @@ int64_t packed_floats(const OptcConvShape &s, ConvolutionAlgorithm algorithm) {
   return 0;
 }
 
-void pack(const OptcConvShape &s, ConvolutionAlgorithm algorithm, const float *w, float *out) {
-  switch (algorithm) {
-    case ConvolutionAlgorithm::kGemm:
-      return optc_pack_b(out, w, s.c, s.oc, 1, s.c);
-    case ConvolutionAlgorithm::kDirect:
-      return optc_direct_pack(s, w, out);
-    case ConvolutionAlgorithm::kDepthwise:
-      return optc_depthwise_pack(s, w, out);
-    case ConvolutionAlgorithm::kWinograd2:
-      return optc_winograd_pack(s, 2, w, out);
-    case ConvolutionAlgorithm::kWinograd4:
-      return optc_winograd_pack(s, 4, w, out);
-    case ConvolutionAlgorithm::kTransposed:
-      return optc_transposed_pack(s, w, out);
+template <class T>
+bool pack(const OptcConvShape &s, ConvolutionAlgorithm algorithm, const Constant &weight, int64_t count,
+          const Constant::Sink &sink) {
+  std::vector<T> out(static_cast<size_t>(count));
+  const Constant plain = weight.plain();
+  const T *w = plain.as<T>();
+  if (algorithm == ConvolutionAlgorithm::kGemm) optc_pack_b(out.data(), w, s.c, s.oc, 1, s.c);
+  if (algorithm == ConvolutionAlgorithm::kDirect) optc_direct_pack(s, w, out.data());
+  if (algorithm == ConvolutionAlgorithm::kTransposed) optc_transposed_pack(s, w, out.data());
+  if constexpr (std::is_same_v<T, float>) {
+    if (algorithm == ConvolutionAlgorithm::kDepthwise) optc_depthwise_pack(s, w, out.data());
+    if (algorithm == ConvolutionAlgorithm::kWinograd2) optc_winograd_pack(s, 2, w, out.data());
+    if (algorithm == ConvolutionAlgorithm::kWinograd4) optc_winograd_pack(s, 4, w, out.data());
   }
+  return sink(out.data(), out.size() * sizeof(T));
 }
 
 }  // namespace
 
 Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape, ConvolutionAlgorithm algorithm) {
   const OptcConvShape s = runtime_shape(shape);
-  const int64_t floats = packed_floats(s, algorithm);
+  const int64_t count = packed_elements(s, algorithm);
   const std::string form = form_of("convolution", {static_cast<int64_t>(algorithm),
                                                    s.d,
                                                    s.h,
@@ -178,10 +181,9 @@ Constant pack_convolution(const Constant &weight, const ConvolutionShape &shape,
                                                    s.pad_bottom,
                                                    s.pad_right,
                                                    s.groups});
-  return Constant::made(ElementType::kFloat32, {floats}, form, {weight}, [=](const Constant::Sink &sink) {
-    std::vector<float> out(static_cast<size_t>(floats));
-    pack(s, algorithm, weight.plain().as<float>(), out.data());
-    return sink(out.data(), out.size() * sizeof(float));
+  return Constant::made(weight.type(), {count}, form, {weight}, [=](const Constant::Sink &sink) {
+    return s.element == 8 ? pack<double>(s, algorithm, weight, count, sink)
+                          : pack<float>(s, algorithm, weight, count, sink);
   });
 }
 

@@ -10,7 +10,7 @@
 
 namespace optc {
 
-// B[k][n] at element offset + k * row_stride + n * column_stride of an f32, f16 or bf16 constant, in the panels of
+// B[k][n] at element offset + k * row_stride + n * column_stride of an f32, f64, f16 or bf16 constant, in the panels of
 // runtime/cpu/gemm_plan.h, in its own type.
 Constant pack_gemm(const Constant &b, int64_t offset, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride);
 
@@ -22,6 +22,7 @@ Constant pack_gemm_integer(const Constant &b, int64_t offset, int64_t k, int64_t
 // of a transposed one, for one of the algorithms of runtime/cpu/conv_plan.h and conv_transposed_plan.h.
 struct ConvolutionShape : ConvolutionGeometry {
   int64_t depth = 0, height = 0, width = 0;  // of the input; 0: not known
+  int64_t element = 4;                       // bytes of an element: f32 or f64
 };
 enum class ConvolutionAlgorithm : uint8_t { kGemm, kDirect, kDepthwise, kWinograd2, kWinograd4, kTransposed };
 // The algorithm that runtime/cpu's rule chooses; `strict` refuses F(4,3).

@@ -44,10 +44,11 @@ class Draw {
       if (a.out > 0 && a.out < 40) return a;
     }
   }
-  std::vector<float> floats(int64_t n) {
-    std::uniform_real_distribution<float> uniform(-1, 1);
-    std::vector<float> v(static_cast<size_t>(n));
-    for (float &x : v) x = uniform(random_);
+  template <class T>
+  std::vector<T> floats(int64_t n) {
+    std::uniform_real_distribution<T> uniform(-1, 1);
+    std::vector<T> v(static_cast<size_t>(n));
+    for (T &x : v) x = uniform(random_);
     return v;
   }
 
@@ -102,24 +103,26 @@ std::string text(const Drawn &d) {
   return t;
 }
 
-void check(const Drawn &d, Draw &draw, bool odd) {
-  SCOPED_TRACE(text(d));
-  const OptcConvShape &s = d.s;
+// T: float or double; functions: run_shape of that type.
+template <class T, class Functions>
+void check_in(const Drawn &d, Draw &draw, bool odd, const Functions &functions) {
+  SCOPED_TRACE(text(d) + (sizeof(T) == 8 ? ", double" : ""));
+  const OptcConvShape s = sizeof(T) == 8 ? optc_of_double(d.s) : d.s;
   const Axis &az = d.axes[0], &ay = d.axes[1], &ax = d.axes[2];
   ASSERT_EQ(d.transposed ? optc_transposed_od(s) : optc_conv_od(s), az.out);
   ASSERT_EQ(d.transposed ? optc_transposed_oh(s) : optc_conv_oh(s), ay.out);
   ASSERT_EQ(d.transposed ? optc_transposed_ow(s) : optc_conv_ow(s), ax.out);
-  auto x = draw.floats(s.n * s.c * s.d * s.h * s.w);
-  if (odd) x[static_cast<size_t>(draw.between(0, int64_t(x.size()) - 1))] = std::numeric_limits<float>::infinity();
+  auto x = draw.floats<T>(s.n * s.c * s.d * s.h * s.w);
+  if (odd) x[static_cast<size_t>(draw.between(0, int64_t(x.size()) - 1))] = std::numeric_limits<T>::infinity();
   const int64_t own_c = s.c / s.groups, own_oc = s.oc / s.groups;
-  const auto w = draw.floats(s.oc * own_c * s.kd * s.kh * s.kw);
+  const auto w = draw.floats<T>(s.oc * own_c * s.kd * s.kh * s.kw);
   const bool pixels = !d.transposed && !d.nchw && optc_conv_algorithm(s, true) == OPTC_CONV_GEMM;
-  std::vector<float> packed;
+  std::vector<T> packed;
   if (d.transposed) {
     packed.resize(static_cast<size_t>(optc_transposed_packed_floats(s)));
     optc_transposed_pack(s, w.data(), packed.data());
   } else if (pixels) {
-    packed.resize(static_cast<size_t>(optc_gemm_packed_floats(s.oc, s.c)));
+    packed.resize(static_cast<size_t>(optc_gemm_packed_floats(s.oc, s.c, s.element)));
     optc_pack_b(packed.data(), w.data(), s.c, s.oc, 1, s.c);
   } else {
     packed.resize(static_cast<size_t>(optc_direct_packed_floats(s)));
@@ -130,8 +133,8 @@ void check(const Drawn &d, Draw &draw, bool odd) {
                                           : pixels     ? 0
                                                        : optc_direct_plan(s).scratch_floats);
   const size_t outputs = static_cast<size_t>(s.n * az.out * ay.out * ax.out * s.oc);
-  for (const auto &f : OPTC_ISA_FUNCTIONS(run_shape)) {
-    std::vector<float> scratch(room + guard, std::nanf("")), out(outputs + guard, 0);
+  for (const auto &f : functions) {
+    std::vector<T> scratch(room + guard, std::numeric_limits<T>::quiet_NaN()), out(outputs + guard, 0);
     f.function(d.transposed, pixels, d.nchw, s, x.data(), packed.data(), scratch.data(), out.data());
     for (size_t i = 0; i < guard; ++i) {
       ASSERT_TRUE(std::isnan(scratch[room + i])) << "scratch overrun on " << f.isa;
@@ -150,19 +153,24 @@ void check(const Drawn &d, Draw &draw, bool odd) {
             if (iz < 0 || iy < 0 || ix < 0) continue;
             for (int64_t c = 0; c < own_c; ++c) {
               const int64_t channel = o / own_oc * own_c + c;
-              const float v = x[static_cast<size_t>(d.nchw ? (((n * s.c + channel) * s.d + iz) * s.h + iy) * s.w + ix
-                                                           : (((n * s.d + iz) * s.h + iy) * s.w + ix) * s.c + channel)];
+              const T v = x[static_cast<size_t>(d.nchw ? (((n * s.c + channel) * s.d + iz) * s.h + iy) * s.w + ix
+                                                       : (((n * s.d + iz) * s.h + iy) * s.w + ix) * s.c + channel)];
               const int64_t first = d.transposed ? channel * own_oc + o % own_oc : o * own_c + c;
               const double p = double(v) * w[static_cast<size_t>(((first * s.kd + z) * s.kh + y) * s.kw + k)];
               sum += p, magnitude += std::abs(p);
             }
           }
       if (std::isfinite(sum))
-        ASSERT_NEAR(out[i], sum, 6e-7 * magnitude) << f.isa << " at " << i;
+        ASSERT_NEAR(out[i], sum, (sizeof(T) == 8 ? 1e-13 : 6e-7) * magnitude) << f.isa << " at " << i;
       else
         ASSERT_FALSE(std::isfinite(out[i])) << f.isa << " at " << i;
     }
   }
+}
+
+void check(const Drawn &d, Draw &draw, bool odd) {
+  check_in<float>(d, draw, odd, OPTC_ISA_FUNCTIONS(run_shape));
+  check_in<double>(d, draw, odd, OPTC_ISA_FUNCTIONS(run_shape_double));
 }
 
 TEST(RuntimeConvShapes, TransposedOnesAgreeWithTheirDefinition) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -14,6 +15,11 @@ struct GemmStoredCase {
   int64_t a_row, a_inner;
   bool packed;
   int64_t b_inner, b_column;
+};
+
+struct GemmDoubleCase {
+  int64_t m, n, k, threads;
+  int64_t a_row, a_inner, b_inner, b_column;
 };
 
 #define OPTC_KERNELS "tests/runtime_gemm_kernels.inc"
@@ -30,16 +36,17 @@ const Shape kShapes[] = {{1, 10, 784}, {2, 1000, 33},  {3, 48, 2},      {4, 17, 
                          {401, 33, 5}, {51, 72, 33},   {9, 112, 1100},  {1, 160, 40},   {15, 209, 21}};
 
 // Random values between guards of NaN: a read outside shows in the result, a write outside in the guard.
-struct Guarded {
+template <class T>
+struct GuardedOf {
   static constexpr size_t kGuard = 64;
-  std::vector<float> values;
-  explicit Guarded(size_t n, uint32_t seed = 0) : values(n + 2 * kGuard, std::nanf("")) {
+  std::vector<T> values;
+  explicit GuardedOf(size_t n, uint32_t seed = 0) : values(n + 2 * kGuard, std::numeric_limits<T>::quiet_NaN()) {
     std::mt19937 random(seed);
-    std::uniform_real_distribution<float> uniform(-1, 1);
+    std::uniform_real_distribution<T> uniform(-1, 1);
     if (seed)
       for (size_t i = 0; i < n; ++i) values[kGuard + i] = uniform(random);
   }
-  float *data() { return values.data() + kGuard; }
+  T *data() { return values.data() + kGuard; }
   void expect_guards_untouched() const {
     for (size_t i = 0; i < kGuard; ++i) {
       ASSERT_TRUE(std::isnan(values[i]));
@@ -47,6 +54,7 @@ struct Guarded {
     }
   }
 };
+typedef GuardedOf<float> Guarded;
 
 void expect_close(double expected, double magnitude, float got, int64_t k, const char *what, int64_t i, int64_t j) {
   // Rounding errors of a sum of k products grow no faster than k; their size is that of sum |a b|.
@@ -226,14 +234,62 @@ TEST(RuntimeGemm, UnpackedAndTransposed) {
   }
 }
 
+// Small whole numbers: the sums are exact, so that every element is. Others: the same bits for any number of threads.
+TEST(RuntimeGemm, Double) {
+  const auto turned = [](GuardedOf<double> &v, int64_t rows, int64_t columns) {
+    GuardedOf<double> r(rows * columns);
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j) r.data()[j * rows + i] = v.data()[i * columns + j];
+    return r;
+  };
+  std::vector<Shape> shapes(std::begin(kShapes), std::end(kShapes));
+  shapes.push_back({5, 9, 0});
+  for (const auto &[m, n, k] : shapes)
+    for (const bool whole : {true, false}) {
+      GuardedOf<double> a(m * k, 1), b(k * n, 2);
+      for (int64_t i = 0; whole && i < m * k; ++i) a.data()[i] = std::floor(a.data()[i] * 5);
+      for (int64_t i = 0; whole && i < k * n; ++i) b.data()[i] = std::floor(b.data()[i] * 5);
+      std::vector<double> expected(m * n), packed(optc_gemm_packed_floats(n, k, 8));
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t x = 0; x < k; ++x)
+          for (int64_t j = 0; j < n; ++j) expected[i * n + j] += a.data()[i * k + x] * b.data()[x * n + j];
+      optc_pack_b(packed.data(), b.data(), k, n, n, 1);
+      GuardedOf<double> at = turned(a, m, k), bt = turned(b, k, n);
+      for (int form = 0; form < 12; ++form) {
+        const bool a_turned = form & 1, b_turned = form & 2, of_packed = form >= 8;
+        if (of_packed && b_turned) continue;
+        for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm_double)) {
+          std::vector<double> first;
+          for (const int64_t threads : {1, 2, 7, 61}) {
+            const GemmDoubleCase t{
+                m, n, k, threads, a_turned ? 1 : k, a_turned ? m : 1, b_turned ? 1 : n, b_turned ? k : 1};
+            GuardedOf<double> c(m * n);
+            GuardedOf<float> scratch(optc_gemm_stored_floats(std::min<int64_t>(m, 192), n, k, (form & 4) == 0, 8));
+            f.function(t, (a_turned ? at : a).data(), (b_turned ? bt : b).data(), of_packed ? packed.data() : nullptr,
+                       form & 4 ? c.data() : nullptr, reinterpret_cast<double *>(scratch.data()), c.data());
+            c.expect_guards_untouched();
+            scratch.expect_guards_untouched();
+            for (int64_t i = 0; i < m * n; ++i)
+              ASSERT_NEAR(c.data()[i], expected[i], whole ? 0 : 1e-12)
+                  << f.isa << " form " << form << " " << m << "x" << n << "x" << k << " at " << i / n << ", " << i % n;
+            const std::vector<double> got(c.data(), c.data() + m * n);
+            if (first.empty()) first = got;
+            ASSERT_EQ(std::memcmp(first.data(), got.data(), got.size() * sizeof(double)), 0) << f.isa << " " << threads;
+          }
+        }
+      }
+    }
+}
+
 TEST(RuntimeGemm, PanelsLeaveLessThanAVectorOfZeros) {
-  for (int64_t n = 0; n <= 3000; ++n) {
-    const OptcPanels p = optc_gemm_panels(n);
+  for (int64_t at = 0; at <= 6000; ++at) {
+    const int64_t n = at / 2, element = at % 2 ? 8 : 4;
+    const OptcPanels p = optc_gemm_panels(n, element);
     int64_t column = 0;
     for (int64_t i = 0; i < optc_panel_count(p); ++i) {
       const int width = optc_panel_width(p, i);
-      ASSERT_TRUE(width == 16 || width == 32 || width == 48 || width == 64) << n;
-      ASSERT_TRUE(n <= 32 || width > 16) << n;
+      ASSERT_TRUE(width == 16 || width == 32 || (element == 4 && (width == 48 || width == 64))) << n;
+      ASSERT_TRUE(n <= 32 || width > 16 || (element == 8 && i + 1 == optc_panel_count(p))) << n;
       ASSERT_EQ(optc_panel_begin(p, i), column) << n;
       for (int64_t j : {column, column + width - 1}) ASSERT_EQ(optc_panel_of(p, j), i) << n;
       column += width;

@@ -1,4 +1,4 @@
-// runtime/cpu/{gemm_i8,gemm_types,rows}.h on every instruction set of this machine.
+// runtime/cpu/{gemm_i8,rows}.h on every instruction set of this machine.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -24,29 +24,6 @@ struct GemmI8Case {
 #include "tests/runtime_isas.h"
 
 namespace {
-
-TEST(RuntimeGemmTypes, DoubleByRowsAndTransposed) {
-  std::mt19937 random(1);
-  std::uniform_real_distribution<double> uniform(-1, 1);
-  for (const auto &[m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {5, 37, 20}, {9, 64, 33}, {4, 3, 0}}) {
-    std::vector<double> a(m * k), b(k * n);
-    for (double &v : a) v = uniform(random);
-    for (double &v : b) v = uniform(random);
-    for (bool transposed : {false, true})
-      for (const auto &f : OPTC_ISA_FUNCTIONS(run_gemm_f64)) {
-        const int64_t rs = transposed ? 1 : n, cs = transposed ? k : 1;
-        std::vector<double> c(m * n + 16, NAN);
-        f.function(m, n, k, a.data(), b.data(), rs, cs, c.data());
-        for (int i = 0; i < 16; ++i) ASSERT_TRUE(std::isnan(c[m * n + i]));
-        for (int64_t i = 0; i < m; ++i)
-          for (int64_t j = 0; j < n; ++j) {
-            long double sum = 0;
-            for (int64_t x = 0; x < k; ++x) sum += (long double)a[i * k + x] * b[x * rs + j * cs];
-            ASSERT_NEAR(c[i * n + j], double(sum), 1e-14) << f.isa;
-          }
-      }
-  }
-}
 
 // Every value of the type, from unaligned memory, at every length of the first part; nothing is written beside.
 template <class T, class Functions>

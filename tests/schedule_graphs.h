@@ -25,7 +25,7 @@ inline std::string conv(const std::string &x, const std::string &w, int64_t grou
 inline const std::vector<std::pair<std::string, std::string>> kGraphs = {
     {"pointwise", R"(graph "g" (x: f32[N,8]) -> (y) { y = Exp(x) })"},
     {"rows", R"(graph "g" (x: f32[N,8]) -> (y) { y = Softmax(x) {axis = -1} })"},
-    {"loops", R"(graph "g" (x: f64[N,8], w: f64[8,8]) -> (y) { y = MatMul(x, w) })"},
+    {"loops", R"(graph "g" (x: i32[N,8], w: i32[8,8]) -> (y) { y = MatMul(x, w) })"},
     {"library", R"(graph "g" (x: f32[N,8]) -> (y) { y = NonZero(x) })"},
     {"gemm", R"(graph "g" (x: f32[N,8]) -> (y) { const w: f32[8,16] = hash "a"
       y = MatMul(x, w) })"},
@@ -140,6 +140,14 @@ inline const std::vector<std::pair<std::string, std::string>> kGraphs = {
       b = DequantizeLinear(w, t, v) {axis = 1}
       c = MatMul(a, b)
       y = Add(c, r) })"},
+    // Of double.
+    {"gemm", R"(graph "g" (x: f64[N,8], r: f64[16]) -> (y) { const w: f64[8,16] = hash "a"
+      a = MatMul(x, w)
+      b = Add(a, r)
+      y = Sigmoid(b) })"},
+    {"gemm", R"(graph "g" (x: f64[N,3,S,T], w: f64[N,3,T,S]) -> (y) { y = MatMul(x, w) })"},
+    {"gemm", R"(graph "g" (x: f64[1100,N], w: f64[20,1100], c: f64[20]) -> (y) {
+      y = Gemm(x, w, c) {transA = 1, transB = 1} })"},
 };
 
 // The text of the graph number `which` of those for a schedule.

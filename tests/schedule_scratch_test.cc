@@ -47,26 +47,27 @@ TEST(Schedule, ScratchOfIntegerProductsHoldsWhatTheirPlansNeed) {
 
 // Sums between blocks of k, of products in a batch and of results that are no plain rows.
 TEST(Schedule, ScratchOfProductsHoldsTheirSumsBetweenBlocks) {
-  const auto check = [](const std::string &form, int64_t m, int64_t n, int64_t k, bool symbol) {
+  const auto check = [](const std::string &form, int64_t m, int64_t n, int64_t k, bool symbol, int64_t element) {
+    const std::string type = element == 8 ? "f64[" : "f32[";
     const std::string mm = symbol ? "N" : std::to_string(m), kk = std::to_string(k), nn = std::to_string(n);
     const std::string batch = form == "batch" ? "3," : "";
     const bool packed = form == "transposed";
     const Lowered lowered =
-        lower_text("graph \"g\" (x: f32[" + batch + mm + "," + kk + "]" +
-                       (packed ? "" : ", w: f32[" + batch + kk + "," + nn + "]") + ") -> (y) { " +
-                       (packed ? "const w: f32[" + kk + "," + nn + "] = hash \"a\"\n" : "") + " a = MatMul(x, w)\n" +
+        lower_text("graph \"g\" (x: " + type + batch + mm + "," + kk + "]" +
+                       (packed ? "" : ", w: " + type + batch + kk + "," + nn + "]") + ") -> (y) { " +
+                       (packed ? "const w: " + type + kk + "," + nn + "] = hash \"a\"\n" : "") + " a = MatMul(x, w)\n" +
                        (form == "batch" ? "y = Tanh(a)" : "y = Transpose(a) {perm = ints [1, 0]}") + " }",
                    {});
     const Kernel *kernel = find(lowered.program, "gemm");
     EXPECT_TRUE(kernel) << lowered.text;
     if (!kernel || std::get<GemmSchedule>(kernel->schedule).partial != GemmSchedule::Partial::kScratch) return 0;
-    const OptcGemm plan = optc_gemm_plan(m, n, k);
+    const OptcGemm plan = optc_gemm_plan(m, n, k, 1, 1, element);
     int64_t sums = 0;
     for (int64_t t = 0; t < optc_gemm_tasks(plan); ++t) {
       const OptcGemmTask task = optc_gemm_task(plan, t);
       sums = std::max(sums, (task.m1 - task.m0) * (task.n1 - task.n0));
     }
-    const int64_t need = 4 * (sums + (packed ? 0 : kOptcGemmPanelFloats));
+    const int64_t need = element * sums + 4 * (packed ? 0 : kOptcGemmPanelFloats);
     EXPECT_GE(bytes_for(*kernel, {{"N", m}}), need) << form << " " << m << " " << n << " " << k << " " << symbol;
     return 1;
   };
@@ -75,8 +76,9 @@ TEST(Schedule, ScratchOfProductsHoldsTheirSumsBetweenBlocks) {
     for (const int64_t k : {1025, 2050})
       for (const int64_t n : {20, 64, 65, 130, 200})
         for (const int64_t m : {1, 5, 20, 193})
-          for (const bool symbol : {false, true}) in_scratch += check(form, m, n, k, symbol);
-  EXPECT_GE(in_scratch, 80);
+          for (const bool symbol : {false, true})
+            for (const int64_t element : {4, 8}) in_scratch += check(form, m, n, k, symbol, element);
+  EXPECT_GE(in_scratch, 160);
 }
 
 TEST(Schedule, ScratchOfQuantizedWeightsIsThatOfTheirPlan) {

@@ -104,6 +104,11 @@ TEST(Schedule, TheVerifierSeesAWrongOne) {
       "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).zeros.a.from.buffer = BufferId(); }, 4);
   plant(
       "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).zeros.b.value = 1; }, 4);
+  // Those of double are the last.
+  plant(
+      "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).view.a.element = ElementType::kFloat32; }, 10);
+  plant(
+      "gemm", "S2", [&](Program &, Schedule &s) { gemm(s).view.a_inner = 1; }, 12);
   const auto blocks = [](Schedule &s) -> GemmBlocksSchedule & { return std::get<GemmBlocksSchedule>(s); };
   plant("gemm", "S1", [](Program &, Schedule &s) { s = GemmBlocksSchedule{}; });
   plant("gemm.blocks", "S2", [&](Program &, Schedule &s) { blocks(s).scales.block = 16; });

@@ -1,5 +1,5 @@
-// One-thread rates of runtime/cpu/gemm.h. OPTC_ISA=base|avx2|avx512 picks the instruction set; an argument the first
-// shape.
+// One-thread rates of runtime/cpu/gemm.h, of float and (F64) double. OPTC_ISA=base|avx2|avx512 picks the instruction
+// set; an argument the first shape.
 #define OPTC_GEMM_SHAPES(X) \
   X(0, 16, 768, 768)        \
   X(1, 128, 768, 768)       \
@@ -14,7 +14,9 @@
   X(10, 196, 1024, 256)     \
   X(11, 1, 256, 1024) X(12, 1, 768, 768) X(13, 1, 768, 3072) X(14, 1, 4096, 4096) X(15, 4, 768, 768)
 #define OPTC_KERNELS "bench/kernels/gemm_kernels.inc"
+#include <vector>
 #include "bench/kernels/bench.h"
+
 #include "runtime/cpu/gemm_plan.h"
 
 #include "runtime/cpu/foreach_isa.h"
@@ -45,8 +47,15 @@ int main(int argc, char **argv) {
     });
     const double net = bench_best(0.15, [&] { OPTC_PICK(run_gemm)(m, n, k, a, packed, c); });
     const double time = net < best ? net : best;
-    printf("%5ld x %5ld x %5ld  %9.1f us  %6.1f GF/s  FMA loop %.0f GF/s\n", long(m), long(k), long(n), time * 1e6,
-           2e-9 * m * n * k / time, peak * 1e-9);
+    const std::vector<double> da(a, a + m * k), db(b, b + k * n);
+    std::vector<double> wide(optc_gemm_packed_floats(n, k, 8)), dc(m * n);
+    optc_pack_b(wide.data(), db.data(), k, n, n, 1);
+    const double f64 =
+        bench_best(0.15, [&] { OPTC_PICK(run_gemm_double)
+                               (m, n, k, da.data(), wide.data(), dc.data()); });
+    const double flops = 2e-9 * double(m * n * k);
+    printf("%5ld x %5ld x %5ld  %9.1f us  %6.1f GF/s  FMA loop %.0f GF/s  F64 %9.1f us  %6.1f GF/s\n", long(m), long(k),
+           long(n), time * 1e6, flops / time, peak * 1e-9, f64 * 1e6, flops / f64);
     free(a), free(b), free(packed), free(c);
   }
 }

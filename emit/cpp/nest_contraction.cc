@@ -19,9 +19,13 @@ namespace {
 
 constexpr int kAllPanels = 15;
 
+bool is_f64(const Program &program, BufferId b) { return program.buffer(b).element() == ElementType::kFloat64; }
+
 // Of an unknown image.
-OptcConvShape conv_shape(const ConvolutionGeometry &g) {
+OptcConvShape conv_shape(const Program &program, const ConvolutionOperands &operands) {
+  const ConvolutionGeometry &g = operands.geometry;
   OptcConvShape s{};
+  s.element = is_f64(program, operands.input) ? 8 : 4;
   s.c = g.channels, s.oc = g.filters, s.groups = g.groups;
   s.kd = g.kernel[0], s.kh = g.kernel[1], s.kw = g.kernel[2];
   s.sd = g.strides[0], s.sh = g.strides[1], s.sw = g.strides[2];
@@ -60,7 +64,7 @@ void NestPrinter::print_epilogue(size_t batch_loops, size_t row_loops) {
   local_declared_[total.index] = true;
   open(fmt::format(
       "const auto epilogue = [&]({} {}, [[maybe_unused]] int64_t {}, [[maybe_unused]] int64_t {}, auto n) OPTC_LAMBDA",
-      nest_.locals[total.index].type == ElementType::kInt32 ? "vi" : "vf", local_names_[total.index], row,
+      lane_type_name(lane_class(nest_.locals[total.index].type)), local_names_[total.index], row,
       symbol(*column.index)));
   if (row_loops > 1) decode(row, batch_loops, row_loops);
   lane_count_ = "n";
@@ -105,7 +109,10 @@ std::string NestPrinter::open_tiles(const std::string &tasks, const std::vector<
 namespace {
 
 const char *stored_type(ElementType type) {
-  return type == ElementType::kFloat16 ? "StoredF16" : type == ElementType::kBFloat16 ? "StoredBF16" : "StoredF32";
+  return type == ElementType::kFloat16    ? "StoredF16"
+         : type == ElementType::kBFloat16 ? "StoredBF16"
+         : type == ElementType::kFloat64  ? "StoredF64"
+                                          : "StoredF32";
 }
 
 }  // namespace
@@ -126,7 +133,11 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   name_stores();
 
   const std::string m = dim(view.rows), n = dim(view.columns), k = dim(view.inner);
-  text_.panels = view.columns.is_constant() ? panel_bits(optc_gemm_panels(view.columns.value())) : kAllPanels;
+  const bool f64 = view.a.element == ElementType::kFloat64;
+  const char *type = f64 ? "double" : "float", *rows_type = f64 ? "GemmRowsOf<double>" : "GemmRows";
+  const std::string sink = f64 ? "tile_sink<double>(epilogue)" : "tile_sink(epilogue)";
+  text_.panels =
+      view.columns.is_constant() ? panel_bits(optc_gemm_panels(view.columns.value(), f64 ? 8 : 4)) : kAllPanels;
   const bool in_output = schedule.partial == GemmSchedule::Partial::kOutput;
   use_task_scratch(schedule.scratch_bytes);
   const Dim partial_at = packed ? Dim(0) : Dim(1024 * 64 * 4);  // behind the packed block
@@ -136,23 +147,22 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
   const std::string output = buffer_name(nest_.stages.back().outputs[0].buffer);
   if (batch.empty() && packed && !stored) {
     print_epilogue(0, row_loops);
-    line(fmt::format(
-        "multiply(env, optc_gemm_plan({}, {}, {}, env.threads), GemmRows{{{}, {}}}, {}, {}, tile_sink(epilogue));", m,
-        n, k, base(a, view.a), dim(view.a_row), b, in_output ? output + ", " + n : "nullptr, 0"));
+    line(fmt::format("multiply(env, optc_gemm_plan({}, {}, {}, env.threads{}), {}{{{}, {}}}, {}, {}, {});", m, n, k,
+                     f64 ? ", 1, 8" : "", rows_type, base(a, view.a), dim(view.a_row), b,
+                     in_output ? output + ", " + n : "nullptr, 0", sink));
     return true;
   }
   const Dim copies = iterations(batch);
-  line(fmt::format("const OptcGemm plan = optc_gemm_plan({}, {}, {}, env.threads{});", m, n, k,
-                   copies.is(1) ? "" : ", " + dim(copies)));
+  line(fmt::format("const OptcGemm plan = optc_gemm_plan({}, {}, {}, env.threads{}{});", m, n, k,
+                   copies.is(1) && !f64 ? "" : ", " + dim(copies), f64 ? ", 8" : ""));
   const std::string tile = open_tiles("optc_gemm_tasks", batch, row_loops, uses_scratch_ ? "scratch" : "");
   std::string partial = "nullptr, 0";
   if (in_output) {
     partial = fmt::format("{}, {}", output, n);
   } else if (schedule.partial == GemmSchedule::Partial::kScratch && !stored) {
     line(fmt::format("const OptcGemmTask part = optc_gemm_task(plan, {});", tile));
-    line(fmt::format(
-        "float *partial = reinterpret_cast<float *>(scratch + {}) - part.m0 * (part.n1 - part.n0) - part.n0;",
-        dim(partial_at, kAddPrecedence)));
+    line(fmt::format("{0} *partial = reinterpret_cast<{0} *>(scratch + {1}) - part.m0 * (part.n1 - part.n0) - part.n0;",
+                     type, dim(partial_at, kAddPrecedence)));
     partial = "partial, part.n1 - part.n0";
   }
   if (stored) {
@@ -162,18 +172,17 @@ bool NestPrinter::print_as(const GemmSchedule &schedule) {
                                                      dim(view.b_inner), dim(view.b_column));
     line(fmt::format("gemm_stored(plan, {}, StoredRows<{}>{{{}, {}, {}}}, {},", tile, stored_type(view.a.element),
                      base(a, view.a), dim(view.a_row), dim(view.a_inner), columns));
-    line(fmt::format("            {}, reinterpret_cast<float *>(scratch), tile_sink(epilogue));", partial));
+    line(fmt::format("            {}, reinterpret_cast<{} *>(scratch), {});", partial, type, sink));
     close();
     close("});");
     return true;
   }
-  const std::string rows_text = fmt::format("GemmRows{{{}, {}}}", base(a, view.a), dim(view.a_row));
+  const std::string rows_text = fmt::format("{}{{{}, {}}}", rows_type, base(a, view.a), dim(view.a_row));
   if (packed)
-    line(fmt::format("gemm(plan, {}, {}, {}, {}, tile_sink(epilogue));", tile, rows_text, b, partial));
+    line(fmt::format("gemm(plan, {}, {}, {}, {}, {});", tile, rows_text, b, partial, sink));
   else
-    line(fmt::format(
-        "gemm_unpacked(plan, {}, {}, {}, {}, {}, {}, reinterpret_cast<float *>(scratch), tile_sink(epilogue));", tile,
-        rows_text, base(b, view.b), dim(view.b_inner), dim(view.b_column), partial));
+    line(fmt::format("gemm_unpacked(plan, {}, {}, {}, {}, {}, {}, reinterpret_cast<{} *>(scratch), {});", tile,
+                     rows_text, base(b, view.b), dim(view.b_inner), dim(view.b_column), partial, type, sink));
   close();
   close("});");
   return true;
@@ -197,7 +206,7 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
   for (int64_t n : {g.channels, g.filters, g.kernel[1], g.kernel[2], g.strides[1], g.strides[2], g.dilations[1],
                     g.dilations[2], g.pads_begin[1], g.pads_begin[2], g.pads_end[1], g.pads_end[2], g.groups})
     rest += ", " + std::to_string(n);
-  const bool volume = nest_.contraction->kernel.size() == 3;
+  const bool volume = nest_.contraction->kernel.size() == 3, f64 = is_f64(program_, operands.input);
   if (volume) {
     rest += ", " + dim(operands.depth);
     for (const auto *list : {&g.kernel, &g.strides, &g.dilations, &g.pads_begin, &g.pads_end})
@@ -206,8 +215,8 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
   print_epilogue(0, outer_.size() - 1);
   line(fmt::format("// n, h, w, c, oc, kh, kw, strides, dilations, pads, groups{}",
                    volume ? "; d, kd, its stride, dilation and pads" : ""));
-  line(fmt::format("const OptcConvShape s = {{{}, {}, {}{}}};", dim(operands.batch), dim(operands.height),
-                   dim(operands.width), rest));
+  line(fmt::format("const OptcConvShape s = {}{{{}, {}, {}{}}}{};", f64 ? "optc_of_double(" : "", dim(operands.batch),
+                   dim(operands.height), dim(operands.width), rest, f64 ? ")" : ""));
   const std::string source =
       fmt::format("{}, {}, {}, {}, {}{}", x, dim(operands.image_stride), dim(operands.row_stride),
                   dim(operands.pixel_stride), dim(operands.channel_stride),
@@ -215,7 +224,8 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
                   : zeros ? ", 0"
                           : "");
   if (!zeros) {
-    line(fmt::format("{}(env, s, ConvSource{{{}}}, {}, tile_sink(epilogue));", function, source, w));
+    line(fmt::format("{}(env, s, {}{{{}}}, {}, {});", function, f64 ? "ConvSourceOf<double>" : "ConvSource", source, w,
+                     f64 ? "tile_sink<double>(epilogue)" : "tile_sink(epilogue)"));
     return true;
   }
   line(fmt::format("{}(env, s, conv_i8_source({}, {}),", function, source, zero_point_text(zeros->a, {})));
@@ -226,19 +236,19 @@ bool NestPrinter::print_convolution(const ConvolutionOperands &operands, const c
 
 bool NestPrinter::print_as(const ConvolutionGemmSchedule &s) {
   const ConvolutionGeometry &g = s.operands.geometry;
-  text_.panels = panel_bits(optc_gemm_panels(g.filters));
+  text_.panels = panel_bits(optc_gemm_panels(g.filters, is_f64(program_, s.operands.input) ? 8 : 4));
   if (g.strides[1] != 1 || g.strides[2] != 1) text_.panels *= 16;  // rows by a list
   return print_convolution(s.operands, "runtime/cpu/conv.h", "convolve_1x1", s.scratch_bytes);
 }
 
 bool NestPrinter::print_as(const ConvolutionDirectSchedule &s) {
   // Within one row of the image or across them.
-  text_.panels = 17 * panel_bits(optc_direct_plan(conv_shape(s.operands.geometry)).panels);
+  text_.panels = 17 * panel_bits(optc_direct_plan(conv_shape(program_, s.operands)).panels);
   return print_convolution(s.operands, "runtime/cpu/conv.h", "convolve_direct", s.scratch_bytes);
 }
 
 bool NestPrinter::print_as(const ConvolutionTransposedSchedule &s) {
-  const OptcConvShape shape = conv_shape(s.operands.geometry);
+  const OptcConvShape shape = conv_shape(program_, s.operands);
   OptcTransposedPart part = optc_transposed_part(shape, 0, 0, 0);
   do {
     text_.panels |= 17 * panel_bits(optc_direct_plan(part.direct).panels);

@@ -311,12 +311,7 @@ void NestPrinter::begin_reductions(const Stage &stage, StagePlan &plan, size_t l
       if (level != 0) continue;
       // Combined in place: start every element.
       const std::string i = names_.unique("fill", 24);
-      const LaneClass c = lane_class(local.type);
-      const std::string start = !lanes ? initial
-                                       : (c == LaneClass::kFloat  ? "splat("
-                                          : c == LaneClass::kMask ? "splat_m("
-                                                                  : "splat_i(") +
-                                             initial + ")";
+      const std::string start = lanes ? splat_text(initial, lane_class(local.type)) : initial;
       line(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0}) {2}[{0}] = {3};", i,
                        dim(fix(element_count(local.shape))), local_names_[o.local.index], start));
       continue;
@@ -329,7 +324,7 @@ void NestPrinter::begin_reductions(const Stage &stage, StagePlan &plan, size_t l
                          : o.combine == Combine::kProduct ? "ProductLanes"
                          : o.combine == Combine::kMax     ? "MaxLanes"
                                                           : "MinLanes";
-      line(fmt::format("{} {};", type, name));
+      line(fmt::format("{}{} {};", type, local.type == ElementType::kFloat64 ? "Of<double>" : "", name));
     } else if (wide_accumulator(o, plan)) {
       name = names_.unique(name + "_wide", 32);
       line(fmt::format("double {} = {};", name, initial));
@@ -337,11 +332,7 @@ void NestPrinter::begin_reductions(const Stage &stage, StagePlan &plan, size_t l
       if (!local.shape.empty()) name = names_.unique(name + "_at", 32);
       if (lanes) {
         const LaneClass c = lane_class(local.type);
-        line(fmt::format("{} {} = {}({});", lane_type_name(c), name,
-                         c == LaneClass::kFloat  ? "splat"
-                         : c == LaneClass::kMask ? "splat_m"
-                                                 : "splat_i",
-                         initial));
+        line(fmt::format("{} {} = {};", lane_type_name(c), name, splat_text(initial, c)));
       } else {
         line(fmt::format("{} {} = {};", local_value_type(local), name, initial));
       }

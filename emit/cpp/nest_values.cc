@@ -302,12 +302,7 @@ void NestPrinter::print_store(const StageOutput &o) {
     const auto part = affine_in(offset, lanes_);
     const std::string row = row_pointer(base, part->rest, cpp_type(element).storage, false);
     std::string text = v.s;
-    if (!v.lanes) {
-      const LaneClass lanes = lane_class(element);
-      text = lanes == LaneClass::kFloat  ? "splat(" + v.s + ")"
-             : lanes == LaneClass::kMask ? "splat_m(" + v.s + ")"
-                                         : "splat_i(" + v.s + ")";
-    }
+    if (!v.lanes) text = splat_text(v.s, lane_class(element));
     const std::string lane = symbol(*lanes_);
     if (part->coefficient.is(1) || one_column_)
       line(fmt::format("{}({} + {}, {}, {});", lane_access("store", element), row, lane, text, lane_count_));
@@ -327,6 +322,7 @@ void NestPrinter::print_store(const StageOutput &o) {
 
 void NestPrinter::print_local_store(StagePlan &plan, const StageOutput &o, size_t index) {
   const Local &local = nest_.locals[o.local.index];
+  const LaneClass c = lane_class(local.type);
   const std::string name = local_names_[o.local.index];
   Text v = value(o.value);
   if (const auto it = accumulators_.find(index); it != accumulators_.end()) {
@@ -334,25 +330,19 @@ void NestPrinter::print_local_store(StagePlan &plan, const StageOutput &o, size_
     if (lanes_accumulator(o, plan)) {
       if (o.condition.valid() && varies(o.condition)) {
         const Text condition = value(o.condition);
-        v = {fmt::format("select({}, {}, splat({}))", condition.s, v.lanes ? v.s : "splat(" + v.s + ")",
-                         identity_text(o.combine, local.type)),
+        v = {fmt::format("select({}, {}, {})", condition.s, v.lanes ? v.s : splat_text(v.s, c),
+                         splat_text(identity_text(o.combine, local.type), c)),
              kAtomPrecedence, true};
       }
-      line(fmt::format("{}.add({}, {});", accumulator, v.lanes ? v.s : "splat(" + v.s + ")", lane_count_));
+      line(fmt::format("{}.add({}, {});", accumulator, v.lanes ? v.s : splat_text(v.s, c), lane_count_));
     } else if (wide_accumulator(o, plan)) {
       line(fmt::format("{} += {};", accumulator, v.s));
     } else {
       const bool lanes = columns_ && lanes_;
       if (lanes && o.condition.valid() && varies(o.condition)) {
         const Text condition = value(o.condition);
-        const LaneClass c = lane_class(local.type);
-        auto vec = [&](const std::string &s) {
-          return c == LaneClass::kFloat  ? "splat(" + s + ")"
-                 : c == LaneClass::kMask ? "splat_m(" + s + ")"
-                                         : "splat_i(" + s + ")";
-        };
-        v = {fmt::format("select({}, {}, {})", condition.s, v.lanes ? v.s : vec(v.s),
-                         vec(identity_text(o.combine, local.type))),
+        v = {fmt::format("select({}, {}, {})", condition.s, v.lanes ? v.s : splat_text(v.s, c),
+                         splat_text(identity_text(o.combine, local.type), c)),
              kAtomPrecedence, true};
       }
       const Text sum{accumulator, kAtomPrecedence, lanes};
@@ -368,19 +358,11 @@ void NestPrinter::print_local_store(StagePlan &plan, const StageOutput &o, size_
   if (!lane_count_.empty() && lanes_ && !columns_ && dim_varies(offset)) {
     const auto part = affine_in(offset, lanes_);
     const std::string row = row_pointer(name, part->rest, "", false);
-    line(fmt::format("store({} + {}, {}, {});", row, symbol(*lanes_), v.lanes ? v.s : "splat(" + v.s + ")",
-                     lane_count_));
+    line(fmt::format("store({} + {}, {}, {});", row, symbol(*lanes_), v.lanes ? v.s : splat_text(v.s, c), lane_count_));
     return;
   }
   const std::string target = name + "[" + dim(offset) + "]";
-  if (columns_ && lanes_ && !v.lanes) {
-    const LaneClass c = lane_class(local.type);
-    v = {(c == LaneClass::kFloat  ? "splat("
-          : c == LaneClass::kMask ? "splat_m("
-                                  : "splat_i(") +
-             v.s + ")",
-         kAtomPrecedence, true};
-  }
+  if (columns_ && lanes_ && !v.lanes) v = {splat_text(v.s, c), kAtomPrecedence, true};
   if (o.combine == Combine::kStore)
     line(fmt::format("{} = {};", target, v.s));
   else

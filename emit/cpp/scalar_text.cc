@@ -30,20 +30,7 @@ Text call1(const std::string &function, const Text &a, bool lanes) {
 }
 
 // An operand as a vector: a function of lanes takes no scalar.
-std::string vectored(const Text &a, LaneClass lanes) {
-  if (a.lanes) return a.s;
-  switch (lanes) {
-    case LaneClass::kFloat:
-      return "splat(" + a.s + ")";
-    case LaneClass::kMask:
-      return "splat_m(" + a.s + ")";
-    case LaneClass::kInt:
-      return "splat_i(" + a.s + ")";
-    case LaneClass::kNone:
-      break;
-  }
-  return a.s;
-}
+std::string vectored(const Text &a, LaneClass lanes) { return a.lanes ? a.s : splat_text(a.s, lanes); }
 
 Text call2(const std::string &function, const Text *a, bool lanes, LaneClass operand) {
   if (!lanes) return {function + "(" + a[0].s + ", " + a[1].s + ")"};
@@ -65,6 +52,10 @@ Text cast_lanes(const Scalar &node, ElementType from, const Text &a) {
     if (to == ElementType::kFloat16) return {"round_to_f16(" + v.s + ")", kAtomPrecedence, true};
     if (to == ElementType::kBFloat16) return {"round_to_bf16(" + v.s + ")", kAtomPrecedence, true};
     return v;
+  }
+  if (target == LaneClass::kDouble) {
+    if (source == LaneClass::kMask) v.s = wrap(v, kUnaryPrecedence) + " & 1";
+    return {"to_f64(" + v.s + ")", kAtomPrecedence, true};
   }
   if (target == LaneClass::kMask) {
     if (source == LaneClass::kFloat) return {wrap(v, kAddPrecedence) + " != splat(0.0f)", kEqualityPrecedence, true};
@@ -186,7 +177,18 @@ const char *math_name(ScalarOp op) {
 std::string wrap(const Text &text, int weakest) { return text.precedence > weakest ? "(" + text.s + ")" : text.s; }
 
 const char *lane_type_name(LaneClass lanes) {
-  return lanes == LaneClass::kFloat ? "vf" : lanes == LaneClass::kMask ? "vm" : "vi";
+  return lanes == LaneClass::kFloat    ? "vf"
+         : lanes == LaneClass::kDouble ? "vd"
+         : lanes == LaneClass::kMask   ? "vm"
+                                       : "vi";
+}
+
+std::string splat_text(const std::string &value, LaneClass lanes) {
+  const char *splat = lanes == LaneClass::kFloat    ? "splat"
+                      : lanes == LaneClass::kDouble ? "splat_d"
+                      : lanes == LaneClass::kMask   ? "splat_m"
+                                                    : "splat_i";
+  return fmt::format("{}({})", splat, value);
 }
 
 Text constant_text(ElementType type, uint64_t bits) {
@@ -240,7 +242,81 @@ Text constant_text(ElementType type, uint64_t bits) {
   }
 }
 
+namespace {
+
+// Of double operands: vd is a struct, which the compiler compares with no scalar, and its comparisons are of 64 bits a
+// lane.
+Text double_lanes(const Scalar &node, const Text *args) {
+  const bool select = node.op == ScalarOp::kSelect;
+  Text a[3];
+  for (int k = 0; k < arity(node.op); ++k)
+    a[k] = args[k].lanes || (select && k == 0) ? args[k]
+                                               : Text{splat_text(args[k].s, LaneClass::kDouble), kAtomPrecedence, true};
+  const auto call = [&](const std::string &function) {
+    std::string list = a[0].s;
+    for (int k = 1; k < arity(node.op); ++k) list += ", " + a[k].s;
+    return Text{function + "(" + list + ")", kAtomPrecedence, true};
+  };
+  const auto compare = [&](const Text &left, const char *op, const Text &right) {
+    return Text{fmt::format("narrow({} {} {})", wrap(left, kAddPrecedence), op, wrap(right, kAddPrecedence)),
+                kAtomPrecedence, true};
+  };
+  switch (node.op) {
+    case ScalarOp::kNeg:
+      return {"-" + wrap(a[0], kAtomPrecedence), kUnaryPrecedence, true};
+    case ScalarOp::kAdd:
+      return binary(a, "+", kAddPrecedence, true);
+    case ScalarOp::kSub:
+      return binary(a, "-", kAddPrecedence, true);
+    case ScalarOp::kMul:
+      return binary(a, "*", kMulPrecedence, true);
+    case ScalarOp::kDiv:
+      return binary(a, "/", kMulPrecedence, true);
+    case ScalarOp::kMin:
+      return call("min");
+    case ScalarOp::kMax:
+      return call("max");
+    case ScalarOp::kEq:
+      return compare(a[0], "==", a[1]);
+    case ScalarOp::kNe:
+      return compare(a[0], "!=", a[1]);
+    case ScalarOp::kLt:
+      return compare(a[0], "<", a[1]);
+    case ScalarOp::kLe:
+      return compare(a[0], "<=", a[1]);
+    case ScalarOp::kIsNan:
+      return compare(a[0], "!=", a[0]);
+    case ScalarOp::kIsInf:
+      return compare(node.flag ? a[0] : call("abs"),
+                     "==", {node.flag == 1 ? "splat_d(-INFINITY)" : "splat_d(INFINITY)", kAtomPrecedence, true});
+    case ScalarOp::kSelect:
+      return call("select");
+    case ScalarOp::kFma:
+      return call("fma");
+    case ScalarOp::kAbs:
+      return call("abs");
+    case ScalarOp::kSqrt:
+      return call("sqrt");
+    case ScalarOp::kSign:
+      return call("map<sign_of<double>>");
+    case ScalarOp::kRound:
+      return call("map<::nearbyint>");
+    case ScalarOp::kSigmoid:
+      return call("map<sigmoid_of<double>>");
+    case ScalarOp::kCast:
+      if (node.type == ElementType::kFloat32) return call("to_f32");
+      if (node.type == ElementType::kBool)
+        return compare(a[0], "!=", {splat_text("0.0", LaneClass::kDouble), kAtomPrecedence, true});
+      return a[0];
+    default:
+      return call(std::string("map<::") + math_name(node.op) + ">");
+  }
+}
+
+}  // namespace
+
 Text operation_text(const Scalar &node, ElementType operand, const Text *a, bool lanes) {
+  if (lanes && operand == ElementType::kFloat64) return double_lanes(node, a);
   const bool f32 = operand == ElementType::kFloat32 || is_small_float(operand), f64 = operand == ElementType::kFloat64;
   const bool floating = f32 || f64;
   const bool boolean = operand == ElementType::kBool;

@@ -30,7 +30,8 @@ struct Text {
 };
 std::string wrap(const Text &text, int weakest);  // with parentheses if it binds weaker than that
 
-const char *lane_type_name(LaneClass lanes);  // "vf", "vi", "vm"
+const char *lane_type_name(LaneClass lanes);                        // "vf", "vd", "vi", "vm"
+std::string splat_text(const std::string &value, LaneClass lanes);  // one value in all lanes: "splat(1.0f)"
 
 Text constant_text(ElementType type, uint64_t bits);
 // The operation on its operands; `lanes`: at least one operand is a vector. The result's type is node.type.

@@ -291,8 +291,8 @@ std::optional<ZeroPoints> zero_points(const Program &program, const Kernel &kern
 }
 
 bool widens(const GemmView &view) {
-  return view.a.element != ElementType::kFloat32 || view.b.element != ElementType::kFloat32 ||
-         !(view.a_inner.is(1) || view.inner.is(1));
+  const bool narrow = bit_width(view.a.element) < 32 || bit_width(view.b.element) < 32;
+  return narrow || !(view.a_inner.is(1) || view.inner.is(1));
 }
 
 std::optional<ConvolutionView> convolution_view(const Program &program, const Kernel &kernel) {

@@ -76,8 +76,8 @@ std::optional<ZeroPoints> zero_points(const Program &program, const Kernel &kern
 std::optional<ZeroPoints> zero_points(const Program &program, const Kernel &kernel, const ConvolutionView &view);
 inline bool is_byte(ElementType type) { return type == ElementType::kInt8 || type == ElementType::kUInt8; }
 
-// Of a product in f32: whether its operands are laid out as f32 before they are multiplied (runtime/cpu/gemm_stored.h),
-// because they are stored in 16 bits or A does not run along the sum.
+// Of a product in f32 or f64: whether its operands are laid out in that type before they are multiplied
+// (runtime/cpu/gemm_stored.h), because they are stored in 16 bits or A does not run along the sum.
 bool widens(const GemmView &view);
 
 // Whether each load and store of the stages behind the summing stage has one stride, 0 or 1, along the columns

@@ -3,7 +3,8 @@
 namespace optc {
 namespace {
 
-// Functions of one float that runtime/cpu (simd.h, math.h) has for vectors and scalars alike.
+// Functions of one float that runtime/cpu (simd.h, math.h) has for vectors and scalars alike. Of double they are those
+// of the C library, lane by lane.
 bool vector_math(ScalarOp op) {
   switch (op) {
     case ScalarOp::kExp:
@@ -37,6 +38,8 @@ LaneClass lane_class(ElementType type) {
     case ElementType::kFloat16:
     case ElementType::kBFloat16:
       return LaneClass::kFloat;
+    case ElementType::kFloat64:
+      return LaneClass::kDouble;
     case ElementType::kInt32:
     case ElementType::kInt16:
     case ElementType::kUInt16:
@@ -52,7 +55,8 @@ LaneClass lane_class(ElementType type) {
 }
 
 bool lanes_support(const Scalar &node, ElementType operand) {
-  const bool f32 = operand == ElementType::kFloat32, i32 = operand == ElementType::kInt32;
+  const bool f64 = operand == ElementType::kFloat64, floats = operand == ElementType::kFloat32 || f64,
+             i32 = operand == ElementType::kInt32;
   const LaneClass lanes = lane_class(operand);
   switch (node.op) {
     case ScalarOp::kConstant:
@@ -64,16 +68,14 @@ bool lanes_support(const Scalar &node, ElementType operand) {
     case ScalarOp::kAdd:
     case ScalarOp::kSub:
     case ScalarOp::kMul:
-      return f32 || i32;
     case ScalarOp::kMin:
     case ScalarOp::kMax:
-      return f32 || i32;
+      return floats || i32;
     case ScalarOp::kDiv:
     case ScalarOp::kFma:
     case ScalarOp::kIsNan:
-      return f32;
     case ScalarOp::kIsInf:
-      return f32;
+      return floats;
     case ScalarOp::kNot:
     case ScalarOp::kAnd:
     case ScalarOp::kOr:
@@ -83,20 +85,21 @@ bool lanes_support(const Scalar &node, ElementType operand) {
     case ScalarOp::kNe:
     case ScalarOp::kLt:
     case ScalarOp::kLe:
-      return lanes == LaneClass::kFloat || lanes == LaneClass::kInt;
+      return floats || lanes == LaneClass::kFloat || lanes == LaneClass::kInt;
     case ScalarOp::kSelect:
       return lane_class(node.type) != LaneClass::kNone && node.type != ElementType::kInt64;
     case ScalarOp::kCast: {
       const ElementType to = node.type;
-      if (to == ElementType::kInt64 || to == ElementType::kFloat64) return false;
+      if (to == ElementType::kInt64) return false;
+      if (f64) return to == ElementType::kFloat32 || to == ElementType::kFloat64 || to == ElementType::kBool;
       if (lane_class(to) == LaneClass::kNone || lanes == LaneClass::kNone) return false;
       if (lanes == LaneClass::kFloat && (to == ElementType::kInt16 || to == ElementType::kUInt16)) return false;
       return true;
     }
     case ScalarOp::kAbs:
-      return f32 || i32;
+      return floats || i32;
     default:
-      return f32 && vector_math(node.op);
+      return floats && vector_math(node.op);
   }
 }
 

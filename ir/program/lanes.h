@@ -6,8 +6,9 @@
 
 namespace optc {
 
-// What holds the lanes of a type: float vectors, int32 vectors, masks; kNone: only scalar code can.
-enum class LaneClass { kNone, kFloat, kInt, kMask };
+// What holds the lanes of a type: float vectors, double vectors (as many lanes, in two registers), int32 vectors,
+// masks; kNone: only scalar code can.
+enum class LaneClass { kNone, kFloat, kDouble, kInt, kMask };
 LaneClass lane_class(ElementType type);
 
 // Whether `node` (with operands of `operand` type) can be computed in lanes.

@@ -63,7 +63,8 @@ bool NestPlan::stores_plain_rows(Dim columns) const {
   const Stage &last = nest_.stages.back();
   if (nest_.stages.size() != 2 || last.outputs.size() != 1 || outer_.size() != 2) return false;
   const StageOutput &o = last.outputs[0];
-  if (!o.buffer.valid() || program_.buffer(o.buffer).element() != ElementType::kFloat32) return false;
+  const LocalId sum = nest_.stages[0].outputs[0].local;
+  if (!o.buffer.valid() || program_.buffer(o.buffer).element() != nest_.locals[sum.index].type) return false;
   const Dim offset = offset_of(program_.buffer(o.buffer), o.index);
   const auto row = affine_in(offset, outer_[0].index), column = affine_in(offset, outer_[1].index);
   if (!row || !column || !(row->coefficient == columns) || !column->coefficient.is(1)) return false;

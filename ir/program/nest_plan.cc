@@ -384,7 +384,7 @@ bool NestPlan::lanes_value(const StagePlan &plan, ScalarId id, int64_t &cost, st
         return s.op == ScalarOp::kLoad || s.type != ElementType::kBool;
       }
       cost += 8;
-      return s.type == ElementType::kFloat32;
+      return s.type == ElementType::kFloat32 || s.type == ElementType::kFloat64;
     }
     case ScalarOp::kEq:
     case ScalarOp::kNe:
@@ -438,18 +438,18 @@ bool NestPlan::lanes_possible(const Stage &stage, const StagePlan &plan, int64_t
       const auto part = affine_in(offset_of(buffer, o.index), lanes_);
       if (!part || dim_varies(part->rest) || (part->coefficient.is(0) && !one_column_)) return false;
       if (!part->coefficient.is(1) && !one_column_) {
-        if (buffer.element() != ElementType::kFloat32) return false;
+        if (buffer.element() != ElementType::kFloat32 && buffer.element() != ElementType::kFloat64) return false;
         cost += 16;
       }
       continue;
     }
     const Local &local = nest_.locals[o.local.index];
     const Dim offset = local_offset(local, o.index);
-    const bool f32 = local.type == ElementType::kFloat32;
+    const bool floats = local.type == ElementType::kFloat32 || local.type == ElementType::kFloat64;
     if (columns_) {
       if (dim_varies(offset) || lane_class(local.type) == LaneClass::kNone || local.type == ElementType::kInt64)
         return false;
-      const bool arithmetic = f32 || local.type == ElementType::kInt32;
+      const bool arithmetic = floats || local.type == ElementType::kInt32;
       const bool logic = o.combine == Combine::kAnd || o.combine == Combine::kOr;
       if (o.combine != Combine::kStore && !(logic ? local.type == ElementType::kBool : arithmetic)) return false;
       if (conditional && o.combine == Combine::kStore) return false;
@@ -460,7 +460,7 @@ bool NestPlan::lanes_possible(const Stage &stage, const StagePlan &plan, int64_t
       }
       continue;
     }
-    if (!f32) return false;
+    if (!floats) return false;
     if (o.combine == Combine::kStore) {
       const auto part = affine_in(offset, lanes_);
       if (conditional || !part || !part->coefficient.is(1) || dim_varies(part->rest)) return false;

@@ -27,8 +27,8 @@ class NestPlan {
   // stages behind it run in lanes along the columns, on vectors of finished sums. False: they have no such form, and
   // the plan is of no use.
   bool plan_epilogue(const std::vector<Loop> &batch, const std::vector<Loop> &rows, const std::vector<Loop> &columns);
-  // Of an epilogue without batch: the result is stored as rows of `columns` in one f32 buffer, and nothing of that size
-  // is read: the buffer may hold partial sums.
+  // Of an epilogue without batch: the result is stored as rows of `columns` in one buffer of the sums' type, and
+  // nothing of that size is read: the buffer may hold partial sums.
   bool stores_plain_rows(Dim columns) const;
 
  protected:

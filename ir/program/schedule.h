@@ -146,7 +146,7 @@ struct LoopsSchedule {
   static constexpr std::string_view kName = "loops";
 };
 
-// A product of f32 (runtime/cpu/gemm.h) or of bytes (gemm_i8.h), as its view says; an epilogue in lanes along columns.
+// A product of f32, f64 (runtime/cpu/gemm.h) or bytes (gemm_i8.h), as its view says; its epilogue in lanes of columns.
 struct GemmSchedule {
   static constexpr std::string_view kName = "gemm";
   // Where sums stand between blocks of k.

@@ -155,6 +155,10 @@ class ScheduleVerifier {
     for (const OperandView *operand : {&s.view.a, &s.view.b})
       if (p_.buffer(operand->buffer).element() != operand->element)
         return fail_("S2", "an operand of its schedule has another type");
+    const ElementType sum = p_.scalars.at(kernel_.nest()->stages[c->stage].outputs[0].value).type;
+    for (const OperandView *operand : {&s.view.a, &s.view.b})
+      if ((operand->element == ElementType::kFloat64) != (sum == ElementType::kFloat64))
+        return fail_("S1", "its schedule multiplies f64 and other types");
     const auto zeros = zero_points(p_, kernel_, s.view);
     if (is_byte(s.view.a.element) != zeros.has_value())
       return fail_("S1", "its schedule is for a product of bytes in int32");
@@ -243,8 +247,12 @@ class ScheduleVerifier {
   }
   void check(const ConvolutionDirectSchedule &s) { check_convolution(s.operands, true); }
   void check(const ConvolutionTransposedSchedule &s) { check_convolution(s.operands, true, true); }
-  void check(const ConvolutionDepthwiseSchedule &s) { check_convolution(s.operands, false); }
-  void check(const ConvolutionWinogradSchedule &s) { check_convolution(s.operands, false); }
+  void check(const ConvolutionDepthwiseSchedule &s) { check_of_floats(s.operands); }
+  void check(const ConvolutionWinogradSchedule &s) { check_of_floats(s.operands); }
+  void check_of_floats(const ConvolutionOperands &o) {
+    check_convolution(o, false);
+    if (p_.buffer(o.input).element() != ElementType::kFloat32) fail_("S1", "its schedule is for a convolution of f32");
+  }
 
   void check(const ConvolutionStripsSchedule &s) {
     check_convolution(s.image, false);

@@ -45,7 +45,7 @@ class Layout {
 
  private:
   // Convolutions that have a channels-last template: up to three spatial dims (on a GPU two, not transposed), known
-  // channels, f32 (and on a CPU 8-bit integers).
+  // channels, f32 (and on a CPU f64 and 8-bit integers).
   std::optional<ConvolutionView> spatial_convolution(KernelId k) const {
     auto view = convolution_view(p_, p_.kernel(k));
     const bool gpu = options_.target == LoweringOptions::Target::kGpu;
@@ -108,7 +108,7 @@ class Layout {
         continue;
       }
       const BufferId input = view->input;
-      if (p_.buffer(input).order.empty() && !view->in_channels.is(1) && !reads_any_strides(*view, options_) &&
+      if (p_.buffer(input).order.empty() && !view->in_channels.is(1) && !reads_any_strides(p_, *view, options_) &&
           (copies[input.index].valid() || steps_.allowed("layout.copy"))) {
         if (!copies[input.index].valid()) order.push_back(copy_of(input, copies[input.index], p_.kernel(k).origin));
         const BufferId copy = copies[input.index];

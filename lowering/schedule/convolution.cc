@@ -1,4 +1,5 @@
-// runtime/cpu/conv.h, conv_transposed.h, depthwise.h and winograd.h: convolutions of f32 with constant weights, over
+// runtime/cpu/conv.h, conv_transposed.h, depthwise.h and winograd.h: convolutions of f32 (the first two of
+// f64, too) with constant weights, over
 // one to three spatial dims.
 #include <algorithm>
 #include <array>
@@ -27,7 +28,7 @@ Sizes output_of(const ConvolutionOperands &o) {
 }
 
 // A padded copy of a band of rows, in each plane that a tap reads.
-Dim direct_scratch_bytes(const ConvolutionGeometry &g, const Sizes &out) {
+Dim direct_scratch_bytes(const ConvolutionGeometry &g, const Sizes &out, int64_t element) {
   const int64_t own = g.filters / g.groups;
   int64_t joined = 1;
   while (own * joined < 16 && g.groups % (joined * 2) == 0) joined *= 2;
@@ -39,11 +40,11 @@ Dim direct_scratch_bytes(const ConvolutionGeometry &g, const Sizes &out) {
     return (outputs - Dim(1)) * Dim(g.strides[i]) + Dim((g.kernel[i] - 1) * g.dilations[i] + 1);
   };
   const Dim pixels = inputs(ceil_div(height, bands), 1) * inputs(width, 2);
-  return (max(pixels, Dim(0)) * Dim(g.kernel[0] * channels) + Dim(16)) * Dim(4);
+  return (max(pixels, Dim(0)) * Dim(g.kernel[0] * channels) + Dim(16)) * Dim(element);
 }
 
 // The greatest of the parts.
-Dim transposed_scratch_bytes(const ConvolutionOperands &o) {
+Dim transposed_scratch_bytes(const ConvolutionOperands &o, int64_t element) {
   const ConvolutionGeometry &g = o.geometry;
   const Dim in[3] = {o.depth, o.height, o.width};
   Dim bytes = 0;
@@ -55,7 +56,7 @@ Dim transposed_scratch_bytes(const ConvolutionOperands &o) {
       const Dim all = (in[i] - Dim(1)) * Dim(g.strides[i]) + Dim(reach - g.pads_begin[i] - g.pads_end[i]);
       out[i] = max(ceil_div(all - Dim(part.first[i]), Dim(g.strides[i])), Dim(0));
     }
-    bytes = max(bytes, direct_scratch_bytes(part.direct, out));
+    bytes = max(bytes, direct_scratch_bytes(part.direct, out, element));
   }
   return bytes;
 }
@@ -71,12 +72,13 @@ Dim winograd_scratch_bytes(const ConvolutionOperands &o, int64_t m) {
 }
 
 // Sums between blocks of channels, of the product over pixels: a task has 192 rows at most.
-Dim gemm_scratch_bytes(const ConvolutionOperands &o) {
-  return o.geometry.channels > 1024 ? Dim(192 * ((o.geometry.filters + 63) / 64 * 64) * 4) : Dim(0);
+Dim gemm_scratch_bytes(const ConvolutionOperands &o, int64_t element) {
+  return o.geometry.channels > 1024 ? Dim(192 * ((o.geometry.filters + 63) / 64 * 64) * element) : Dim(0);
 }
 
-ConvolutionShape shape_of(const ConvolutionOperands &o) {
+ConvolutionShape shape_of(const Program &program, const ConvolutionOperands &o) {
   ConvolutionShape shape;
+  shape.element = bit_width(program.buffer(o.input).element()) / 8;
   static_cast<ConvolutionGeometry &>(shape) = o.geometry;
   const bool known = o.depth.is_constant() && o.height.is_constant() && o.width.is_constant() && !o.depth.is(0) &&
                      !o.height.is(0) && !o.width.is(0);
@@ -85,16 +87,17 @@ ConvolutionShape shape_of(const ConvolutionOperands &o) {
   return shape;
 }
 
-Schedule schedule_of(ConvolutionAlgorithm algorithm, const ConvolutionOperands &o) {
+Schedule schedule_of(const Program &program, ConvolutionAlgorithm algorithm, const ConvolutionOperands &o) {
+  const ConvolutionShape shape = shape_of(program, o);
   switch (algorithm) {
     case ConvolutionAlgorithm::kGemm:
-      return ConvolutionGemmSchedule{o, gemm_scratch_bytes(o)};
+      return ConvolutionGemmSchedule{o, gemm_scratch_bytes(o, shape.element)};
     case ConvolutionAlgorithm::kDirect:
-      if (o.channel_stride.is(1) && direct_convolution_skips(shape_of(o)))
+      if (o.channel_stride.is(1) && direct_convolution_skips(shape))
         return ConvolutionDirectSchedule{o, 0};  // it reads the image where it lies
-      return ConvolutionDirectSchedule{o, direct_scratch_bytes(o.geometry, output_of(o))};
+      return ConvolutionDirectSchedule{o, direct_scratch_bytes(o.geometry, output_of(o), shape.element)};
     case ConvolutionAlgorithm::kTransposed:
-      return ConvolutionTransposedSchedule{o, transposed_scratch_bytes(o)};
+      return ConvolutionTransposedSchedule{o, transposed_scratch_bytes(o, shape.element)};
     case ConvolutionAlgorithm::kDepthwise:
       return ConvolutionDepthwiseSchedule{
           o, o.geometry.kernel[2] <= 7 && o.geometry.strides[2] <= 2 && o.geometry.dilations[2] == 1};
@@ -127,9 +130,13 @@ ConvolutionAlgorithm algorithm_of(const Schedule &schedule) {
 }
 
 // Whether products of weights with the zeros of a border are zero.
+template <class T>
 bool all_finite(const Constant &weight) {
-  const float *w = weight.as<float>();
-  return std::all_of(w, w + weight.count(), [](float f) { return std::isfinite(f); });
+  const T *w = weight.as<T>();
+  return std::all_of(w, w + weight.count(), [](T f) { return std::isfinite(f); });
+}
+bool all_finite(const Constant &weight) {
+  return weight.type() == ElementType::kFloat64 ? all_finite<double>(weight) : all_finite<float>(weight);
 }
 
 }  // namespace
@@ -184,7 +191,9 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
                                             const LoweringOptions &options) {
   const auto view = convolution_view(program, kernel);
   if (view && view->integer) return integer_convolution_schedules(program, kernel, *view);
-  if (!view || !is_f32(program, view->input) || !is_f32(program, view->weight) ||
+  const auto type = [&](BufferId b) { return program.buffer(b).element(); };
+  const bool f64 = view && type(view->input) == ElementType::kFloat64;
+  if (!view || (!f64 && !is_f32(program, view->input)) || type(view->weight) != type(view->input) ||
       program.buffer(view->weight).kind != BufferKind::kConstant)
     return {};
   const size_t spatial = view->info->kernel.size();
@@ -196,11 +205,11 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
   if (view->info->transposed) {
     const ConvolutionOperands operands = convolution_operands(*view, strides, true);
     if (!transposed_parts(operands.geometry).empty() && all_finite(program.buffer(view->weight).constant))
-      list.push_back(schedule_of(ConvolutionAlgorithm::kTransposed, operands));
+      list.push_back(schedule_of(program, ConvolutionAlgorithm::kTransposed, operands));
     return list;
   }
   const ConvolutionOperands operands = convolution_operands(*view, strides, false);
-  const ConvolutionAlgorithm best = algorithm_for(shape_of(operands), options.winograd);
+  const ConvolutionAlgorithm best = algorithm_for(shape_of(program, operands), options.winograd);
   // The templates leave out taps outside the image, or spread a weight over a tile: right where 0 * weight is 0.
   const auto pads = [](int64_t n) { return n > 0; };
   const ConvolutionGeometry &g = operands.geometry;
@@ -212,21 +221,22 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
   if (best == ConvolutionAlgorithm::kGemm && operands.geometry.filters == 1) return {};
   if (best != ConvolutionAlgorithm::kDirect) {
     if (!channels_innermost(program.buffer(view->input))) return {};
-    list.push_back(schedule_of(best, operands));
+    list.push_back(schedule_of(program, best, operands));
   }
-  list.push_back(schedule_of(ConvolutionAlgorithm::kDirect, convolution_operands(*view, strides, true)));
+  list.push_back(schedule_of(program, ConvolutionAlgorithm::kDirect, convolution_operands(*view, strides, true)));
   // What the rule does not take, a measurement may.
-  if (channels_innermost(program.buffer(view->input)) && winograd_can(shape_of(operands)))
+  if (channels_innermost(program.buffer(view->input)) && !f64 && winograd_can(shape_of(program, operands)))
     for (const auto algorithm : {ConvolutionAlgorithm::kWinograd2, ConvolutionAlgorithm::kWinograd4})
       if (algorithm != best && winograd_allowed(algorithm, options.winograd))
-        list.push_back(schedule_of(algorithm, operands));
+        list.push_back(schedule_of(program, algorithm, operands));
   return list;
 }
 
-bool reads_any_strides(const ConvolutionView &view, const LoweringOptions &options) {
+bool reads_any_strides(const Program &program, const ConvolutionView &view, const LoweringOptions &options) {
   if (view.integer) return false;
   if (view.info->transposed) return true;
-  ConvolutionShape shape = shape_of(convolution_operands(view, std::vector<Dim>(view.in_spatial.size() + 2), false));
+  ConvolutionShape shape =
+      shape_of(program, convolution_operands(view, std::vector<Dim>(view.in_spatial.size() + 2), false));
   if (options.target == LoweringOptions::Target::kGpu) shape.height = shape.width = 0;
   return algorithm_for(shape, options.winograd) == ConvolutionAlgorithm::kDirect;
 }
@@ -235,7 +245,8 @@ void prepare_convolution(const Program &program, const Kernel &kernel, const Add
   ConvolutionOperands &operands = *convolution(schedule);
   const Buffer &weight = program.buffer(convolution_view(program, kernel)->weight);
   const std::string name = weight.name;
-  operands.weight.buffer = add(name, pack_convolution(weight.constant, shape_of(operands), algorithm_of(schedule)));
+  operands.weight.buffer =
+      add(name, pack_convolution(weight.constant, shape_of(program, operands), algorithm_of(schedule)));
 }
 
 }  // namespace optc

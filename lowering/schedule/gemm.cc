@@ -1,4 +1,5 @@
-// runtime/cpu/gemm.h and gemm_stored.h: products in f32 of f32, f16 and bf16; gemm_i8.h: of int8 and uint8.
+// runtime/cpu/gemm.h and gemm_stored.h: products in f32 of f32, f16 and bf16, in f64 of f64; gemm_i8.h: of int8 and
+// uint8.
 #include <algorithm>
 
 #include "evaluate/pack.h"
@@ -11,7 +12,7 @@
 namespace optc {
 namespace {
 
-// Of runtime/cpu/gemm_plan.h: rows of B in a block, panel columns, and rows of a task at most.
+// Of runtime/cpu/gemm_plan.h: rows of B in a block, panel columns (of f32), and rows of a task at most.
 constexpr int64_t kBlock = 1024, kWidestPanel = 64, kTaskRows = 192;
 
 // Whether B is laid out once, by the compiler.
@@ -22,17 +23,20 @@ bool packs(const Program &program, const GemmView &view) {
   return view.b.offset.is_constant() && view.b_inner.is_constant() && view.b_column.is_constant();
 }
 
-// optc_gemm_stored_floats in bytes: exact for sizes that are known, else its bound.
-Dim stored_scratch(const GemmView &view, bool partial) {
+// optc_gemm_stored_floats in bytes: exact for sizes that are known, else its bound. `element`: bytes of a sum.
+Dim stored_scratch(const GemmView &view, bool partial, int64_t element) {
   const Dim rows = view.rows.is_constant() ? Dim(std::min(kTaskRows, view.rows.value())) : Dim(kTaskRows);
   if (view.inner.is_constant() && view.columns.is_constant())
-    return 4 * optc_gemm_stored_floats(rows.value(), view.columns.value(), view.inner.value(), partial);
+    return 4 * optc_gemm_stored_floats(rows.value(), view.columns.value(), view.inner.value(), partial, element);
   const Dim block = ceil_div(max(min(view.inner, Dim(kBlock)), Dim(1)), Dim(16)) * Dim(16);
-  return (Dim(kOptcGemmPanelFloats) + rows * block + (partial ? rows * view.columns : Dim(0))) * Dim(4);
+  return Dim(kOptcGemmPanelFloats * 4) + (rows * block + (partial ? rows * view.columns : Dim(0))) * Dim(element);
 }
 
-bool is_stored_float(ElementType type) {
-  return type == ElementType::kFloat32 || type == ElementType::kFloat16 || type == ElementType::kBFloat16;
+// Whether the templates multiply elements of `stored` in `sum`.
+bool multiplies(ElementType stored, ElementType sum) {
+  if (sum == ElementType::kFloat64) return stored == sum;
+  return sum == ElementType::kFloat32 &&
+         (stored == sum || stored == ElementType::kFloat16 || stored == ElementType::kBFloat16);
 }
 
 }  // namespace
@@ -55,10 +59,11 @@ std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &
     schedule.scratch_bytes = integer_gemm_scratch(view->rows, view->inner, packs(program, *view));
     return schedule;
   }
-  if (!view || !is_stored_float(view->a.element) || !is_stored_float(view->b.element)) return std::nullopt;
+  if (!view) return std::nullopt;
   const Contraction &c = *kernel.nest()->contraction;
-  if (program.scalars.at(kernel.nest()->stages[c.stage].outputs[0].value).type != ElementType::kFloat32)
-    return std::nullopt;
+  const ElementType sum = program.scalars.at(kernel.nest()->stages[c.stage].outputs[0].value).type;
+  if (!multiplies(view->a.element, sum) || !multiplies(view->b.element, sum)) return std::nullopt;
+  const int64_t element = bit_width(sum) / 8;
   // Where sizes are known at run time only, B is given at run time too (attention-like products).
   if ((!view->columns.is_constant() || !view->inner.is_constant()) &&
       program.buffer(view->b.buffer).kind == BufferKind::kConstant)
@@ -68,7 +73,7 @@ std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &
   GemmSchedule schedule;
   schedule.view = *view;
   const bool stored = widens(*view);
-  schedule.scratch_bytes = stored                  ? stored_scratch(*view, false)
+  schedule.scratch_bytes = stored                  ? stored_scratch(*view, false, element)
                            : packs(program, *view) ? Dim(0)
                                                    : Dim(kBlock * kWidestPanel * 4);
   if (view->inner.is_constant() && view->inner.value() <= kBlock) return schedule;
@@ -80,12 +85,12 @@ std::optional<GemmSchedule> gemm_schedule(const Program &program, const Kernel &
   }
   schedule.partial = GemmSchedule::Partial::kScratch;
   if (stored) {
-    schedule.scratch_bytes = stored_scratch(*view, true);
+    schedule.scratch_bytes = stored_scratch(*view, true, element);
     return schedule;
   }
   const Dim rows = view->rows.is_constant() ? Dim(std::min(kTaskRows, view->rows.value())) : Dim(kTaskRows);
   schedule.scratch_bytes =
-      schedule.scratch_bytes + rows * ceil_div(view->columns, Dim(kWidestPanel)) * Dim(kWidestPanel * 4);
+      schedule.scratch_bytes + rows * ceil_div(view->columns, Dim(kWidestPanel)) * Dim(kWidestPanel * element);
   return schedule;
 }
 

@@ -53,7 +53,7 @@ std::vector<Schedule> convolution_schedules(const Program &program, const Kernel
                                             const LoweringOptions &options);
 // Whether a convolution reads its input by any strides: its template copies bands of it anyway. (On a GPU, whose
 // kernels choose later, it is told from what does not depend on the image.)
-bool reads_any_strides(const ConvolutionView &view, const LoweringOptions &options);
+bool reads_any_strides(const Program &program, const ConvolutionView &view, const LoweringOptions &options);
 // The image as the templates see it: a line is one row high, of the direct one a column of one-pixel rows, since bands
 // of rows are what its tasks divide and copy. `strides`: of the input's dims.
 ConvolutionOperands convolution_operands(const ConvolutionView &view, const std::vector<Dim> &strides,

@@ -34,6 +34,7 @@ struct Part {
   }                                                                                               \
   OPTC_INLINE void store##suffix(type *p, vector v, Part n) { store##suffix##_n(p, v, n.lanes); }
 OPTC_LANE_ACCESS(, float, vf)
+OPTC_LANE_ACCESS(, double, vd)
 OPTC_LANE_ACCESS(, int32_t, vi)
 OPTC_LANE_ACCESS(_f16, uint16_t, vf)
 OPTC_LANE_ACCESS(_bf16, uint16_t, vf)
@@ -43,16 +44,20 @@ OPTC_LANE_ACCESS(_i16, int16_t, vi)
 OPTC_LANE_ACCESS(_u16, uint16_t, vi)
 OPTC_LANE_ACCESS(_bool, uint8_t, vm)
 #undef OPTC_LANE_ACCESS
-template <int S>
-OPTC_INLINE vf load_strided(const float *p, int64_t stride, Full<S>) {
-  return load_strided(p, stride);
-}
-OPTC_INLINE vf load_strided(const float *p, int64_t stride, Part n) { return load_strided(p, stride, n.lanes); }
-template <int S>
-OPTC_INLINE void store_strided(float *p, int64_t stride, vf v, Full<S>) {
-  store_strided(p, stride, v);
-}
-OPTC_INLINE void store_strided(float *p, int64_t stride, vf v, Part n) { store_strided(p, stride, v, n.lanes); }
+#define OPTC_LANE_STRIDES(type, vector)                                                                               \
+  template <int S>                                                                                                    \
+  OPTC_INLINE vector load_strided(const type *p, int64_t stride, Full<S>) {                                           \
+    return load_strided(p, stride);                                                                                   \
+  }                                                                                                                   \
+  OPTC_INLINE vector load_strided(const type *p, int64_t stride, Part n) { return load_strided(p, stride, n.lanes); } \
+  template <int S>                                                                                                    \
+  OPTC_INLINE void store_strided(type *p, int64_t stride, vector v, Full<S>) {                                        \
+    store_strided(p, stride, v);                                                                                      \
+  }                                                                                                                   \
+  OPTC_INLINE void store_strided(type *p, int64_t stride, vector v, Part n) { store_strided(p, stride, v, n.lanes); }
+OPTC_LANE_STRIDES(float, vf)
+OPTC_LANE_STRIDES(double, vd)
+#undef OPTC_LANE_STRIDES
 
 template <int S>
 OPTC_INLINE vf gather(const float *p, vi at, Full<S>) {
@@ -107,47 +112,56 @@ OPTC_INLINE void lanes4(int64_t begin, int64_t end, const Body &body) {
   if (i < end) body(i, Part{(int)(end - i)});
 }
 
-struct SumLanes {
-  vf s[4];
-  OPTC_MEMBER SumLanes() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = vf{}; }
+// T: float or double.
+template <class T>
+struct SumLanesOf {
+  Lanes<T> s[4];
+  OPTC_MEMBER SumLanesOf() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = broadcast(T(0)); }
   template <int S>
-  OPTC_MEMBER void add(vf v, Full<S>) {
+  OPTC_MEMBER void add(Lanes<T> v, Full<S>) {
     s[S] = s[S] + v;
   }
-  OPTC_MEMBER void add(vf v, Part n) { s[0] = s[0] + select(first_lanes(n.lanes), v, vf{}); }
-  OPTC_MEMBER float total(float initial = 0.0f) const { return initial + reduce_sum((s[0] + s[1]) + (s[2] + s[3])); }
+  OPTC_MEMBER void add(Lanes<T> v, Part n) { s[0] = s[0] + select(first_lanes(n.lanes), v, broadcast(T(0))); }
+  OPTC_MEMBER T total(T initial = 0) const { return initial + reduce_sum((s[0] + s[1]) + (s[2] + s[3])); }
 };
-struct ProductLanes {
-  vf s[4];
-  OPTC_MEMBER ProductLanes() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(1.0f); }
+template <class T>
+struct ProductLanesOf {
+  Lanes<T> s[4];
+  OPTC_MEMBER ProductLanesOf() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = broadcast(T(1)); }
   template <int S>
-  OPTC_MEMBER void add(vf v, Full<S>) {
+  OPTC_MEMBER void add(Lanes<T> v, Full<S>) {
     s[S] = s[S] * v;
   }
-  OPTC_MEMBER void add(vf v, Part n) { s[0] = s[0] * select(first_lanes(n.lanes), v, splat(1.0f)); }
-  OPTC_MEMBER float total(float initial = 1.0f) const { return initial * reduce_mul((s[0] * s[1]) * (s[2] * s[3])); }
+  OPTC_MEMBER void add(Lanes<T> v, Part n) { s[0] = s[0] * select(first_lanes(n.lanes), v, broadcast(T(1))); }
+  OPTC_MEMBER T total(T initial = 1) const { return initial * reduce_mul((s[0] * s[1]) * (s[2] * s[3])); }
 };
-struct MaxLanes {
-  vf s[4];
-  OPTC_MEMBER MaxLanes() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(-INFINITY); }
+template <class T>
+struct MaxLanesOf {
+  Lanes<T> s[4];
+  OPTC_MEMBER MaxLanesOf() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = broadcast(T(-INFINITY)); }
   template <int S>
-  OPTC_MEMBER void add(vf v, Full<S>) {
+  OPTC_MEMBER void add(Lanes<T> v, Full<S>) {
     s[S] = max(s[S], v);
   }
-  OPTC_MEMBER void add(vf v, Part n) { s[0] = select(first_lanes(n.lanes), max(s[0], v), s[0]); }
-  OPTC_MEMBER float total(float initial = -INFINITY) const {
+  OPTC_MEMBER void add(Lanes<T> v, Part n) { s[0] = select(first_lanes(n.lanes), max(s[0], v), s[0]); }
+  OPTC_MEMBER T total(T initial = -INFINITY) const {
     return max(initial, reduce_max(max(max(s[0], s[1]), max(s[2], s[3]))));
   }
 };
-struct MinLanes {
-  vf s[4];
-  OPTC_MEMBER MinLanes() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat(INFINITY); }
+template <class T>
+struct MinLanesOf {
+  Lanes<T> s[4];
+  OPTC_MEMBER MinLanesOf() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = broadcast(T(INFINITY)); }
   template <int S>
-  OPTC_MEMBER void add(vf v, Full<S>) {
+  OPTC_MEMBER void add(Lanes<T> v, Full<S>) {
     s[S] = min(s[S], v);
   }
-  OPTC_MEMBER void add(vf v, Part n) { s[0] = select(first_lanes(n.lanes), min(s[0], v), s[0]); }
-  OPTC_MEMBER float total(float initial = INFINITY) const {
+  OPTC_MEMBER void add(Lanes<T> v, Part n) { s[0] = select(first_lanes(n.lanes), min(s[0], v), s[0]); }
+  OPTC_MEMBER T total(T initial = INFINITY) const {
     return min(initial, reduce_min(min(min(s[0], s[1]), min(s[2], s[3]))));
   }
 };
+typedef SumLanesOf<float> SumLanes;
+typedef ProductLanesOf<float> ProductLanes;
+typedef MaxLanesOf<float> MaxLanes;
+typedef MinLanesOf<float> MinLanes;

@@ -16,7 +16,12 @@ struct OptcConvShape {
   int64_t pad_top, pad_left, pad_bottom, pad_right;
   int64_t groups;
   int64_t d = 1, kd = 1, sd = 1, dd = 1, pad_front = 0, pad_back = 0;  // of planes; d may be unknown, too
+  int64_t element = 4;                                                 // as in gemm_plan.h
 };
+constexpr OptcConvShape optc_of_double(OptcConvShape s) {
+  s.element = 8;
+  return s;
+}
 constexpr int64_t optc_conv_out(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pads) {
   const int64_t free = in + pads - (kernel - 1) * dilation - 1;
   return free < 0 ? 0 : free / stride + 1;
@@ -53,9 +58,13 @@ constexpr bool optc_winograd_can(const OptcConvShape &s) {
 // plane. Winograd for 3x3 of stride 1: F(4,3)
 // (error about 4 times that of a direct sum) where its weights, four times the plain ones, stay in reach of the caches
 // and the map has enough 4x4 tiles; F(2,3) (no less accurate than a direct sum) on smaller maps. `strict` refuses
-// F(4,3).
+// F(4,3). Of double there are the first two.
 constexpr OptcConvAlgorithm optc_conv_algorithm(const OptcConvShape &s, bool strict) {
   const bool no_pads = s.pad_top == 0 && s.pad_left == 0 && s.pad_bottom == 0 && s.pad_right == 0;
+  if (s.element == 8 && optc_conv_flat(s)) {
+    const bool pixels = s.kh == 1 && s.kw == 1 && s.groups == 1;
+    return pixels && no_pads ? OPTC_CONV_GEMM : OPTC_CONV_DIRECT;
+  }
   if (!optc_conv_flat(s)) {
     const bool pixels = s.kd == 1 && s.kh == 1 && s.kw == 1 && s.groups == 1 && s.sd == 1 && s.sh == 1 && s.sw == 1;
     return pixels && no_pads && s.pad_front == 0 && s.pad_back == 0 ? OPTC_CONV_GEMM : OPTC_CONV_DIRECT;
@@ -113,7 +122,7 @@ constexpr OptcDirect optc_direct_plan(const OptcConvShape &s, int64_t threads = 
   const int64_t joined = optc_conv_joined(s);
   d.groups = s.groups / joined;
   d.c = s.c / d.groups, d.oc = s.oc / d.groups;
-  d.panels = optc_gemm_panels(d.oc);
+  d.panels = optc_gemm_panels(d.oc, s.element);
   d.od = optc_conv_od(s), d.oh = optc_conv_oh(s), d.ow = optc_conv_ow(s);
   const int64_t k = s.kd * s.kh * s.kw * d.c, panels = optc_panel_count(d.panels);
   const int64_t rows = optc_clamp(optc_ceil_div(256, d.ow > 0 ? d.ow : 1), 1, d.oh > 0 ? d.oh : 1);
@@ -121,14 +130,15 @@ constexpr OptcDirect optc_direct_plan(const OptcConvShape &s, int64_t threads = 
   const int64_t copies = s.n * d.od * d.groups;
   if (threads > 1 && copies > 0 && d.oh > 0 && d.ow > 0 && d.oc > 0) {
     // A band is copied for each of its parts of the columns.
-    const OptcGrid grid =
-        optc_divide({copies, d.oh, d.ow, panels, d.panels.width, k, s.kd * s.sh * s.w * d.c * 4}, threads, d.row_tasks);
+    const OptcGrid grid = optc_divide(
+        {copies, d.oh, d.ow, panels, d.panels.width * s.element / 4, k, s.kd * s.sh * s.w * d.c * s.element}, threads,
+        d.row_tasks);
     d.row_tasks = grid.m_tasks, d.oc_tasks = grid.n_tasks;
   }
   d.band_rows = optc_ceil_div(d.oh, d.row_tasks);
   d.in_rows = (d.band_rows - 1) * s.sh + (s.kh - 1) * s.dh + 1;
   d.in_cols = (d.ow - 1) * s.sw + (s.kw - 1) * s.dw + 1;
-  if (d.oc_tasks == 0) d.oc_tasks = optc_clamp(2 * d.band_rows * d.ow * d.oc * k / 8000000, 1, panels);
+  if (d.oc_tasks == 0) d.oc_tasks = optc_clamp(s.element / 2 * d.band_rows * d.ow * d.oc * k / 8000000, 1, panels);
   d.scratch_floats = optc_clamp(d.in_rows * d.in_cols, 0, INT64_MAX) * s.kd * d.c + 16;
   d.prefetch = panels > 1;
   return d;
@@ -142,8 +152,8 @@ constexpr int64_t optc_direct_packed_floats(const OptcConvShape &s) {
   return d.groups * s.kd * s.kh * s.kw * d.c * optc_panel_columns(d.panels);
 }
 // weight(filter, channel of its group, z, y, x): the weight of one tap.
-template <class Weight>
-static inline void optc_direct_pack_taps(const OptcConvShape &s, const Weight &weight, float *out) {
+template <class Weight, class T>
+static inline void optc_direct_pack_taps(const OptcConvShape &s, const Weight &weight, T *out) {
   const OptcDirect d = optc_direct_plan(s);
   const int64_t own_c = s.c / s.groups, own_oc = s.oc / s.groups;
   for (int64_t g = 0; g < d.groups; ++g)
@@ -154,10 +164,11 @@ static inline void optc_direct_pack_taps(const OptcConvShape &s, const Weight &w
             for (int64_t c = 0; c < d.c; ++c)
               for (int64_t o = optc_panel_begin(d.panels, p); o < optc_panel_begin(d.panels, p + 1); ++o) {
                 const bool present = o < d.oc && o / own_oc == c / own_c;
-                *out++ = present ? weight(g * d.oc + o, c % own_c, z, y, x) : 0.0f;
+                *out++ = present ? weight(g * d.oc + o, c % own_c, z, y, x) : T(0);
               }
 }
-static inline void optc_direct_pack(const OptcConvShape &s, const float *weights, float *out) {
+template <class T>
+static inline void optc_direct_pack(const OptcConvShape &s, const T *weights, T *out) {
   const int64_t own_c = s.c / s.groups;
   optc_direct_pack_taps(
       s,

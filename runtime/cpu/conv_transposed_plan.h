@@ -127,7 +127,8 @@ constexpr int64_t optc_transposed_scratch_floats(const OptcConvShape &s) {
   } while (optc_transposed_next(s, p));
   return floats;
 }
-static inline void optc_transposed_pack(const OptcConvShape &s, const float *weights, float *out) {
+template <class T>
+static inline void optc_transposed_pack(const OptcConvShape &s, const T *weights, T *out) {
   const int64_t own_c = s.c / s.groups, own_oc = s.oc / s.groups;
   OptcTransposedPart p = optc_transposed_part(s, 0, 0, 0);
   do {

@@ -1,10 +1,13 @@
 // gemm_plan.h: how a matrix product is divided and how its weights are laid out. The same for every instruction set and
 // for the compiler, which packs constants with it (C++17; usable from C++20).
 //
-// C[M,N] = A[M,K] * B[K,N]. B is packed as [ceil(K / kc)][panels][kc][columns] floats: blocks of kc rows of B (the
+// C[M,N] = A[M,K] * B[K,N]. B is packed as [ceil(K / kc)][panels][kc][columns] elements: blocks of kc rows of B (the
 // last one shorter), in each the panels of columns one after another, each panel row by row; columns beyond N are zero.
 // So a kernel reads B strictly forward. Panels have 48 or 64 columns, three or four vectors of AVX-512 (narrower
-// vectors split them), as many of each as leave less than one vector of zeros; 16 or 32 where N is that small.
+// vectors split them), as many of each as leave less than one vector of zeros; 16 or 32 where N is that small. Of
+// double they have 32 columns, as many vectors, and a last one 16.
+//
+// `element`: bytes of an element as it is multiplied, 4 (float) or 8 (double).
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -18,8 +21,9 @@ struct OptcPanels {
   int width, other;
   int64_t first, others;
 };
-constexpr OptcPanels optc_gemm_panels(int64_t n) {
+constexpr OptcPanels optc_gemm_panels(int64_t n, int64_t element = 4) {
   const int64_t vectors = n > 0 ? optc_ceil_div(n, 16) : 0;
+  if (element == 8 && vectors > 2) return {32, 16, vectors / 2, vectors % 2};
   if (vectors == 1 || vectors == 2) return {int(vectors) * 16, 16, 1, 0};
   if (vectors == 5) return {48, 32, 1, 1};
   if (vectors % 3 != 0 && vectors % 4 == 0) return {64, 16, vectors / 4, 0};
@@ -52,8 +56,10 @@ constexpr int64_t optc_gemm_kc(int64_t k) {
   return k <= 1024 ? (k > 0 ? k : 1) : optc_round_up(optc_ceil_div(k, optc_ceil_div(k, 1024)), 8);
 }
 
-// Floats of the packed B.
-constexpr int64_t optc_gemm_packed_floats(int64_t n, int64_t k) { return k * optc_panel_columns(optc_gemm_panels(n)); }
+// Elements of the packed B.
+constexpr int64_t optc_gemm_packed_floats(int64_t n, int64_t k, int64_t element = 4) {
+  return k * optc_panel_columns(optc_gemm_panels(n, element));
+}
 
 // What is divided among threads: `copies` independent products of `units` (of `unit_rows` rows each) by `panels` (of
 // up to `columns` columns), sums of k terms. unit_work: what a unit costs a task whatever its columns, in
@@ -97,20 +103,21 @@ constexpr OptcGrid optc_divide(const OptcWork &w, int64_t threads, int64_t least
 
 // threads: that share the work with `copies` such products at a time; layouts do not depend on them, and what a task
 // needs of memory is the most for one.
-constexpr OptcGemm optc_gemm_plan(int64_t m, int64_t n, int64_t k, int64_t threads = 1, int64_t copies = 1) {
+constexpr OptcGemm optc_gemm_plan(int64_t m, int64_t n, int64_t k, int64_t threads = 1, int64_t copies = 1,
+                                  int64_t element = 4) {
   OptcGemm g{};
   g.m = m, g.n = n, g.k = k;
-  g.panels = optc_gemm_panels(n);
+  g.panels = optc_gemm_panels(n, element);
   g.kc = optc_gemm_kc(k);
   const int64_t panels = optc_panel_count(g.panels);
   // Rows of a task: its part of A, kc wide, takes half of an L2 cache of 1 MB at most.
-  const int64_t rows = optc_clamp(131072 / g.kc, 48, 192);
+  const int64_t rows = optc_clamp(524288 / element / g.kc, 48, 192);
   g.m_tasks = m > 0 ? optc_ceil_div(m, rows) : 1;
   // About 8 MFLOP, or 256 KB of weights where few rows share them.
-  const int64_t by_work = 2 * m * n * k / 8000000, by_bytes = n * k * 4 / 262144;
+  const int64_t by_work = element / 2 * m * n * k / 8000000, by_bytes = n * k * element / 262144;
   g.n_tasks = optc_clamp((m <= 16 ? by_bytes : by_work) / g.m_tasks, 1, panels < 1 ? 1 : panels);
   if (threads > 1 && m > 0 && panels > 0) {
-    const OptcGrid grid = optc_divide({copies, m, 1, panels, g.panels.width, k, 0}, threads, g.m_tasks);
+    const OptcGrid grid = optc_divide({copies, m, 1, panels, g.panels.width * element / 4, k, 0}, threads, g.m_tasks);
     g.m_tasks = grid.m_tasks, g.n_tasks = grid.n_tasks;
   }
   g.prefetch = panels > 1;
@@ -131,12 +138,14 @@ constexpr OptcGemmTask optc_gemm_task(const OptcGemm &g, int64_t t) {
       g.m * mi / g.m_tasks, g.m * (mi + 1) / g.m_tasks, optc_panel_begin(g.panels, p0), n1 < g.n ? n1 : g.n, p0, p1};
 }
 
-// Floats of a panel that is laid out at run time, at most.
+// Floats of a panel that is laid out at run time, at most (half as many doubles).
 constexpr int64_t kOptcGemmPanelFloats = 1024 * 64;
-// Scratch of a task of gemm_stored.h: a panel of B, its rows of A, and its partial sums unless they have a place.
-constexpr int64_t optc_gemm_stored_floats(int64_t rows, int64_t columns, int64_t k, bool partial) {
+// Scratch of a task of gemm_stored.h, in floats: a panel of B, its rows of A, and its partial sums unless they have a
+// place.
+constexpr int64_t optc_gemm_stored_floats(int64_t rows, int64_t columns, int64_t k, bool partial, int64_t element = 4) {
   const int64_t kc = optc_gemm_kc(k);
-  return kOptcGemmPanelFloats + rows * optc_round_up(kc, 16) + (partial && k > kc ? rows * columns : 0);
+  return kOptcGemmPanelFloats +
+         (rows * optc_round_up(kc, 16) + (partial && k > kc ? rows * columns : 0)) * (element / 4);
 }
 
 // Packs `depth` rows of B for one panel of its n columns; gives what lies behind it.
@@ -149,11 +158,15 @@ static inline T *optc_pack_panel(T *out, const T *b, int64_t depth, int64_t n, c
   return out;
 }
 
-// Packs B, given by strides in elements: B[k][n] at b[k * row_stride + n * column_stride]. T: float, or the bits of a
-// 16-bit type.
+// Packs B, given by strides in elements: B[k][n] at b[k * row_stride + n * column_stride]. T: float, double, or the
+// bits of a 16-bit type, which is multiplied as float.
+template <class T>
+constexpr int64_t optc_multiplied() {
+  return sizeof(T) == 8 ? 8 : 4;
+}
 template <class T>
 static inline void optc_pack_b(T *out, const T *b, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride) {
-  const OptcPanels panels = optc_gemm_panels(n);
+  const OptcPanels panels = optc_gemm_panels(n, optc_multiplied<T>());
   const int64_t kc = optc_gemm_kc(k);
   for (int64_t k0 = 0; k0 < k; k0 += kc)
     for (int64_t p = 0; p < optc_panel_count(panels); ++p)

@@ -19,33 +19,95 @@ struct vl {
 
 OPTC_INLINE vd splat_d(double s) { return {s - vdr{}, s - vdr{}}; }
 OPTC_INLINE vl splat_l(int64_t s) { return {s - vlr{}, s - vlr{}}; }
-OPTC_INLINE vd load(const double *p) {
-  vd r;
-  memcpy(&r, p, sizeof r);
-  return r;
-}
-OPTC_INLINE vl load(const int64_t *p) {
-  vl r;
-  memcpy(&r, p, sizeof r);
-  return r;
-}
-OPTC_INLINE void store(double *p, vd v) { memcpy(p, &v, sizeof v); }
-OPTC_INLINE void store(int64_t *p, vl v) { memcpy(p, &v, sizeof v); }
-OPTC_INLINE void store(double *p, double v) { *p = v; }
-#define OPTC_WIDE_TAIL(type, vector)                   \
-  OPTC_INLINE vector load_n(const type *p, int n) {    \
-    type t[OPTC_VW] = {};                              \
-    for (int i = 0; i < n; ++i) t[i] = p[i];           \
-    return load(t);                                    \
-  }                                                    \
-  OPTC_INLINE void store_n(type *p, vector v, int n) { \
-    type t[OPTC_VW];                                   \
-    store(t, v);                                       \
-    for (int i = 0; i < n; ++i) p[i] = t[i];           \
+// One register at a time: a copy of both goes through memory.
+#define OPTC_WIDE_ACCESS(type, vector)           \
+  OPTC_INLINE vector load(const type *p) {       \
+    vector r;                                    \
+    memcpy(&r.lo, p, sizeof r.lo);               \
+    memcpy(&r.hi, p + OPTC_VW / 2, sizeof r.hi); \
+    return r;                                    \
+  }                                              \
+  OPTC_INLINE void store(type *p, vector v) {    \
+    memcpy(p, &v.lo, sizeof v.lo);               \
+    memcpy(p + OPTC_VW / 2, &v.hi, sizeof v.hi); \
   }
-OPTC_WIDE_TAIL(double, vd)
-OPTC_WIDE_TAIL(int64_t, vl)
-#undef OPTC_WIDE_TAIL
+OPTC_WIDE_ACCESS(double, vd)
+OPTC_WIDE_ACCESS(int64_t, vl)
+#undef OPTC_WIDE_ACCESS
+OPTC_INLINE void store(double *p, double v) { *p = v; }
+// Of 2 to 8 lanes, those below n.
+OPTC_INLINE vlr first_wide(int n) {
+  vlr lane;
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW / 2; ++i) lane[i] = i;
+  return lane < (int64_t)n - vlr{};
+}
+OPTC_INLINE vdr load_register_n(const double *p, int n) {
+#if OPTC_VW == 16
+  return (vdr)_mm512_maskz_loadu_pd((__mmask8)(n >= 8 ? 255 : (1u << n) - 1), p);
+#elif OPTC_VW == 8
+  return (vdr)_mm256_maskload_pd(p, (__m256i)first_wide(n));
+#else
+  vdr r = {};
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW / 2; ++i) {
+    if (i < n) r[i] = p[i];
+  }
+  return r;
+#endif
+}
+OPTC_INLINE void store_register_n(double *p, vdr v, int n) {
+#if OPTC_VW == 16
+  _mm512_mask_storeu_pd(p, (__mmask8)(n >= 8 ? 255 : (1u << n) - 1), (__m512d)v);
+#elif OPTC_VW == 8
+  _mm256_maskstore_pd(p, (__m256i)first_wide(n), (__m256d)v);
+#else
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW / 2; ++i) {
+    if (i < n) p[i] = v[i];
+  }
+#endif
+}
+OPTC_INLINE vd load_n(const double *p, int n) {
+  const int half = OPTC_VW / 2;
+  return {load_register_n(p, n), n > half ? load_register_n(p + half, n - half) : vdr{}};
+}
+OPTC_INLINE void store_n(double *p, vd v, int n) {
+  const int half = OPTC_VW / 2;
+  store_register_n(p, v.lo, n);
+  if (n > half) store_register_n(p + half, v.hi, n - half);
+}
+OPTC_INLINE vl load_n(const int64_t *p, int n) {
+  const vd r = load_n((const double *)p, n);
+  return {(vlr)r.lo, (vlr)r.hi};
+}
+OPTC_INLINE void store_n(int64_t *p, vl v, int n) { store_n((double *)p, {(vdr)v.lo, (vdr)v.hi}, n); }
+OPTC_INLINE vd load_strided(const double *p, int64_t stride, int n = OPTC_VW) {
+  vd r = {};
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW / 2; ++i) {
+    if (i < n) r.lo[i] = p[i * stride];
+    if (i + OPTC_VW / 2 < n) r.hi[i] = p[(i + OPTC_VW / 2) * stride];
+  }
+  return r;
+}
+OPTC_INLINE void store_strided(double *p, int64_t stride, vd v, int n = OPTC_VW) {
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW / 2; ++i) {
+    if (i < n) p[i * stride] = v.lo[i];
+    if (i + OPTC_VW / 2 < n) p[(i + OPTC_VW / 2) * stride] = v.hi[i];
+  }
+}
+// The lanes of a type, and one value in all of them.
+template <class T>
+struct LanesOf;
+template <>
+struct LanesOf<float> {
+  typedef vf type;
+};
+template <>
+struct LanesOf<double> {
+  typedef vd type;
+};
+template <class T>
+using Lanes = typename LanesOf<T>::type;
+OPTC_INLINE vf broadcast(float s) { return splat(s); }
+OPTC_INLINE vd broadcast(double s) { return splat_d(s); }
 
 #define OPTC_WIDE_OP(type, op) \
   OPTC_INLINE type operator op(type a, type b) { return {a.lo op b.lo, a.hi op b.hi}; }
@@ -56,7 +118,8 @@ OPTC_WIDE_OP(vd, -)
 OPTC_WIDE_OP(vd, *)
 OPTC_WIDE_OP(vd, /)
 OPTC_WIDE_OP(vl, &)
-OPTC_WIDE_OP(vl, |) OPTC_WIDE_OP(vl, ^) OPTC_WIDE_COMPARE(vd, <) OPTC_WIDE_COMPARE(vd, <=) OPTC_WIDE_COMPARE(vd, >)
+OPTC_WIDE_OP(vl, |)
+OPTC_WIDE_OP(vl, ^) OPTC_WIDE_COMPARE(vd, <) OPTC_WIDE_COMPARE(vd, <=) OPTC_WIDE_COMPARE(vd, >)
     OPTC_WIDE_COMPARE(vd, >=) OPTC_WIDE_COMPARE(vd, ==) OPTC_WIDE_COMPARE(vd, !=) OPTC_WIDE_COMPARE(vl, <)
         OPTC_WIDE_COMPARE(vl, <=) OPTC_WIDE_COMPARE(vl, >) OPTC_WIDE_COMPARE(vl, >=) OPTC_WIDE_COMPARE(vl, ==)
             OPTC_WIDE_COMPARE(vl, !=)
@@ -96,9 +159,13 @@ OPTC_INLINE vd abs(vd a) {
 }
 OPTC_INLINE double abs(double a) { return __builtin_fabs(a); }
 OPTC_INLINE vd sqrt(vd a) {
+#if OPTC_X86
+  return {(vdr)OPTC_MM(sqrt_pd)(a.lo), (vdr)OPTC_MM(sqrt_pd)(a.hi)};
+#else
   OPTC_UNROLL for (int i = 0; i < OPTC_VW / 2; ++i) a.lo[i] = __builtin_sqrt(a.lo[i]),
                                                     a.hi[i] = __builtin_sqrt(a.hi[i]);
   return a;
+#endif
 }
 OPTC_INLINE vd fma(vd a, vd b, vd c) {
 #if OPTC_VW >= 8
@@ -153,6 +220,7 @@ OPTC_INLINE vl to_i64(vd a) {
   OPTC_UNROLL for (int i = 0; i < OPTC_VW / 2; ++i) r.lo[i] = to_i64(a.lo[i]), r.hi[i] = to_i64(a.hi[i]);
   return r;
 }
+OPTC_INLINE vd select(vm m, vd a, vd b) { return select(widen(m), a, b); }
 OPTC_INLINE vl to_i64(vf a) { return to_i64(to_f64(a)); }
 OPTC_INLINE double reduce_sum(vd a) {  // halves folded until one lane is left
   double t[OPTC_VW];
@@ -162,12 +230,40 @@ OPTC_INLINE double reduce_sum(vd a) {  // halves folded until one lane is left
   }
   return t[0];
 }
+OPTC_INLINE double reduce_mul(vd a) {
+  double t[OPTC_VW];
+  store(t, a);
+  OPTC_UNROLL for (int half = OPTC_VW / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) t[i] *= t[i + half];
+  }
+  return t[0];
+}
+OPTC_INLINE double reduce_max(vd a) {
+  double t[OPTC_VW];
+  store(t, a);
+  for (int i = 1; i < OPTC_VW; ++i) t[0] = max(t[0], t[i]);
+  return t[0];
+}
+OPTC_INLINE double reduce_min(vd a) {
+  double t[OPTC_VW];
+  store(t, a);
+  for (int i = 1; i < OPTC_VW; ++i) t[0] = min(t[0], t[i]);
+  return t[0];
+}
 // A function of the C library on every lane.
 template <double (*F)(double)>
 OPTC_INLINE vd map(vd a) {
   double t[OPTC_VW];
   store(t, a);
   for (int i = 0; i < OPTC_VW; ++i) t[i] = F(t[i]);
+  return load(t);
+}
+template <double (*F)(double, double)>
+OPTC_INLINE vd map(vd a, vd b) {
+  double t[OPTC_VW], u[OPTC_VW];
+  store(t, a);
+  store(u, b);
+  for (int i = 0; i < OPTC_VW; ++i) t[i] = F(t[i], u[i]);
   return load(t);
 }
 #endif  // OPTC_CPU_WIDE_H

@@ -14,9 +14,10 @@ std::string strategy_of(const Kernel &kernel) {
   const bool plain = is_plain(kernel.schedule);
   if (const LibraryCall *call = kernel.library()) return plain ? "library." + call->function : name(kernel.schedule);
   if (const auto *gemm = std::get_if<GemmSchedule>(&kernel.schedule))
-    return std::string(is_byte(gemm->view.a.element) ? "gemm.i8"
-                       : widens(gemm->view)          ? "gemm.stored"
-                                                     : "gemm") +
+    return std::string(is_byte(gemm->view.a.element)                   ? "gemm.i8"
+                       : widens(gemm->view)                            ? "gemm.stored"
+                       : gemm->view.a.element == ElementType::kFloat64 ? "gemm.f64"
+                                                                       : "gemm") +
            (gemm->packed.buffer.valid() ? ".constant" : ".given");
   const LoopNest &nest = *kernel.nest();
   if (std::holds_alternative<LoopsSchedule>(kernel.schedule) && nest.contraction) {
