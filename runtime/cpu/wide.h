@@ -56,7 +56,8 @@ OPTC_WIDE_OP(vd, -)
 OPTC_WIDE_OP(vd, *)
 OPTC_WIDE_OP(vd, /)
 OPTC_WIDE_OP(vl, &)
-OPTC_WIDE_OP(vl, |) OPTC_WIDE_OP(vl, ^) OPTC_WIDE_COMPARE(vd, <) OPTC_WIDE_COMPARE(vd, <=) OPTC_WIDE_COMPARE(vd, >)
+OPTC_WIDE_OP(vl, |)
+OPTC_WIDE_OP(vl, ^) OPTC_WIDE_COMPARE(vd, <) OPTC_WIDE_COMPARE(vd, <=) OPTC_WIDE_COMPARE(vd, >)
     OPTC_WIDE_COMPARE(vd, >=) OPTC_WIDE_COMPARE(vd, ==) OPTC_WIDE_COMPARE(vd, !=) OPTC_WIDE_COMPARE(vl, <)
         OPTC_WIDE_COMPARE(vl, <=) OPTC_WIDE_COMPARE(vl, >) OPTC_WIDE_COMPARE(vl, >=) OPTC_WIDE_COMPARE(vl, ==)
             OPTC_WIDE_COMPARE(vl, !=)
@@ -153,7 +154,10 @@ OPTC_INLINE vl to_i64(vd a) {
   OPTC_UNROLL for (int i = 0; i < OPTC_VW / 2; ++i) r.lo[i] = to_i64(a.lo[i]), r.hi[i] = to_i64(a.hi[i]);
   return r;
 }
-OPTC_INLINE vl to_i64(vf a) { return to_i64(to_f64(a)); }
+OPTC_INLINE vl to_i64(vf a) {
+  if (__builtin_expect(any(~(vm)(abs(a) < splat(2147483648.0f))), 0)) return to_i64(to_f64(a));  // NaN, too
+  return widen(__builtin_convertvector(a, vi));
+}
 OPTC_INLINE double reduce_sum(vd a) {  // halves folded until one lane is left
   double t[OPTC_VW];
   store(t, a);
