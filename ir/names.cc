@@ -26,7 +26,8 @@ const std::unordered_set<std::string_view> &words() {
       "min", "max", "abs", "sign", "floor", "ceil", "trunc", "sqrt", "exp", "log", "tanh", "erf", "sigmoid", "pow",
       "sin", "cos", "fma", "lanes", "least", "most", "times", "plus", "checked", "parallel", "bits", "n", "run", "optc",
       "Env", "Kernels", "iota", "expm1", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh",
-      "atanh", "relu", "softplus"};
+      "atanh", "relu", "softplus", "by_place", "gather", "lane_int", "widen", "to_i64", "to_i32", "to_f32",
+      "kUnbounded", "transpose"};
   return list;
 }
 

@@ -86,6 +86,8 @@ class NestBuilder {
   Expr load(BufferId buffer, std::vector<Dim> index);
   Expr load_raw(BufferId buffer, std::vector<Dim> index);
   Expr index(Dim value);  // i64
+  // A place along an axis of `extent` elements, to be compared and chosen: i32, which vectors hold, where that fits.
+  Expr position(Dim value, Dim extent);
   Expr constant(ElementType type, double value);
   // An integer expression as an index into a dimension of that extent (a gathered index): 0 <= value < extent is the
   // caller's promise, so clamp, wrap or select before. Negative indices: add the extent where value < 0.

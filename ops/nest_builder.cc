@@ -62,6 +62,10 @@ Expr NestBuilder::index(Dim value) {
   return {&program.scalars, program.scalars.index(value)};
 }
 
+Expr NestBuilder::position(Dim value, Dim extent) {
+  return upper_bound(extent) <= INT32_MAX ? cast(index(value), ElementType::kInt32) : index(value);
+}
+
 Expr NestBuilder::constant(ElementType type, double value) {
   Program &program = context_.program();
   return {&program.scalars, program.scalars.constant(type, value)};

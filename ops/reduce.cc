@@ -297,7 +297,7 @@ Status build_arg(BuildContext &c) {
   const Expr value = nest.load(c.input(0), at);
   Expr hit = apply(ScalarOp::kEq, value, best);
   if (is_float(value.type())) hit = apply(ScalarOp::kOr, hit, apply(ScalarOp::kIsNan, value));  // NaN is the extreme
-  const Expr result = nest.reduce(last ? Combine::kMax : Combine::kMin, nest.index(at[axis]), {}, hit);
+  const Expr result = nest.reduce(last ? Combine::kMax : Combine::kMin, nest.position(at[axis], shape[axis]), {}, hit);
   nest.store(c.output(0), rows.outer(keep), result);
   nest.finish();
   return {};

@@ -377,9 +377,12 @@ Status build_pad(BuildContext &c) {
       inside = both(inside, in_range(nest, at, extent));
       from[k] = clamp(at, 0, extent - 1);
     } else if (mode == "reflect") {
-      Dim period = max(extent * 2 - 2, 1), m = mod(at, period);
+      const Dim last = extent - 1, period = max(last * 2, 1);
+      // Margins of no more than the tensor are met once at either end.
+      const bool once = proved_at_least(last, *pads.begin) && proved_at_least(last, *pads.end);
+      const Dim m = once ? max(at, -at) : mod(at, period);
       from[k] = extent.is(1) ? Dim(0) : min(m, period - m);
-      if (!extent.is_constant()) from[k] = min(from[k], extent - 1);
+      if (!extent.is_constant()) from[k] = min(from[k], last);
     } else if (mode == "wrap") {
       const Dim cut = min(*pads.begin, 0);
       from[k] = mod(at + cut, kept(extent, *pads.begin, *pads.end)) - cut;

@@ -55,7 +55,8 @@ Status build_hardmax(BuildContext &c) {
   const Expr highest = nest.reduce(Combine::kMax, nest.load(x, rows.open()));
   std::vector<Dim> at = rows.open();
   auto position = [&] {
-    return rows.row(at).empty() ? nest.constant(ElementType::kInt64, 0) : nest.index(rows.row(at)[0]);
+    return rows.row(at).empty() ? nest.constant(ElementType::kInt64, 0)
+                                : nest.position(rows.row(at)[0], rows.row_shape()[0]);
   };
   const Expr value = nest.load(x, at);
   const Expr hit = apply(ScalarOp::kOr, apply(ScalarOp::kEq, value, highest), apply(ScalarOp::kIsNan, value));

@@ -96,6 +96,24 @@ TEST(RuntimeMath, WithinTheStatedErrors) {
           sin, [](double x) { return std::sin(x); }, 1.4, -1e8f, 1e8f),
       OPTC_CASE(
           cos, [](double x) { return std::cos(x); }, 1.4, -1e8f, 1e8f),
+      OPTC_CASE(
+          tan, [](double x) { return std::tan(x); }, 3.5, -1e8f, 1e8f),
+      OPTC_CASE(
+          asin, [](double x) { return std::asin(x); }, 1.8),
+      OPTC_CASE(
+          acos, [](double x) { return std::acos(x); }, 1.3),
+      OPTC_CASE(
+          atan, [](double x) { return std::atan(x); }, 1.5),
+      OPTC_CASE(
+          sinh, [](double x) { return std::sinh(x); }, 2.0),
+      OPTC_CASE(
+          cosh, [](double x) { return std::cosh(x); }, 1.8),
+      OPTC_CASE(
+          asinh, [](double x) { return std::asinh(x); }, 2.2),
+      OPTC_CASE(
+          acosh, [](double x) { return std::acosh(x); }, 2.0),
+      OPTC_CASE(
+          atanh, [](double x) { return std::atanh(x); }, 2.2),
       OPTC_CASE(gelu, gelu, 4.0, -1e30f, 1e30f, 1e-6),
       OPTC_CASE(gelu_tanh, gelu_tanh, 4.0, -1e10f, 1e10f, 1e-6),
       OPTC_CASE(

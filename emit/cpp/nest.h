@@ -93,6 +93,7 @@ class NestPrinter : private DimText, private NestPlan {
   Text node_text(ScalarId id);
   Text memory_node(const Scalar &s);
   Text lazy_select(const Scalar &s);
+  std::string lanes_dim(Dim d);
   Text bind(ScalarId id, const Text &text);
   void bind_index(const DimSymbol &symbol, const std::string &condition);
   std::string needed(const Item &item, int depth);
@@ -103,6 +104,7 @@ class NestPrinter : private DimText, private NestPlan {
   std::string local_value_type(const Local &local) const;
   void declare_local(LocalId id);
   void print_outer();
+  void print_transpose();
   void print_body();
   void print_stage(size_t index);
   void print_loops(const Stage &stage, StagePlan &plan, size_t depth);

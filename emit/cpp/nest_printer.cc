@@ -67,7 +67,10 @@ bool NestPrinter::print_plain() {
   plan_loops();
   name_loads(0);
   name_stores();
-  print_outer();
+  if (transpose_)
+    print_transpose();
+  else
+    print_outer();
   return true;
 }
 
@@ -160,7 +163,9 @@ void NestPrinter::print_outer() {
   auto lanes_open = [&](const Loop &l, const std::string &begin, const std::string &end) {
     const std::string name = symbol(*l.index);
     for (size_t i = 0; i < plans_.size(); ++i) bind_rows(plans_[i], nest_.stages[i], static_cast<int>(n) - 1);
-    open(fmt::format("lanes({}, {}, [&](int64_t {}, auto n) OPTC_LAMBDA", begin, end, name));
+    const std::string interior =
+        interior_ ? fmt::format("_bordered({}, {}, ", dim(interior_->begin), dim(interior_->end)) : "(";
+    open(fmt::format("lanes{}{}, {}, [&](int64_t {}, auto n) OPTC_LAMBDA", interior, begin, end, name));
     lane_count_ = "n";
   };
   auto lanes_close = [&] {
@@ -171,11 +176,15 @@ void NestPrinter::print_outer() {
     scratch_name_ = "env.scratch";
     for (size_t i = 0; i < n; ++i) {
       const std::string name = symbol(*outer_[i].index), extent = dim(fix(outer_[i].extent));
-      open(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0})", name, extent));
+      if (columns_ && i + 1 == n)
+        lanes_open(outer_[i], "0", extent);
+      else
+        open(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0})", name, extent));
       hoist_all(static_cast<int>(i) + 1);
     }
     print_body();
-    for (size_t i = 0; i < n; ++i) close();
+    if (columns_) lanes_close();
+    for (size_t i = columns_ ? 1 : 0; i < n; ++i) close();
     return;
   }
   const bool last_inside = columns_ || flat;  // the last outer loop is the inner one of a task
@@ -249,6 +258,48 @@ void NestPrinter::print_outer() {
   out_.replace(at, 10, uses_scratch_ ? "*scratch" : "*");
 }
 
+// A task has some iterations of the last loop and of the one across, and one of the others.
+void NestPrinter::print_transpose() {
+  constexpr int64_t kAcross = 32, kAlong = 256;
+  text_.headers.insert("runtime/cpu/transpose.h");
+  text_.plan_headers.insert("runtime/cpu/gemm_plan.h");
+  struct Part {  // of a task: a loop and how many of its iterations
+    Loop loop;
+    int64_t size;
+  };
+  const Loop &across = outer_[transpose_->across], &along = outer_.back();
+  std::vector<Part> parts;
+  for (size_t i = 0; i + 1 < outer_.size(); ++i)
+    if (i != transpose_->across) parts.push_back({outer_[i], 1});
+  parts.push_back({along, kAlong});
+  parts.push_back({across, kAcross});
+  const auto count = [&](const Part &p) { return ceil_div(fix(p.loop.extent), p.size); };
+  Dim total = 1;
+  for (const Part &p : parts) total = total * count(p);
+  open(fmt::format("parallel(env, {}, 1, [&](int64_t begin, int64_t end, uint8_t *) OPTC_TASK", dim(total)));
+  const std::string task = names_.unique("task_", 24);
+  open(fmt::format("for (int64_t {0} = begin; {0} < end; ++{0})", task));
+  Dim below = 1;
+  for (size_t i = parts.size(); i-- > 0;) {
+    std::string text = below.is(1) ? task : task + " / " + dim(below, kUnaryPrecedence);
+    if (i > 0) text += " % " + dim(count(parts[i]), kUnaryPrecedence);
+    if (parts[i].size > 1) text += fmt::format(" * {}", parts[i].size);
+    line(fmt::format("[[maybe_unused]] const int64_t {} = {};", symbol(*parts[i].loop.index), text));
+    below = below * count(parts[i]);
+  }
+  const bool floats = program_.buffer(transpose_->out).element() == ElementType::kFloat32;
+  const std::string in = row_pointer(buffer_name(transpose_->in), transpose_->from, "", false),
+                    out = row_pointer(buffer_name(transpose_->out), transpose_->to, "", false);
+  const auto left = [&](const Loop &loop, int64_t size) {
+    return fmt::format("least({}, {} - {})", size, dim(fix(loop.extent), kAddPrecedence), symbol(*loop.index));
+  };
+  line(fmt::format("transpose({}, {}, {}, {}, {}, {});", floats ? in : "(const float *)(" + in + ")",
+                   dim(transpose_->in_row), floats ? out : "(float *)(" + out + ")", dim(transpose_->out_row),
+                   left(along, kAlong), left(across, kAcross)));
+  close();
+  close("});");
+}
+
 void NestPrinter::print_body() {
   for (size_t i = 0; i < plans_.size(); ++i) print_stage(i);
 }
@@ -320,10 +371,11 @@ void NestPrinter::begin_reductions(const Stage &stage, StagePlan &plan, size_t l
     std::string name = local_names_[o.local.index];
     if (lanes_accumulator(o, plan)) {
       name = names_.unique(name + "_lanes", 32);
+      const bool integer = local.type == ElementType::kInt32;
       const char *type = o.combine == Combine::kSum       ? "SumLanes"
                          : o.combine == Combine::kProduct ? "ProductLanes"
-                         : o.combine == Combine::kMax     ? "MaxLanes"
-                                                          : "MinLanes";
+                         : o.combine == Combine::kMax     ? (integer ? "MaxIntLanes" : "MaxLanes")
+                                                          : (integer ? "MinIntLanes" : "MinLanes");
       line(fmt::format("{}{} {};", type, local.type == ElementType::kFloat64 ? "Of<double>" : "", name));
     } else if (wide_accumulator(o, plan)) {
       name = names_.unique(name + "_wide", 32);

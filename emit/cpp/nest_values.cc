@@ -115,6 +115,23 @@ Text NestPrinter::memory_node(const Scalar &s) {
   if (local && columns_ && lanes_) return {base + "[" + dim(offset) + "]", kAtomPrecedence, true};
   if (!lane_count_.empty() && lanes_ && dim_varies(offset)) {
     const auto part = affine_in(offset, lanes_);
+    if (!part) {
+      const auto border = held(offset);
+      if (!border) {
+        const auto [moving, rest] = moving_part(offset);
+        const std::string row = row_pointer(base, rest, "", false), at = lanes_dim(moving);
+        if (!interior_) return {fmt::format("gather({}, {}, {})", row, at, lane_count_), kAtomPrecedence, true};
+        const Dim inside = *in_interior(moving);
+        return {fmt::format("gather_bordered<{}>({}, {}, {}, {})", affine_in(inside, lanes_)->coefficient.value(), row,
+                            at, dim(inside), lane_count_),
+                kAtomPrecedence, true};
+      }
+      const Held &h = *border;
+      return {fmt::format("{}<{}>({}, {}, {}, {}, {})", lane_access("load_held", s.type), h.step,
+                          row_pointer(base, h.rest, "", false), dim(h.at), h.low ? dim(*h.low) : "-kUnbounded",
+                          h.high ? dim(*h.high) : "kUnbounded", lane_count_),
+              kAtomPrecedence, true};
+    }
     if (dim_varies(part->rest)) {
       const Gathered g = *gathered(s);
       const std::string at = symbol(*g.index), row = row_pointer(base, g.rest, "", false);
@@ -155,9 +172,10 @@ Text NestPrinter::node_text(ScalarId id) {
     case ScalarOp::kIndex: {
       const Dim d = fix(s.index_value);
       if (!lane_count_.empty() && dim_varies(d)) {
-        const int64_t step = affine_in(d, lanes_)->coefficient.value();
-        return {step == 1 ? fmt::format("iota({})", dim(d)) : fmt::format("iota({}, {})", dim(d), step),
-                kAtomPrecedence, true};
+        const std::string text = lanes_dim(d);
+        if (!interior_ || affine_in(d, lanes_)) return {text, kAtomPrecedence, true};
+        return {fmt::format("by_place({}, {}, {})", lane_count_, text, lanes_dim(*in_interior(d))), kAtomPrecedence,
+                true};
       }
       if (d.is_constant()) return constant_text(ElementType::kInt64, static_cast<uint64_t>(d.value()));
       return {dim(d, kAtomPrecedence)};
@@ -184,7 +202,40 @@ Text NestPrinter::node_text(ScalarId id) {
   if (lanes && operand == ElementType::kInt64 && s.op != ScalarOp::kSelect)
     for (int k = 0; k < arity(s.op); ++k)
       if (!args[k].lanes) args[k] = {"lane_int(" + args[k].s + ")", kAtomPrecedence, true};
-  return operation_text(s, operand, args, lanes);
+  const Text text = operation_text(s, operand, args, lanes);
+  const auto guard = guards_.find(id.index);
+  if (!interior_ || guard == guards_.end() || lane_count_.empty()) return text;
+  return {fmt::format("by_place({}, {}, splat_m({}))", lane_count_, text.s, guard->second), kAtomPrecedence, true};
+}
+
+// An integer expression that may move with the lanes, as int32 lanes.
+std::string NestPrinter::lanes_dim(Dim d) {
+  if (!dim_varies(d)) return "lane_int(" + dim(d) + ")";
+  if (const auto part = affine_in(d, lanes_); part && part->coefficient.is_constant()) {
+    const int64_t step = part->coefficient.value();
+    return step == 1 ? fmt::format("iota({})", dim(d)) : fmt::format("iota({}, {})", dim(d), step);
+  }
+  DimTable &table = *d.node()->table;
+  const auto [moving, rest] = moving_part(d);
+  std::string sum = rest.is(0) ? "" : lanes_dim(rest);
+  for (const DimTerm &t : moving.node()->terms) {
+    Dim still = t.coefficient;
+    std::string factor;
+    for (const DimAtom *atom : t.atoms) {
+      const Dim value = table.of_atom(atom);
+      if (!dim_varies(value))
+        still = still * value;
+      else if (atom->kind == AtomKind::kSymbol)
+        factor = fmt::format("iota({})", dim(value));
+      else
+        factor = fmt::format("{}({}, {})", atom->kind == AtomKind::kMin ? "min" : "max", lanes_dim(atom->a),
+                             lanes_dim(atom->b));
+    }
+    const bool negative = still.is(-1);
+    if (!negative && !still.is(1)) factor += " * " + lanes_dim(still);
+    sum += (sum.empty() ? negative ? "-" : "" : negative ? " - " : " + ") + factor;
+  }
+  return "(" + sum + ")";
 }
 
 // A select whose arms may only be computed when they are chosen.
@@ -267,7 +318,8 @@ void NestPrinter::hoist(StagePlan &plan, int depth) {
 void NestPrinter::bind_rows(StagePlan &plan, const Stage &stage, int depth) {
   auto row = [&](const std::string &base, Dim offset, const std::string &type) {
     if (!dim_varies(offset)) return;
-    const Dim rest = affine_in(offset, lanes_)->rest;
+    const auto part = affine_in(offset, lanes_);
+    const Dim rest = part ? part->rest : moving_part(offset).second;
     if (dim_varies(rest)) return;  // a gather
     if (dim_depth(plan, rest) <= depth) row_pointer(base, rest, type.c_str(), true);
   };
@@ -296,7 +348,14 @@ void NestPrinter::print_store(const StageOutput &o) {
   const Buffer &buffer = program_.buffer(o.buffer);
   const ElementType element = buffer.element();
   const Dim offset = offset_of(buffer, o.index);
-  const Text v = value(o.value);
+  const ScalarId narrow = lane_count_.empty() ? ScalarId() : widened(o, *plan_);
+  Text v = value(narrow.valid() ? narrow : o.value);
+  if (narrow.valid()) {
+    const LaneClass lanes = lane_class(program_.scalars.at(narrow).type);
+    v.s = lanes == LaneClass::kFloat  ? "to_i64(" + v.s + ")"
+          : lanes == LaneClass::kMask ? "widen(" + wrap(v, kUnaryPrecedence) + " & 1)"
+                                      : "widen(" + v.s + ")";
+  }
   const std::string base = buffer_name(o.buffer);
   if (!lane_count_.empty() && lanes_ && (one_column_ || dim_varies(offset))) {
     const auto part = affine_in(offset, lanes_);

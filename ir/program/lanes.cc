@@ -11,6 +11,15 @@ bool vector_math(ScalarOp op) {
     case ScalarOp::kLog:
     case ScalarOp::kSin:
     case ScalarOp::kCos:
+    case ScalarOp::kTan:
+    case ScalarOp::kAsin:
+    case ScalarOp::kAcos:
+    case ScalarOp::kAtan:
+    case ScalarOp::kSinh:
+    case ScalarOp::kCosh:
+    case ScalarOp::kAsinh:
+    case ScalarOp::kAcosh:
+    case ScalarOp::kAtanh:
     case ScalarOp::kTanh:
     case ScalarOp::kErf:
     case ScalarOp::kSigmoid:

@@ -53,7 +53,9 @@ void NestPlan::plan_loops() {
   join_loops(outer_);
   for (StagePlan &plan : plans_) join_loops(plan.loops);
   for (size_t i = 0; i < plans_.size(); ++i) measure_stage(nest_.stages[i], plans_[i]);
+  borders_ = true;
   choose_lanes();
+  find_transpose();
 }
 
 Dim NestPlan::fix(Dim d) const {
@@ -363,8 +365,11 @@ bool NestPlan::lanes_value(const StagePlan &plan, ScalarId id, int64_t &cost, st
     if (!lanes_value(plan, a, cost, seen)) return false;
   switch (s.op) {
     case ScalarOp::kIndex: {
-      const auto part = affine_in(fix(s.index_value), lanes_);
-      return part && part->coefficient.is_constant() && !dim_varies(part->rest) && part->coefficient.value() >= -64 &&
+      const Dim d = fix(s.index_value);
+      const auto part = affine_in(d, lanes_);
+      if (!part) cost += 4;
+      if (!part) return borders_ && columns_ && dim_in_lanes(d);
+      return part->coefficient.is_constant() && !dim_varies(part->rest) && part->coefficient.value() >= -64 &&
              part->coefficient.value() <= 64;
     }
     case ScalarOp::kLocal:
@@ -373,7 +378,14 @@ bool NestPlan::lanes_value(const StagePlan &plan, ScalarId id, int64_t &cost, st
     case ScalarOp::kLoad: {
       if (s.type == ElementType::kInt64) return false;
       const auto part = affine_in(load_offset(s), lanes_);
-      if (!part) return false;
+      if (!part) {
+        if (!borders_ || !columns_ || s.op != ScalarOp::kLoad) return false;
+        const auto border = held(load_offset(s));
+        const bool plain = border && border->step == 1;
+        cost += plain ? 2 : 12;
+        return plain ||
+               (s.type == ElementType::kFloat32 && (border || dim_in_lanes(moving_part(load_offset(s)).first)));
+      }
       if (dim_varies(part->rest)) {
         const auto gather = gathered(s);
         cost += 12;
@@ -425,16 +437,54 @@ std::optional<NestPlan::Gathered> NestPlan::gathered(const Scalar &load) {
   return Gathered{index, cast.args[0], factor, part->rest};
 }
 
+ScalarId NestPlan::widened(const StageOutput &output, const StagePlan &plan) {
+  if (!output.buffer.valid() || program_.buffer(output.buffer).element() != ElementType::kInt64) return {};
+  if (one_column_ || (columns_ && !plan.loops.empty()) || !varies(output.value)) return {};
+  const Scalar &s = program_.scalars.at(output.value);
+  if (s.op == ScalarOp::kIndex) return output.value;
+  if (s.op != ScalarOp::kCast) return {};
+  const ElementType from = program_.scalars.at(s.args[0]).type;
+  return from == ElementType::kInt64 || lane_class(from) == LaneClass::kNone ? ScalarId() : s.args[0];
+}
+
+// Whether iterations of `loop` meet in no element of what this nest writes: each access names one of its own.
+bool NestPlan::independent(const Loop &loop) const {
+  std::unordered_map<uint32_t, std::set<size_t>> places;  // by buffer: entries of all its indices that are the counter
+  const auto meet = [&](BufferId buffer, const std::vector<Dim> &index) {
+    std::set<size_t> here;
+    for (size_t k = 0; k < index.size(); ++k)
+      if (single_symbol(fix(index[k])) == loop.index) here.insert(k);
+    const auto [known, first] = places.emplace(buffer.index, here);
+    if (first) return;
+    for (auto at = known->second.begin(); at != known->second.end();)
+      at = here.count(*at) ? std::next(at) : known->second.erase(at);
+  };
+  for (const Stage &stage : nest_.stages)
+    for (const StageOutput &o : stage.outputs)
+      if (o.buffer.valid()) meet(o.buffer, o.index);
+  for (const StagePlan &plan : plans_)
+    for (const Item &item : plan.order) {
+      if (item.index) continue;
+      const Scalar &s = program_.scalars.at(item.id);
+      if (s.op == ScalarOp::kLoad && written_buffers_.count(s.buffer.index)) meet(s.buffer, s.index);
+    }
+  return std::none_of(places.begin(), places.end(), [](const auto &p) { return p.second.empty(); });
+}
+
 bool NestPlan::lanes_possible(const Stage &stage, const StagePlan &plan, int64_t &cost) {
   std::set<uint32_t> seen;
   for (const StageOutput &o : stage.outputs) {
-    if (!lanes_value(plan, o.value, cost, seen) || !lanes_value(plan, o.condition, cost, seen)) return false;
+    const ScalarId narrow = widened(o, plan);
+    if (!lanes_value(plan, narrow.valid() ? narrow : o.value, cost, seen) ||
+        !lanes_value(plan, o.condition, cost, seen))
+      return false;
     if (o.initial.valid() && varies(o.initial)) return false;
     const bool conditional = o.condition.valid() && varies(o.condition);
     if (o.buffer.valid()) {
       if (o.combine != Combine::kStore || conditional) return false;
       const Buffer &buffer = program_.buffer(o.buffer);
-      if (lane_class(buffer.element()) == LaneClass::kNone || buffer.element() == ElementType::kInt64) return false;
+      const bool wide = buffer.element() == ElementType::kInt64;
+      if (lane_class(buffer.element()) == LaneClass::kNone || (wide && !narrow.valid())) return false;
       const auto part = affine_in(offset_of(buffer, o.index), lanes_);
       if (!part || dim_varies(part->rest) || (part->coefficient.is(0) && !one_column_)) return false;
       if (!part->coefficient.is(1) && !one_column_) {
@@ -460,7 +510,8 @@ bool NestPlan::lanes_possible(const Stage &stage, const StagePlan &plan, int64_t
       }
       continue;
     }
-    if (!floats) return false;
+    const bool extreme = o.combine == Combine::kMin || o.combine == Combine::kMax;
+    if (!floats && !(extreme && local.type == ElementType::kInt32)) return false;
     if (o.combine == Combine::kStore) {
       const auto part = affine_in(offset, lanes_);
       if (conditional || !part || !part->coefficient.is(1) || dim_varies(part->rest)) return false;
@@ -491,13 +542,13 @@ void NestPlan::choose_lanes() {
     row_lanes[i] = lanes_;
     ++row_stages;
   }
-  bool columns = !serial_ && !outer_.empty() && long_enough(outer_.back().extent, 4);
+  bool columns = !outer_.empty() && long_enough(outer_.back().extent, 4) && (!serial_ || independent(outer_.back()));
   if (columns) {
     set_lanes(outer_.back().index, true);
     for (size_t i = 0; i < plans_.size() && columns; ++i)
       columns = lanes_possible(nest_.stages[i], plans_[i], column_cost);
   }
-  if (columns && (rows == 0 || row_stages < rows || column_cost < row_cost)) return;  // as set
+  if (columns && (rows == 0 || row_stages < rows || column_cost < row_cost)) return find_interior();  // lanes as set
   set_lanes(nullptr, false);
   for (size_t i = 0; i < plans_.size(); ++i) plans_[i].lanes = row_lanes[i];
 }

@@ -87,6 +87,27 @@ class NestPlan {
     Dim rest;
   };
   std::optional<Gathered> gathered(const Scalar &load);
+  // Of an offset in lanes that is held inside of a range (nest_border.cc): rest + max(min(at, high), low), where `at`
+  // has a constant step in the lanes; at least one bound is there.
+  struct Held {
+    Dim rest, at;
+    int64_t step;
+    std::optional<Dim> low, high;
+  };
+  std::optional<Held> held(Dim offset);
+  bool dim_in_lanes(Dim d);
+  std::pair<Dim, Dim> moving_part(Dim d);
+  std::optional<int64_t> in_the_middle(Dim d);
+  Dim extent_of(const DimSymbol &loop) const;
+  bool narrow(Dim e);
+  std::optional<bool> decide(Dim e, bool ties);
+  std::optional<Dim> in_interior(Dim d);
+  void find_interior();
+  void find_transpose();
+  // What lanes hold of a value that is stored as i64: the number or counter that is widened in the store. Invalid:
+  // none.
+  ScalarId widened(const StageOutput &output, const StagePlan &plan);
+  bool independent(const Loop &loop) const;
   size_t reduction_level(const StageOutput &output, const StagePlan &plan) const;  // SIZE_MAX: no prefix of the loops
 
   const Program &program_;
@@ -101,7 +122,24 @@ class NestPlan {
   bool columns_ = false;              // the last outer loop runs in lanes
   bool one_column_ = false;           // that loop has one iteration, and no index names it
   const DimSymbol *lanes_ = nullptr;  // lanes loop that is open
-  bool serial_ = false;               // no parallel loop
+  // The part of the loop that runs in lanes, [begin, end), in which no index is held back: what moves with the lanes is
+  // there as in_interior says, and guards have one answer.
+  struct Interior {
+    Dim begin, end;
+  };
+  std::optional<Interior> interior_;                 // nullopt: the whole loop is one
+  std::unordered_map<const DimAtom *, bool> sides_;  // of an extreme there: whether the first side is not the lesser
+  std::unordered_map<uint32_t, bool> guards_;        // by scalar: its answer there
+  // A copy whose last loop writes along memory, and another loop reads along it (nest_transpose.cc): the place of that
+  // one among the shared loops, the offsets, and what a step of the last one reads and of the other one writes on.
+  struct Transpose {
+    size_t across;
+    BufferId in, out;
+    Dim from, to, in_row, out_row;
+  };
+  std::optional<Transpose> transpose_;
+  bool borders_ = false;  // indices that are held back may run in lanes
+  bool serial_ = false;   // no parallel loop
 };
 
 }  // namespace optc

@@ -21,6 +21,8 @@ struct Part {
   static constexpr int slot = 0;
   int lanes;
 };
+// A whole vector in a loop's interior (lanes_bordered).
+struct Interior : Full<0> {};
 
 #define OPTC_LANE_ACCESS(suffix, type, vector)                                                    \
   template <int S>                                                                                \
@@ -36,6 +38,7 @@ struct Part {
 OPTC_LANE_ACCESS(, float, vf)
 OPTC_LANE_ACCESS(, double, vd)
 OPTC_LANE_ACCESS(, int32_t, vi)
+OPTC_LANE_ACCESS(, int64_t, vl)
 OPTC_LANE_ACCESS(_f16, uint16_t, vf)
 OPTC_LANE_ACCESS(_bf16, uint16_t, vf)
 OPTC_LANE_ACCESS(_i8, int8_t, vi)
@@ -64,6 +67,73 @@ OPTC_INLINE vf gather(const float *p, vi at, Full<S>) {
   return gather(p, at);
 }
 OPTC_INLINE vf gather(const float *p, vi at, Part n) { return gather(p, at, n.lanes); }
+// An index that is held between `low` and `high`, which lie inside: the lanes are p[at], p[at + Step] and so on, each
+// index no less than `low` and no more than `high`. In a loop's interior no lane is held back.
+constexpr int64_t kUnbounded = INT64_MAX / 4;
+OPTC_INLINE int64_t hold(int64_t at, int64_t low, int64_t high) { return at < low ? low : at > high ? high : at; }
+#define OPTC_HELD_ACCESS(suffix, type, vector)                                                          \
+  template <int Step>                                                                                   \
+  OPTC_INLINE vector load_held##suffix(const type *p, int64_t at, int64_t, int64_t, Interior n) {       \
+    return load##suffix(p + at, n);                                                                     \
+  }                                                                                                     \
+  template <int Step>                                                                                   \
+  OPTC_INLINE vector load_held##suffix(const type *p, int64_t at, int64_t low, int64_t high, Part n) {  \
+    if (at >= low && at + n.lanes - 1 <= high) return load##suffix(p + at, n);                          \
+    type t[OPTC_VW] = {};                                                                               \
+    for (int i = 0; i < n.lanes; ++i) t[i] = p[hold(at + i, low, high)];                                \
+    return load##suffix(t, Full<0>{});                                                                  \
+  }                                                                                                     \
+  template <int Step, int S>                                                                            \
+  OPTC_INLINE vector load_held##suffix(const type *p, int64_t at, int64_t low, int64_t high, Full<S>) { \
+    return load_held##suffix<Step>(p, at, low, high, Part{OPTC_VW});                                    \
+  }
+OPTC_HELD_ACCESS(, int32_t, vi)
+OPTC_HELD_ACCESS(_f16, uint16_t, vf)
+OPTC_HELD_ACCESS(_bf16, uint16_t, vf)
+OPTC_HELD_ACCESS(_i8, int8_t, vi)
+OPTC_HELD_ACCESS(_u8, uint8_t, vi)
+OPTC_HELD_ACCESS(_i16, int16_t, vi)
+OPTC_HELD_ACCESS(_u16, uint16_t, vi)
+OPTC_HELD_ACCESS(_bool, uint8_t, vm)
+#undef OPTC_HELD_ACCESS
+template <int Step>
+OPTC_INLINE vf load_held(const float *p, int64_t at, int64_t, int64_t, Interior n) {
+  return Step == 1 ? load(p + at, n) : load_strided(p + at, Step, n);
+}
+template <int Step>
+OPTC_INLINE vf load_held(const float *p, int64_t at, int64_t low, int64_t high, Part n) {
+  if (at >= low && at + (n.lanes - 1) * Step <= high)
+    return Step == 1 ? load(p + at, n) : load_strided(p + at, Step, n);
+#if OPTC_VW >= 8
+  if (Step == 1) {  // no access to lanes that lie outside
+    const int from = (int)hold(low - at, 0, n.lanes), to = (int)hold(high - at + 1, 0, n.lanes);
+    const vf first = from > 0 ? splat(p[low]) : vf{}, last = to < n.lanes ? splat(p[high]) : vf{};
+    return select(first_lanes(from), first, select(first_lanes(to), load_between(p + at, from, to), last));
+  }
+#endif
+  vf r = {};
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) {
+    if (i < n.lanes) r[i] = p[hold(at + i * Step, low, high)];
+  }
+  return r;
+}
+template <int Step, int S>
+OPTC_INLINE vf load_held(const float *p, int64_t at, int64_t low, int64_t high, Full<S>) {
+  return load_held<Step>(p, at, low, high, Part{OPTC_VW});
+}
+// By any index near the border, a constant step in the interior.
+template <int Step>
+OPTC_INLINE vf gather_bordered(const float *p, vi, int64_t inside, Interior n) {
+  return Step == 1 ? load(p + inside, n) : load_strided(p + inside, Step, n);
+}
+template <int Step>
+OPTC_INLINE vf gather_bordered(const float *p, vi at, int64_t, Part n) {
+  return gather(p, at, n);
+}
+// What lanes hold near a loop's border, and what is known of it in the interior.
+OPTC_INLINE vi by_place(Interior, vi, vi inside) { return inside; }
+OPTC_INLINE vi by_place(Part, vi other, vi) { return other; }
+
 // As checked() of env.h, of the lanes of `value` that there are. extent: below 2^31.
 OPTC_INLINE vi checked_all(const optc::Env &env, vi value, int64_t extent, int32_t place, vm lanes) {
   const vm outside = ((value < vi{}) | (value >= splat_i((int32_t)extent))) & lanes;
@@ -97,6 +167,16 @@ OPTC_INLINE void lanes(int64_t begin, int64_t end, const Body &body) {
   int64_t i = begin;
   for (; i + OPTC_VW <= end; i += OPTC_VW) body(i, Full<0>{});
   if (i < end) body(i, Part{(int)(end - i)});
+}
+// The same where the lanes in [low, high) are the loop's interior: vectors that lie in it whole take plain loads.
+template <class Body>
+OPTC_INLINE void lanes_bordered(int64_t low, int64_t high, int64_t begin, int64_t end, const Body &body) {
+  for (int64_t i = begin; i < end; i += OPTC_VW) {
+    if (i >= low && i + OPTC_VW <= high && i + OPTC_VW <= end)
+      body(i, Interior{});
+    else
+      body(i, Part{i + OPTC_VW <= end ? OPTC_VW : (int)(end - i)});
+  }
 }
 // The same for reductions: four accumulators take turns, in an order that depends on the extent alone.
 template <class Body>
@@ -148,6 +228,25 @@ struct MaxLanesOf {
     return max(initial, reduce_max(max(max(s[0], s[1]), max(s[2], s[3]))));
   }
 };
+// Of integers, which have no NaN: the greatest, or the least.
+template <bool Greatest>
+struct ExtremeIntLanes {
+  static constexpr int32_t kNone = Greatest ? INT32_MIN : INT32_MAX;
+  vi s[4];
+  OPTC_MEMBER ExtremeIntLanes() { OPTC_UNROLL for (int i = 0; i < 4; ++i) s[i] = splat_i(kNone); }
+  static OPTC_MEMBER vi of(vi a, vi b) { return Greatest ? max(a, b) : min(a, b); }
+  template <int S>
+  OPTC_MEMBER void add(vi v, Full<S>) {
+    s[S] = of(s[S], v);
+  }
+  OPTC_MEMBER void add(vi v, Part n) { s[0] = select(first_lanes(n.lanes), of(s[0], v), s[0]); }
+  OPTC_MEMBER int32_t total(int32_t initial = kNone) const {
+    const vi all = of(of(s[0], s[1]), of(of(s[2], s[3]), splat_i(initial)));
+    return reduce_extreme<Greatest>(all)[0];
+  }
+};
+typedef ExtremeIntLanes<true> MaxIntLanes;
+typedef ExtremeIntLanes<false> MinIntLanes;
 template <class T>
 struct MinLanesOf {
   Lanes<T> s[4];

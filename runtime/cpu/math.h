@@ -4,8 +4,9 @@
 // lane. Greatest error against double, in ulp of float, of any instruction set (tests/runtime_math_test.cc checks these
 // bounds):
 //   exp 1.1 (0.85 with FMA), expm1 1.5, log 0.8, log1p 1.5, tanh 1.2, sigmoid 2, erf 1, softplus 2, sin and cos 1.1
-//   (|x| < 1e5; libm beyond), pow 1.
-// tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh and all functions of double go to the C library lane by lane.
+//   (|x| < 1e5; libm beyond), pow 1, tan 3.5 (as sin), asin 1.8, acos 1.3, atan 1.5, sinh 2, cosh 1.8, asinh 2.2,
+//   acosh 2, atanh 2.2.
+// All functions of double go to the C library lane by lane.
 #ifndef OPTC_CPU_MATH_H
 #define OPTC_CPU_MATH_H
 #include "runtime/cpu/simd.h"
@@ -27,8 +28,9 @@ OPTC_INLINE vf scale_by_power(vf p, vf n) {
 
 // exp: x = n ln 2 + r with ln 2 in two pieces (Cody and Waite), a polynomial of degree 6 for exp(r) (coefficients as in
 // MLAS compute.cpp).
-OPTC_INLINE vf exp(vf x) {
-  x = min_num(max_num(x, -104.0f), 89.0f);
+// `shift` -1 gives half of it, which overflows later.
+OPTC_INLINE vf exp_shifted(vf x, float shift) {
+  x = min_num(max_num(x, -104.0f), 90.0f);
   const vf magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
   const vf n = fma(x, splat(1.44269504088896341f), magic) - magic;
   vf r = fma(n, splat(-6.93145752e-1f), x);
@@ -40,8 +42,9 @@ OPTC_INLINE vf exp(vf x) {
   p = fma(p, r, splat(0x1.fffff6p-2f));
   p = fma(p, r, splat(1.0f));
   p = fma(p, r, splat(1.0f));
-  return scale_by_power(p, n);
+  return scale_by_power(p, shift == 0 ? n : n + shift);
 }
+OPTC_INLINE vf exp(vf x) { return exp_shifted(x, 0.0f); }
 
 OPTC_INLINE vf expm1(vf x) {
   const vf clamped = min_num(max_num(x, -30.0f), 60.0f);
@@ -137,20 +140,17 @@ OPTC_INLINE vf gelu_tanh(vf x) {
   return x * sigmoid(u + u);
 }
 
-template <float (*F)(float)>
-OPTC_INLINE vf map(vf a) {
-  OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) a[i] = F(a[i]);
-  return a;
-}
-
-// sin, cos: r = x - n pi/2 in double, two polynomials on |r| <= pi/4. `quarter` 0 gives sin, 1 cos.
-OPTC_INLINE vf sin_quarter(vf x, int quarter) {
+// r = x - n pi/2 in double, the sine and the cosine of it by two polynomials on |r| <= pi/4, and n.
+struct SinCos {
+  vf sin, cos;
+  vi quarter;
+};
+OPTC_INLINE SinCos sin_cos(vf x) {
   const vd d = to_f64(x), magic = splat_d(6755399441055744.0);  // 1.5 * 2^52
   const vd shifted = fma(d, splat_d(0.63661977236758134), magic), n = shifted - magic;
   vd reduced = fma(n, splat_d(-1.5707963267341256), d);  // the first 33 bits of pi/2: exact products
   reduced = fma(n, splat_d(-6.0771005065061922e-11), reduced);
   const vf r = to_f32(reduced), z = r * r;
-  const vi q = narrow(vl{(vlr)shifted.lo, (vlr)shifted.hi}) + quarter;
   vf s = splat(0x1.6dbd3ep-19f);
   s = fma(s, z, splat(-0x1.a013a6p-13f));
   s = fma(s, z, splat(0x1.11110ep-7f));
@@ -160,7 +160,13 @@ OPTC_INLINE vf sin_quarter(vf x, int quarter) {
   c = fma(c, z, splat(-0x1.6c12d2p-10f));
   c = fma(c, z, splat(0x1.555554p-5f));
   c = fma(z * z, c, fma(z, splat(-0.5f), splat(1.0f)));
-  const vf v = select((q & 1) != vi{}, c, s);
+  return {s, c, narrow(vl{(vlr)shifted.lo, (vlr)shifted.hi})};
+}
+// `quarter` 0 gives sin, 1 cos.
+OPTC_INLINE vf sin_quarter(vf x, int quarter) {
+  const SinCos r = sin_cos(x);
+  const vi q = r.quarter + quarter;
+  const vf v = select((q & 1) != vi{}, r.cos, r.sin);
   const vf result = select((q & 2) != vi{}, -v, v);
   return quarter == 0 ? select(x == vf{}, x, result) : result;
 }
@@ -177,6 +183,88 @@ OPTC_INLINE vf replace_large(vf x, vf r) {
 }
 OPTC_INLINE vf sin(vf x) { return replace_large<::sinf>(x, sin_quarter(x, 0)); }
 OPTC_INLINE vf cos(vf x) { return replace_large<::cosf>(x, sin_quarter(x, 1)); }
+OPTC_INLINE vf tan(vf x) {
+  const SinCos r = sin_cos(x);
+  const vm odd = (r.quarter & 1) != vi{};
+  const vf t = select(odd, -r.cos, r.sin) / select(odd, r.sin, r.cos);
+  return replace_large<::tanf>(x, select(x == vf{}, x, t));
+}
+
+// pi/2 in two pieces, the first rounded up. What is near it is taken from the first alone.
+constexpr float kHalfPi = 1.57079637f, kHalfPiBeyond = -4.37113883e-8f;
+
+// atan: an odd polynomial up to 1, above it pi/2 less that of the reciprocal.
+OPTC_INLINE vf atan(vf x) {
+  const vf a = abs(x);
+  const vm above = a > splat(1.0f);
+  const vf r = select(above, 1.0f / a, a), z = r * r;
+  vf p = splat(-0x1.d58efap-10f);
+  p = fma(p, z, splat(0x1.65487p-7f));
+  p = fma(p, z, splat(-0x1.fe756ap-6f));
+  p = fma(p, z, splat(0x1.da98ecp-5f));
+  p = fma(p, z, splat(-0x1.582534p-4f));
+  p = fma(p, z, splat(0x1.c0944p-4f));
+  p = fma(p, z, splat(-0x1.242118p-3f));
+  p = fma(p, z, splat(0x1.9991ecp-3f));
+  p = fma(p, z, splat(-0x1.55553ep-2f));
+  p = p * (r * z);
+  return copy_sign(select(above, (kHalfPi - r) - (p - kHalfPiBeyond), p + r), x);
+}
+
+// asin r = r + r z P(z) for z = r^2 up to 1/4: what follows r.
+OPTC_INLINE vf asin_beyond(vf r, vf z) {
+  vf p = splat(0x1.5959d6p-5f);
+  p = fma(p, z, splat(0x1.8c4134p-6f));
+  p = fma(p, z, splat(0x1.747b74p-5f));
+  p = fma(p, z, splat(0x1.330206p-4f));
+  p = fma(p, z, splat(0x1.5555c8p-3f));
+  return r * z * p;
+}
+// Above 1/2: pi/2 - 2 asin(sqrt((1 - |x|) / 2)).
+OPTC_INLINE vf asin(vf x) {
+  const vf a = abs(x);
+  const vm above = a > splat(0.5f);
+  const vf half = (1.0f - a) * 0.5f, z = select(above, half, a * a), r = select(above, sqrt(half), a);
+  const vf p = asin_beyond(r, z);
+  return copy_sign(select(above, (kHalfPi - 2.0f * r) - (2.0f * p - kHalfPiBeyond), p + r), x);
+}
+OPTC_INLINE vf acos(vf x) {
+  const vf a = abs(x);
+  const vm above = a > splat(0.5f);
+  const vf half = (1.0f - a) * 0.5f, z = select(above, half, a * a), r = select(above, sqrt(half), a);
+  const vf beyond = asin_beyond(r, z), twice = 2.0f * (r + beyond);
+  const vf middle = kHalfPi - (copy_sign(r + beyond, x) - kHalfPiBeyond);
+  return select(above, select(x < vf{}, 2.0f * kHalfPi - (twice - 2.0f * kHalfPiBeyond), twice), middle);
+}
+
+// Up to 1 a polynomial, above it e^x / 2 and its reciprocal.
+OPTC_INLINE vf sinh(vf x) {
+  const vf a = abs(x), z = a * a, e = exp_shifted(a, -1.0f);
+  vf p = splat(0x1.7677a8p-19f);
+  p = fma(p, z, splat(0x1.a01c2p-13f));
+  p = fma(p, z, splat(0x1.1110eap-7f));
+  p = fma(p, z, splat(0x1.555556p-3f));
+  return copy_sign(select(a < splat(1.0f), fma(a * z, p, a), e - 0.25f / e), x);
+}
+OPTC_INLINE vf cosh(vf x) {
+  const vf e = exp_shifted(abs(x), -1.0f);
+  return e + 0.25f / e;
+}
+
+// By logarithms of 1 + u; where the square would overflow, ln x + ln 2.
+OPTC_INLINE vf asinh(vf x) {
+  const vf a = abs(x), z = a * a;
+  const vf r = log1p(fma(z, 1.0f / (1.0f + sqrt(z + 1.0f)), a));
+  return copy_sign(select(a < splat(1e9f), r, log(a) + 0.693147180559945309f), x);
+}
+OPTC_INLINE vf acosh(vf x) {
+  const vf t = x - 1.0f, r = log1p(t + sqrt(fma(t, t, t + t)));
+  return select(x < splat(1e9f), select(x < splat(1.0f), splat(__builtin_nanf("")), r), log(x) + 0.693147180559945309f);
+}
+OPTC_INLINE vf atanh(vf x) {
+  const vf a = abs(x), twice = a + a, r = 0.5f * log1p(fma(twice, a / (1.0f - a), twice));
+  return copy_sign(select(a > splat(1.0f), splat(__builtin_nanf("")), r), x);
+}
 
 // pow: 2^(y log2 |x|) in double; log2 m = 2/ln2 atanh s, s = (m - 1) / (m + 1). IEEE 754's special values (pown rules
 // for signs).
@@ -234,28 +322,51 @@ OPTC_SCALAR1(exp)
 OPTC_SCALAR1(expm1)
 OPTC_SCALAR1(log)
 OPTC_SCALAR1(log1p)
-OPTC_SCALAR1(tanh) OPTC_SCALAR1(sigmoid) OPTC_SCALAR1(erf) OPTC_SCALAR1(softplus) OPTC_SCALAR1(silu) OPTC_SCALAR1(gelu)
-    OPTC_SCALAR1(gelu_tanh) OPTC_SCALAR1(sin) OPTC_SCALAR1(cos)
+OPTC_SCALAR1(tanh)
+OPTC_SCALAR1(sigmoid)
+OPTC_SCALAR1(erf)
+OPTC_SCALAR1(softplus)
+OPTC_SCALAR1(silu)
+OPTC_SCALAR1(gelu)
+OPTC_SCALAR1(gelu_tanh)
+OPTC_SCALAR1(sin)
+OPTC_SCALAR1(cos)
+OPTC_SCALAR1(tan)
+OPTC_SCALAR1(asin)
+OPTC_SCALAR1(acos)
+OPTC_SCALAR1(atan)
+OPTC_SCALAR1(sinh)
+OPTC_SCALAR1(cosh)
+OPTC_SCALAR1(asinh)
+OPTC_SCALAR1(acosh)
+OPTC_SCALAR1(atanh)
 #undef OPTC_SCALAR1
 
-#define OPTC_LIBM(name)                                    \
-  OPTC_INLINE vf name(vf x) { return map<::name##f>(x); }  \
-  OPTC_INLINE float name(float x) { return ::name##f(x); } \
-  OPTC_INLINE vd name(vd x) { return map<::name>(x); }     \
-  OPTC_INLINE double name(double x) { return ::name(x); }
-        OPTC_LIBM(tan) OPTC_LIBM(asin) OPTC_LIBM(acos) OPTC_LIBM(atan) OPTC_LIBM(sinh) OPTC_LIBM(cosh) OPTC_LIBM(asinh)
-            OPTC_LIBM(acosh) OPTC_LIBM(atanh)
-#undef OPTC_LIBM
 #define OPTC_LIBM_DOUBLE(name)                         \
   OPTC_INLINE vd name(vd x) { return map<::name>(x); } \
   OPTC_INLINE double name(double x) { return ::name(x); }
-                OPTC_LIBM_DOUBLE(exp) OPTC_LIBM_DOUBLE(expm1) OPTC_LIBM_DOUBLE(log) OPTC_LIBM_DOUBLE(log1p)
-                    OPTC_LIBM_DOUBLE(tanh) OPTC_LIBM_DOUBLE(erf) OPTC_LIBM_DOUBLE(sin) OPTC_LIBM_DOUBLE(cos)
-                        OPTC_LIBM_DOUBLE(floor) OPTC_LIBM_DOUBLE(ceil) OPTC_LIBM_DOUBLE(trunc)
+OPTC_LIBM_DOUBLE(exp)
+OPTC_LIBM_DOUBLE(expm1)
+OPTC_LIBM_DOUBLE(log)
+OPTC_LIBM_DOUBLE(log1p)
+OPTC_LIBM_DOUBLE(tanh)
+OPTC_LIBM_DOUBLE(erf)
+OPTC_LIBM_DOUBLE(sin)
+OPTC_LIBM_DOUBLE(cos)
+OPTC_LIBM_DOUBLE(tan)
+OPTC_LIBM_DOUBLE(asin)
+OPTC_LIBM_DOUBLE(acos)
+OPTC_LIBM_DOUBLE(atan)
+OPTC_LIBM_DOUBLE(sinh)
+OPTC_LIBM_DOUBLE(cosh)
+OPTC_LIBM_DOUBLE(asinh)
+OPTC_LIBM_DOUBLE(acosh)
+OPTC_LIBM_DOUBLE(atanh)
+OPTC_LIBM_DOUBLE(floor)
+OPTC_LIBM_DOUBLE(ceil)
+OPTC_LIBM_DOUBLE(trunc)
 #undef OPTC_LIBM_DOUBLE
-                            OPTC_INLINE double round_even(double x) {
-  return ::nearbyint(x);
-}
+OPTC_INLINE double round_even(double x) { return ::nearbyint(x); }
 OPTC_INLINE vd round_even(vd x) { return map<::nearbyint>(x); }
 OPTC_INLINE double sqrt(double x) { return __builtin_sqrt(x); }
 OPTC_INLINE double sigmoid(double x) { return x < 0 ? ::exp(x) / (1 + ::exp(x)) : 1 / (1 + ::exp(-x)); }

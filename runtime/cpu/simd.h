@@ -93,11 +93,35 @@ OPTC_INLINE void store_n(float *p, vf v, int n) {
   }
 #endif
 }
+#if OPTC_VW >= 8
+// Lanes from `from` up to `to`; of the others no memory is touched.
+OPTC_INLINE vf load_between(const float *p, int from, int to) {
+#if OPTC_VW == 16
+  return _mm512_maskz_loadu_ps((__mmask16)(((1u << to) - 1) & ~((1u << from) - 1)), p);
+#else
+  return _mm256_maskload_ps(p, (__m256i)(first_lanes(to) & ~first_lanes(from)));
+#endif
+}
+#endif
 OPTC_INLINE vi load_n(const int32_t *p, int n) { return bits(load_n((const float *)p, n)); }
 OPTC_INLINE void store_n(int32_t *p, vi v, int n) { store_n((float *)p, from_bits(v), n); }
 
+// Every lane p[2 * i]: of two vectors, the second of which ends at the last lane.
+OPTC_INLINE vf load_even(const float *p) {
+  const vf a = load(p), b = load(p + OPTC_VW - 1);
+#if defined(__clang__)  // which makes a shuffle of it itself
+  vf r;
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) r[i] = i < OPTC_VW / 2 ? a[2 * i] : b[2 * i + 1 - OPTC_VW];
+  return r;
+#else
+  vi from = {};
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) from[i] = i < OPTC_VW / 2 ? 2 * i : 2 * i + 1;
+  return __builtin_shuffle(a, b, from);
+#endif
+}
 // Every lane p[i * stride]; a gather for loops whose inner stride is not one.
 OPTC_INLINE vf load_strided(const float *p, int64_t stride, int n = OPTC_VW) {
+  if (__builtin_constant_p(stride) && stride == 2 && __builtin_constant_p(n) && n >= OPTC_VW) return load_even(p);
   vf r = {};
   OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) {
     if (i < n) r[i] = p[i * stride];
@@ -393,16 +417,34 @@ OPTC_INLINE float reduce_sum(vf a) {
 #endif
   return (q[0] + q[2]) + (q[1] + q[3]);
 }
-OPTC_INLINE float reduce_max(vf a) {
-  float r = a[0];
-  OPTC_UNROLL for (int i = 1; i < OPTC_VW; ++i) r = max(r, a[i]);
+// Each lane i gets lane i ^ D.
+template <int D, class V>
+OPTC_INLINE V exchanged(V a) {
+#if defined(__clang__)  // which makes a shuffle of it itself
+  V r;
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) r[i] = a[i ^ D];
   return r;
+#else
+  vi from = {};
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) from[i] = i ^ D;
+  return __builtin_shuffle(a, from);
+#endif
 }
-OPTC_INLINE float reduce_min(vf a) {
-  float r = a[0];
-  OPTC_UNROLL for (int i = 1; i < OPTC_VW; ++i) r = min(r, a[i]);
-  return r;
+// The greatest or the least lane, which all lanes get; V: vf or vi.
+template <bool Greatest, class V>
+OPTC_INLINE V reduce_extreme(V a) {
+  const auto of = [](V x, V y) OPTC_LAMBDA { return Greatest ? max(x, y) : min(x, y); };
+#if OPTC_VW >= 16
+  a = of(a, exchanged<8>(a));
+#endif
+#if OPTC_VW >= 8
+  a = of(a, exchanged<4>(a));
+#endif
+  a = of(a, exchanged<2>(a));
+  return of(a, exchanged<1>(a));
 }
+OPTC_INLINE float reduce_max(vf a) { return reduce_extreme<true>(a)[0]; }
+OPTC_INLINE float reduce_min(vf a) { return reduce_extreme<false>(a)[0]; }
 OPTC_INLINE float reduce_mul(vf a) {
   float t[OPTC_VW];
   memcpy(t, &a, sizeof a);

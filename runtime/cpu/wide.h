@@ -119,10 +119,10 @@ OPTC_WIDE_OP(vd, *)
 OPTC_WIDE_OP(vd, /)
 OPTC_WIDE_OP(vl, &)
 OPTC_WIDE_OP(vl, |)
-OPTC_WIDE_OP(vl, ^) OPTC_WIDE_COMPARE(vd, <) OPTC_WIDE_COMPARE(vd, <=) OPTC_WIDE_COMPARE(vd, >)
-    OPTC_WIDE_COMPARE(vd, >=) OPTC_WIDE_COMPARE(vd, ==) OPTC_WIDE_COMPARE(vd, !=) OPTC_WIDE_COMPARE(vl, <)
-        OPTC_WIDE_COMPARE(vl, <=) OPTC_WIDE_COMPARE(vl, >) OPTC_WIDE_COMPARE(vl, >=) OPTC_WIDE_COMPARE(vl, ==)
-            OPTC_WIDE_COMPARE(vl, !=)
+OPTC_WIDE_OP(vl, ^)
+OPTC_WIDE_COMPARE(vd, <) OPTC_WIDE_COMPARE(vd, <=) OPTC_WIDE_COMPARE(vd, >) OPTC_WIDE_COMPARE(vd, >=)
+    OPTC_WIDE_COMPARE(vd, ==) OPTC_WIDE_COMPARE(vd, !=) OPTC_WIDE_COMPARE(vl, <) OPTC_WIDE_COMPARE(vl, <=)
+        OPTC_WIDE_COMPARE(vl, >) OPTC_WIDE_COMPARE(vl, >=) OPTC_WIDE_COMPARE(vl, ==) OPTC_WIDE_COMPARE(vl, !=)
 #undef OPTC_WIDE_OP
 #undef OPTC_WIDE_COMPARE
     // Integer arithmetic wraps.
@@ -221,7 +221,10 @@ OPTC_INLINE vl to_i64(vd a) {
   return r;
 }
 OPTC_INLINE vd select(vm m, vd a, vd b) { return select(widen(m), a, b); }
-OPTC_INLINE vl to_i64(vf a) { return to_i64(to_f64(a)); }
+OPTC_INLINE vl to_i64(vf a) {
+  if (__builtin_expect(any(~(vm)(abs(a) < splat(2147483648.0f))), 0)) return to_i64(to_f64(a));  // NaN, too
+  return widen(__builtin_convertvector(a, vi));
+}
 OPTC_INLINE double reduce_sum(vd a) {  // halves folded until one lane is left
   double t[OPTC_VW];
   store(t, a);
