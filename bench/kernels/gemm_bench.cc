@@ -50,9 +50,10 @@ int main(int argc, char **argv) {
     const std::vector<double> da(a, a + m * k), db(b, b + k * n);
     std::vector<double> wide(optc_gemm_packed_floats(n, k, 8)), dc(m * n);
     optc_pack_b(wide.data(), db.data(), k, n, n, 1);
-    const double f64 =
-        bench_best(0.15, [&] { OPTC_PICK(run_gemm_double)
-                               (m, n, k, da.data(), wide.data(), dc.data()); });
+    const double f64 = bench_best(0.15, [&] {
+      OPTC_PICK(run_gemm_double)
+      (m, n, k, da.data(), wide.data(), dc.data());
+    });
     const double flops = 2e-9 * double(m * n * k);
     printf("%5ld x %5ld x %5ld  %9.1f us  %6.1f GF/s  FMA loop %.0f GF/s  F64 %9.1f us  %6.1f GF/s\n", long(m), long(k),
            long(n), time * 1e6, flops / time, peak * 1e-9, f64 * 1e6, flops / f64);

@@ -48,22 +48,26 @@ static OPTC_KERNEL void widen_block(typename S::sum *out, int64_t ld, const type
     }
     return;
   }
-  // Vectors down the columns, which are read side by side so that both sides stay in cache lines.
+  // Vectors down the columns, eight side by side, so that both sides stay in cache lines.
   for (int64_t i = 0; i < rows; i += OPTC_VW) {
     const int lanes = (int)optc_clamp(rows - i, 0, OPTC_VW);
-    for (int64_t j = 0; j < width; ++j) {
-      typename S::sum column[OPTC_VW] = {};
-      if (j < columns) {
-        const typename S::type *from = p + i * row_stride + j * column_stride;
-        if (row_stride == 1) {
-          store(column, lanes == OPTC_VW ? S::load(from) : S::load_n(from, lanes));
-        } else {
-          typename S::type elements[OPTC_VW] = {};
-          for (int u = 0; u < lanes; ++u) elements[u] = from[u * row_stride];
-          store(column, S::load(elements));
+    for (int64_t j0 = 0; j0 < width; j0 += 8) {
+      typename S::sum block[8][OPTC_VW];
+      for (int j = 0; j < 8; ++j) {
+        Lanes<typename S::sum> column{};
+        if (j0 + j < columns) {
+          const typename S::type *from = p + i * row_stride + (j0 + j) * column_stride;
+          if (row_stride == 1) {
+            column = lanes == OPTC_VW ? S::load(from) : S::load_n(from, lanes);
+          } else {
+            typename S::type elements[OPTC_VW] = {};
+            for (int u = 0; u < lanes; ++u) elements[u] = from[u * row_stride];
+            column = S::load(elements);
+          }
         }
+        store(block[j], column);
       }
-      for (int u = 0; u < lanes; ++u) out[(i + u) * ld + j] = column[u];
+      for (int u = 0; u < lanes; ++u) OPTC_UNROLL for (int j = 0; j < 8; ++j) out[(i + u) * ld + j0 + j] = block[j][u];
     }
   }
 }
