@@ -121,7 +121,13 @@ OPTC_INLINE vf even_lanes(vf a, vf b) {
 OPTC_INLINE vf load_even(const float *p) { return even_lanes(load(p), load(p + OPTC_VW - 1)); }
 // Every lane p[i * stride]; a gather for loops whose inner stride is not one.
 OPTC_INLINE vf load_strided(const float *p, int64_t stride, int n = OPTC_VW) {
-  if (__builtin_constant_p(stride) && stride == 2 && __builtin_constant_p(n) && n >= OPTC_VW) return load_even(p);
+  if (__builtin_constant_p(stride) && stride == 2) {
+    if (__builtin_constant_p(n) && n >= OPTC_VW) return load_even(p);
+#if OPTC_VW >= 8
+    const int last = n > 0 ? 2 * n - 1 : 0, half = OPTC_VW - 1;
+    return even_lanes(load_n(p, last < OPTC_VW ? last : OPTC_VW), load_n(p + half, last > half ? last - half : 0));
+#endif
+  }
   vf r = {};
   OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) {
     if (i < n) r[i] = p[i * stride];
