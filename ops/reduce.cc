@@ -323,10 +323,9 @@ void emit_scan(BuildContext &c, size_t axis, bool product) {
   const BufferId running = narrow || exclusive ? c.temporary("running", type, shape) : c.output(0);
   NestBuilder nest(c, c.node().op);
   nest.nest().sequential = true;
-  const Dim step = nest.outer("step", shape[axis]);
   std::vector<Dim> at(shape.size());
-  for (size_t k = 0; k < shape.size(); ++k)
-    if (k != axis) at[k] = nest.outer("i" + std::to_string(k), shape[k]);
+  for (size_t k = 0; k < shape.size(); ++k) at[k] = nest.outer(k == axis ? "step" : "i" + std::to_string(k), shape[k]);
+  const Dim step = at[axis];
   const Dim i = reverse ? shape[axis] - Dim(1) - step : step;
   at[axis] = i;
   std::vector<Dim> before = at;

@@ -43,15 +43,22 @@ TEST(RuntimeLanes, HeldIndicesReadNothingBeyondTheirRow) {
     for (const bool at_end : {true, false}) {
       float *row = at_end ? reinterpret_cast<float *>(page.end()) - extent : reinterpret_cast<float *>(page.begin());
       for (int64_t i = 0; i < extent; ++i) row[i] = static_cast<float>(i + 1);
-      for (const auto &f : OPTC_ISA_FUNCTIONS(run_held))
+      const auto held = OPTC_ISA_FUNCTIONS(run_held), inside = OPTC_ISA_FUNCTIONS(run_inside);
+      for (size_t isa = 0; isa < held.size(); ++isa)
         for (const int64_t step : {1, 2, 3})
           for (int64_t at = -20; at < extent + 5; at += 3)
             for (const int64_t n : {1, 5, 16, 37}) {
               std::vector<float> y(static_cast<size_t>(n) + 1, -1.0f);
-              f.function(row, at, step, 0, extent - 1, n, y.data());
+              held[isa].function(row, at, step, 0, extent - 1, n, y.data());
               for (int64_t i = 0; i < n; ++i)
                 ASSERT_EQ(y[static_cast<size_t>(i)], row[std::clamp<int64_t>(at + i * step, 0, extent - 1)])
-                    << f.isa << " extent " << extent << " at " << at << " step " << step << " lane " << i;
+                    << held[isa].isa << " extent " << extent << " at " << at << " step " << step << " lane " << i;
+              inside[isa].function(row, at, step, 0, extent - 1, n, y.data());
+              for (int64_t i = 0; i < n; ++i) {
+                const int64_t k = at + i * step;
+                ASSERT_EQ(y[static_cast<size_t>(i)], k >= 0 && k < extent ? row[k] : -7.0f)
+                    << held[isa].isa << " extent " << extent << " at " << at << " step " << step << " lane " << i;
+              }
               ASSERT_EQ(y.back(), -1.0f);
             }
     }

@@ -94,6 +94,7 @@ class NestPrinter : private DimText, private NestPlan {
   Text memory_node(const Scalar &s);
   Text lazy_select(const Scalar &s);
   std::string lanes_dim(Dim d);
+  std::optional<Text> load_inside(const Scalar &select);
   Text bind(ScalarId id, const Text &text);
   void bind_index(const DimSymbol &symbol, const std::string &condition);
   std::string needed(const Item &item, int depth);

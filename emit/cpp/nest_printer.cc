@@ -450,8 +450,11 @@ void NestPrinter::print_loops(const Stage &stage, StagePlan &plan, size_t depth)
     close("});");
     return;
   }
+  // In the lanes of columns the few steps of a window are written out.
+  constexpr int64_t kFew = 4;
+  const bool few = last && columns_ && interior_ && fix(loop.extent).is_constant() && fix(loop.extent).value() <= kFew;
   const std::string name = symbol(*loop.index);
-  open(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0})", name, extent));
+  open(fmt::format("{1}for (int64_t {0} = 0; {0} < {2}; ++{0})", name, few ? "OPTC_UNROLL " : "", extent));
   if (!last) hoist(plan, static_cast<int>(outer_.size() + depth) + 1);
   begin_reductions(stage, plan, depth + 1);
   print_loops(stage, plan, depth + 1);

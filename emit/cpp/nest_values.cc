@@ -192,6 +192,8 @@ Text NestPrinter::node_text(ScalarId id) {
     scopes_.back().values.push_back(id.index);
     return chosen;
   }
+  if (s.op == ScalarOp::kSelect && !lane_count_.empty())
+    if (const auto inside = load_inside(s)) return *inside;
   Text args[3];
   bool lanes = false;
   for (int k = 0; k < arity(s.op); ++k) {
@@ -206,6 +208,52 @@ Text NestPrinter::node_text(ScalarId id) {
   const auto guard = guards_.find(id.index);
   if (!interior_ || guard == guards_.end() || lane_count_.empty()) return text;
   return {fmt::format("by_place({}, {}, splat_m({}))", lane_count_, text.s, guard->second), kAtomPrecedence, true};
+}
+
+// A select of an f32 element where its index is inside of the bounds that hold it, and of a fill elsewhere.
+std::optional<Text> NestPrinter::load_inside(const Scalar &s) {
+  const Scalar &load = program_.scalars.at(s.args[1]);
+  if (load.op != ScalarOp::kLoad || load.type != ElementType::kFloat32 || varies(s.args[2])) return std::nullopt;
+  const Dim offset = load_offset(load);
+  if (!dim_varies(offset) || affine_in(offset, lanes_)) return std::nullopt;
+  const auto border = held(offset);
+  if (!border) return std::nullopt;
+  bool low = !border->low, high = !border->high;
+  std::vector<ScalarId> asked{s.args[0]}, still;
+  while (!asked.empty()) {
+    const ScalarId id = asked.back();
+    asked.pop_back();
+    const Scalar &c = program_.scalars.at(id);
+    if (!varies(id)) {
+      still.insert(still.begin(), id);
+      continue;
+    }
+    if (bound_.count(id.index)) return std::nullopt;
+    if (c.op == ScalarOp::kAnd) {
+      asked.insert(asked.end(), {c.args[0], c.args[1]});
+      continue;
+    }
+    if (c.op != ScalarOp::kLe && c.op != ScalarOp::kLt) return std::nullopt;
+    const auto a = integer(c.args[0]), b = integer(c.args[1]);
+    if (!a || !b) return std::nullopt;
+    const Dim beyond = c.op == ScalarOp::kLt ? 1 : 0;
+    if (border->low && *b == border->at && *a + beyond == *border->low)
+      low = true;
+    else if (border->high && *a == border->at && *b - beyond == *border->high)
+      high = true;
+    else
+      return std::nullopt;
+  }
+  if (!low || !high) return std::nullopt;
+  std::string any;
+  for (ScalarId id : still) any += (any.empty() ? "" : " && ") + wrap(value(id), kBitPrecedence);
+  const std::string fill = value(s.args[2]).s;
+  return Text{
+      fmt::format("load_inside<{}>({}, {}, {}, {}, {}, splat({}), {})", border->step,
+                  row_pointer(buffer_name(load.buffer), border->rest, "", false), dim(border->at),
+                  border->low ? dim(*border->low) : "-kUnbounded", border->high ? dim(*border->high) : "kUnbounded",
+                  any.empty() ? "true" : any, fill, lane_count_),
+      kAtomPrecedence, true};
 }
 
 // An integer expression that may move with the lanes, as int32 lanes.

@@ -167,6 +167,14 @@ std::optional<Dim> NestPlan::in_interior(Dim d) {
   return sum;
 }
 
+// The value of a counter or of a constant.
+std::optional<Dim> NestPlan::integer(ScalarId id) const {
+  const Scalar &s = program_.scalars.at(id);
+  if (s.op == ScalarOp::kIndex) return fix(s.index_value);
+  if (s.op == ScalarOp::kConstant && s.type == ElementType::kInt64) return Dim(static_cast<int64_t>(s.bits));
+  return std::nullopt;
+}
+
 // Once the lanes are chosen: the interior of their loop, where each index that moves with them is affine.
 void NestPlan::find_interior() {
   constexpr int64_t kShortest = 8;
@@ -190,12 +198,6 @@ void NestPlan::find_interior() {
     interior_.reset();
     return;
   }
-  const auto integer = [&](ScalarId id) -> std::optional<Dim> {
-    const Scalar &s = program_.scalars.at(id);
-    if (s.op == ScalarOp::kIndex) return fix(s.index_value);
-    if (s.op == ScalarOp::kConstant && s.type == ElementType::kInt64) return Dim(static_cast<int64_t>(s.bits));
-    return std::nullopt;
-  };
   // Guards: one whose answer is not seen is computed there as elsewhere.
   for (const StagePlan &plan : plans_)
     for (const Item &item : plan.order) {

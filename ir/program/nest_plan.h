@@ -102,6 +102,7 @@ class NestPlan {
   bool narrow(Dim e);
   std::optional<bool> decide(Dim e, bool ties);
   std::optional<Dim> in_interior(Dim d);
+  std::optional<Dim> integer(ScalarId id) const;
   void find_interior();
   void find_transpose();
   // What lanes hold of a value that is stored as i64: the number or counter that is widened in the store. Invalid:

@@ -121,6 +121,40 @@ template <int Step, int S>
 OPTC_INLINE vf load_held(const float *p, int64_t at, int64_t low, int64_t high, Full<S>) {
   return load_held<Step>(p, at, low, high, Part{OPTC_VW});
 }
+// The same where an index inside gives the element, if there is `any`, and each other one `fill`.
+template <int Step>
+OPTC_INLINE vf load_inside(const float *p, int64_t at, int64_t, int64_t, bool any, vf fill, Interior n) {
+  if (!any) return fill;
+  return Step == 1 ? load(p + at, n) : load_strided(p + at, Step, n);
+}
+template <int Step>
+OPTC_INLINE vf load_inside(const float *p, int64_t at, int64_t low, int64_t high, bool any, vf fill, Part n) {
+  if (!any) return fill;
+  if (at >= low && at + (n.lanes - 1) * Step <= high)
+    return Step == 1 ? load(p + at, n) : load_strided(p + at, Step, n);
+#if OPTC_VW >= 8
+  if (Step <= 2) {  // no access to elements that lie outside
+    const auto part = [&](int64_t first, int elements) OPTC_LAMBDA {
+      return load_between(p + first, (int)hold(low - first, 0, OPTC_VW), (int)hold(high - first + 1, 0, elements));
+    };
+    const int last = (n.lanes - 1) * Step + 1, half = OPTC_VW - 1;
+    vf r = part(at, last < OPTC_VW ? last : OPTC_VW);
+    if (Step == 2) r = even_lanes(r, part(at + half, last > half ? last - half : 0));
+    const int from = (int)hold((low - at + Step - 1) / Step, 0, n.lanes),
+              to = high < at ? 0 : (int)hold((high - at) / Step + 1, 0, n.lanes);
+    return select(first_lanes(to) & ~first_lanes(from), r, fill);
+  }
+#endif
+  OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) {
+    const int64_t k = at + i * Step;
+    if (i < n.lanes && k >= low && k <= high) fill[i] = p[k];
+  }
+  return fill;
+}
+template <int Step, int S>
+OPTC_INLINE vf load_inside(const float *p, int64_t at, int64_t low, int64_t high, bool any, vf fill, Full<S>) {
+  return load_inside<Step>(p, at, low, high, any, fill, Part{OPTC_VW});
+}
 // By any index near the border, a constant step in the interior.
 template <int Step>
 OPTC_INLINE vf gather_bordered(const float *p, vi, int64_t inside, Interior n) {

@@ -106,9 +106,8 @@ OPTC_INLINE vf load_between(const float *p, int from, int to) {
 OPTC_INLINE vi load_n(const int32_t *p, int n) { return bits(load_n((const float *)p, n)); }
 OPTC_INLINE void store_n(int32_t *p, vi v, int n) { store_n((float *)p, from_bits(v), n); }
 
-// Every lane p[2 * i]: of two vectors, the second of which ends at the last lane.
-OPTC_INLINE vf load_even(const float *p) {
-  const vf a = load(p), b = load(p + OPTC_VW - 1);
+// Every lane p[2 * i]: of two vectors, the second of which, from p[OPTC_VW - 1] on, ends at the last lane.
+OPTC_INLINE vf even_lanes(vf a, vf b) {
 #if defined(__clang__)  // which makes a shuffle of it itself
   vf r;
   OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) r[i] = i < OPTC_VW / 2 ? a[2 * i] : b[2 * i + 1 - OPTC_VW];
@@ -119,9 +118,16 @@ OPTC_INLINE vf load_even(const float *p) {
   return __builtin_shuffle(a, b, from);
 #endif
 }
+OPTC_INLINE vf load_even(const float *p) { return even_lanes(load(p), load(p + OPTC_VW - 1)); }
 // Every lane p[i * stride]; a gather for loops whose inner stride is not one.
 OPTC_INLINE vf load_strided(const float *p, int64_t stride, int n = OPTC_VW) {
-  if (__builtin_constant_p(stride) && stride == 2 && __builtin_constant_p(n) && n >= OPTC_VW) return load_even(p);
+  if (__builtin_constant_p(stride) && stride == 2) {
+    if (__builtin_constant_p(n) && n >= OPTC_VW) return load_even(p);
+#if OPTC_VW >= 8
+    const int last = n > 0 ? 2 * n - 1 : 0, half = OPTC_VW - 1;
+    return even_lanes(load_n(p, last < OPTC_VW ? last : OPTC_VW), load_n(p + half, last > half ? last - half : 0));
+#endif
+  }
   vf r = {};
   OPTC_UNROLL for (int i = 0; i < OPTC_VW; ++i) {
     if (i < n) r[i] = p[i * stride];
