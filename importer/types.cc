@@ -246,7 +246,7 @@ Result<Type> DimNamer::input_type(const onnx::TypeProto &proto, const std::strin
         return diagnostics.error(ErrorKind::kUsage,
                                  "--shape of input '" + input + "': '" + dims[i] + "' is not a dimension", {},
                                  "a number, a name, or a range of sizes such as 32..512");
-      if (declared && declared->is_constant() && dim->is_constant() && !(*declared == *dim))
+      if (declared && declared->is_constant() && !(*declared == *dim))
         return diagnostics.error(ErrorKind::kUsage, "--shape gives dim " + std::to_string(i) + " of input '" + input +
                                                         "' the size " + dims[i] + ", the model declares " +
                                                         to_string(type));

@@ -238,7 +238,7 @@ def test_shapes_take_ranges_and_names_that_dim_bounds(optc, model, tmp_path, opt
 
 @pytest.mark.parametrize("options,words", [
     (["--shape", "x=8..1x4"], "'8..1' is not a dimension"), (["--shape", "x=1..x4"], "'1..' is not a dimension"), (["--shape", "x=-1..2x4"], "'-1..2' is not"),
-    (["--shape", "x=1x5..8"], "the size 5..8, the model declares"), (["--shape", "x=1..9999999999999999x4"], "is not a dimension"), (["--shape", "x=Bx4", "--dim", "C=1..2"], "no dimension named 'C'"),
+    (["--shape", "x=1x5..8"], "the size 5..8, the model declares"), (["--shape", "x=BxB"], "the size B, the model declares"), (["--shape", "x=1..9999999999999999x4"], "is not a dimension"), (["--shape", "x=Bx4", "--dim", "C=1..2"], "no dimension named 'C'"),
 ])
 def test_shapes_that_are_none(optc, model, tmp_path, options, words):
     assert words in run(optc, model, "-o", tmp_path / "b", *options, code=2).stderr
