@@ -38,16 +38,17 @@ static inline int optc_lib_tokens_by(OptcRegexRun *run, const OptcLibString *s, 
 }
 
 // inputs: X [C] or [N, C]; attributes tokenexp, or separators (expressions; a tokenexp of "." or one separator that is
-// empty: each character is a token, ends of lines too), of which the longest match counts, mincharnum (shorter tokens are left out), mark (a token of \x02 before and one of \x03 behind), pad_value.
-// Output: the tokens of each element, filled up to the most of them. Size: that number.
+// empty: each character is a token, ends of lines too), of which the longest match counts, mincharnum (shorter tokens
+// are left out), mark (a token of \x02 before and one of \x03 behind), pad_value. Output: the tokens of each element,
+// filled up to the most of them. Size: that number.
 static inline int optc_lib_tokenize(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
   const int64_t n = optc_lib_count(x), least = optc_lib_int_attribute(call, "mincharnum", 1);
   const int mark = optc_lib_int_attribute(call, "mark", 0) != 0;
   const OptcLibAttribute *separators = optc_lib_attribute(call, "separators");
   const char *expression = optc_lib_string_attribute(call, "tokenexp", "");
-  const int characters = *expression ? !strcmp(expression, ".")
-                                     : separators && separators->count == 1 && !separators->strings[0][0];
+  const int characters =
+      *expression ? !strcmp(expression, ".") : separators && separators->count == 1 && !separators->strings[0][0];
   const int64_t stages = characters ? 0 : *expression ? 1 : (int64_t)separators->count;
   OptcRegex *regex = (OptcRegex *)calloc((size_t)stages + 1, sizeof *regex);
   OptcRegexRun *run = (OptcRegexRun *)calloc((size_t)stages + 1, sizeof *run);
