@@ -1,4 +1,3 @@
-#include <onnx/inliner/inliner.h>
 #include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
@@ -508,10 +507,8 @@ Status set_float_type(ModelFile &model, const ConvertOptions &options, ConvertFa
     return diagnostics.error(ErrorKind::kUnsupported,
                              "opset " + std::to_string(opset) + " has no Cast to " + std::string(to_string(to)), {},
                              "--opset " + std::to_string(since) + " or later brings the model to one that has");
-  if (model.proto.functions_size() > 0) {
-    onnx::inliner::InlineLocalFunctions(model.proto, false);
-    diagnostics.warning("the model's functions are inlined: their bodies name no types");
-  }
+  if (model.proto.functions_size() > 0)
+    OPTC_TRY(inline_functions(model.proto, "their bodies name no types", diagnostics));
   const bool was_right = wrong_types(model.proto).empty();
   FloatModel index = index_floats(model, to);
   OPTC_TRY(choose_floats(index, options.keep_float, diagnostics));

@@ -44,6 +44,11 @@ Status extract(ModelFile &model, const std::string &range, Diagnostics &diagnost
 Status merge(ModelFile &model, ModelFile other, const std::vector<std::pair<std::string, std::string>> &connect,
              const std::string &prefix, Diagnostics &diagnostics);
 
+// inline.cc
+bool can_inline(const onnx::ModelProto &model);  // whether the calls of local functions are not too many to follow
+// Calls of local functions become the nodes of their bodies; a warning says `why`.
+Status inline_functions(onnx::ModelProto &model, const std::string &why, Diagnostics &diagnostics);
+
 // opset.cc: every node in its form of that version of ai.onnx; nodes whose definition is the same stay as they are.
 Status set_opset(ModelFile &model, int64_t opset, Diagnostics &diagnostics);
 

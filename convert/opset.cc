@@ -2,7 +2,6 @@
 // metadata and sparse tensors, and has steps for a part of the operators. A node whose definition did change goes
 // through a Graph of its own: up by the importer, down by the exporter, whose steps stand at the operators (ops/).
 #include <onnx/defs/schema.h>
-#include <onnx/inliner/inliner.h>
 
 #include <algorithm>
 
@@ -373,11 +372,8 @@ Status set_opset(ModelFile &model, int64_t opset, Diagnostics &diagnostics) {
     const int64_t own = version_in(function.opset_import());
     if (inlined.empty() && own > 0 && changes(function.node(), own, opset)) inlined = function.name();
   }
-  if (!inlined.empty()) {
-    onnx::inliner::InlineLocalFunctions(proto, false);
-    diagnostics.warning("the model's functions are inlined: " + inlined + " has another form in opset " +
-                        std::to_string(opset));
-  }
+  if (!inlined.empty())
+    OPTC_TRY(inline_functions(proto, inlined + " has another form in opset " + std::to_string(opset), diagnostics));
   OpsetChange change(model, from, opset, diagnostics);
   OPTC_TRY(change.run());
   set_version(*proto.mutable_opset_import(), opset);

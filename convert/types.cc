@@ -9,6 +9,7 @@ namespace optc {
 
 onnx::ModelProto with_types(const onnx::ModelProto &model) {
   onnx::ModelProto typed = model;
+  if (!can_inline(model)) return typed;  // inference follows every call, too
   try {
     const onnx::ShapeInferenceOptions options(false, 0, true);
     onnx::shape_inference::InferShapes(typed, onnx::OpSchemaRegistry::Instance(), options);

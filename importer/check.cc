@@ -40,8 +40,8 @@ std::string schema_type(const Type &type) {
   }
 }
 
-// The number of nodes once local functions are inlined, saturating; recursion counts as none (it is reported at the
-// call).
+// The number of nodes once local functions are inlined, saturating; recursion, and what is called too deep, counts as
+// none (both are reported at the call).
 class NodeCounter {
  public:
   NodeCounter(const std::map<std::string, const onnx::FunctionProto *> &functions, int64_t limit)
@@ -51,7 +51,7 @@ class NodeCounter {
     int64_t sum = 0;
     for (const auto &node : nodes) {
       auto local = functions_.find(function_key(node.domain(), node.op_type(), node.overload()));
-      sum += local == functions_.end() ? 1 : count(local->second);
+      sum += local == functions_.end() ? 1 : called(local->second);
       for (const auto &attribute : node.attribute()) {
         if (attribute.has_g()) sum += count(attribute.g().node());
         for (const auto &graph : attribute.graphs()) sum += count(graph.node());
@@ -62,16 +62,19 @@ class NodeCounter {
   }
 
  private:
-  int64_t count(const onnx::FunctionProto *function) {
+  int64_t called(const onnx::FunctionProto *function) {
     auto [it, fresh] = known_.try_emplace(function, 0);
-    if (!fresh) return it->second;
+    if (!fresh || depth_ > kMaxCallDepth) return it->second;
+    ++depth_;
     const int64_t n = count(function->node());
+    --depth_;
     return known_[function] = n;
   }
 
   const std::map<std::string, const onnx::FunctionProto *> &functions_;
   std::map<const onnx::FunctionProto *, int64_t> known_;
   const int64_t limit_;
+  int depth_ = 0;  // of calls
 };
 
 // Operators that optc cannot compile, gathered over the whole model.
@@ -187,6 +190,13 @@ const onnx::OpSchema *find_schema(const std::string &op, int64_t version, const 
 
 int64_t version_of(const std::string &op, int64_t opset, const std::string &domain) {
   return domain.empty() && op == "LayerNormalization" ? std::max<int64_t>(opset, 17) : opset;
+}
+
+int64_t inlined_nodes(const onnx::ModelProto &model, int64_t limit) {
+  std::map<std::string, const onnx::FunctionProto *> functions;
+  for (const auto &function : model.functions())
+    functions.emplace(function_key(function.domain(), function.name(), function.overload()), &function);
+  return NodeCounter(functions, limit).count(model.graph().node());
 }
 
 const onnx::OpSchema *current_schema(std::string_view graph_op, int version) {

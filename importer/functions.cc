@@ -7,8 +7,6 @@
 namespace optc {
 namespace {
 
-constexpr int kMaxCallDepth = 64;
-
 std::map<std::string, int64_t> opsets_of(const onnx::FunctionProto &function,
                                          const std::map<std::string, int64_t> &around) {
   std::map<std::string, int64_t> opsets;

@@ -35,6 +35,8 @@ struct PassedAttribute {
 };
 
 // What the nodes of one body are read with: the model's own graph, or one call of a function.
+inline constexpr int kMaxCallDepth = 64;  // of functions in functions
+
 struct Frame {
   const Frame *caller = nullptr;
   const onnx::FunctionProto *function = nullptr;  // null: the model's graph

@@ -3,6 +3,7 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <cstdint>
 #include <string_view>
 
 #include "importer/forms.h"
@@ -18,5 +19,7 @@ Status parse_text(ModelForm form, std::string_view text, onnx::ModelProto &model
 bool nests_too_deep(std::string_view text);
 // `scan` is the result of scan_model on the bytes. kInvalid when protobuf cannot parse it.
 Status parse_model(const WireScan &scan, onnx::ModelProto &model, Diagnostics &diagnostics);
+// check.cc. The number of nodes once local functions are inlined; more than `limit` is limit + 1.
+int64_t inlined_nodes(const onnx::ModelProto &model, int64_t limit);
 
 }  // namespace optc

@@ -164,6 +164,9 @@ Result<Trees> read_old(const Node &node, bool classifier, std::string &error) {
   // Numbers: branches are nodes in order, leaves ~0, ~1, ...
   std::map<std::pair<int64_t, int64_t>, int64_t> number;
   int64_t branches = 0, leaves = 0;
+  // Of an only target a leaf has one weight. Converters repeat it (skl2onnx's decision paths: once a class), and
+  // runtimes take the first.
+  const bool once = !classifier && node.int_or("n_targets", 1) == 1;
   trees.leaf_first.push_back(0);
   for (size_t i = 0; i < n; ++i) {
     if (!kModes.count((*modes)[i])) return fail("a node has a mode that is not known");
@@ -174,6 +177,7 @@ Result<Trees> read_old(const Node &node, bool classifier, std::string &error) {
       for (size_t e : leaf_entries[key]) {
         trees.leaf_target.push_back(leaf_ids[e]);
         trees.leaf_weight.push_back(weights[e]);
+        if (once) break;
       }
       trees.leaf_first.push_back(static_cast<int64_t>(trees.leaf_target.size()));
     } else {

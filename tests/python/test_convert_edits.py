@@ -166,6 +166,33 @@ def test_withdrawn_operators_have_successors(optc, tmp_path, op, opset):
     agree(tmp_path / "opt.onnx", model, **feeds)
 
 
+def chain_of_functions(depth, calls, last):
+    """f<depth> calls f<depth - 1> that many times, ..., down to f0, whose node is `last`."""
+    text = f'<ir_version: 10, opset_import: ["" : 21, "l" : 1]> g (float[N,3] x) => (float[N,3] y) {{ y = l.f{depth} (x) }}\n'
+    for k in range(depth, 0, -1):
+        values = ["a", *(f"v{i}" for i in range(1, calls)), "b"]
+        bodies = " ".join(f"{to} = l.f{k - 1} ({of})" for of, to in zip(values, values[1:]))
+        text += f'<domain: "l", opset_import: ["" : 21, "l" : 1]> f{k} (a) => (b) {{ {bodies} }}\n'
+    return text + f'<domain: "l", opset_import: ["" : 21, "l" : 1]> f0 (a) => (b) {{ b = {last} (a) }}\n'
+
+
+@pytest.mark.parametrize("depth,calls,last,words", [
+    (30, 2, "Clip", "nodes once its functions are inlined"), (3, 1, "l.f3", "Cycle detected"), (1000, 1, "Clip", "depth exceeds"),
+])
+def test_functions_that_cannot_be_inlined(optc, tmp_path, depth, calls, last, words):
+    (tmp_path / "m.onnxtxt").write_text(chain_of_functions(depth, calls, last))
+    for change in ("--float=f16", "--opset=9") if last == "Clip" else ("--float=f16",):
+        done = subprocess.run([optc, "convert", tmp_path / "m.onnxtxt", "-o", tmp_path / "to.onnx", change], capture_output=True, text=True, timeout=60)
+        assert done.returncode in (3, 4) and words in done.stderr, done.stderr
+    convert(optc, tmp_path / "m.onnxtxt", tmp_path / "to.onnx", "--extract=..y")
+
+
+def test_functions_that_nest_without_end_are_refused(optc, tmp_path):
+    (tmp_path / "m.onnxtxt").write_text(chain_of_functions(200_000, 1, "Neg"))
+    done = subprocess.run([optc, "inspect", tmp_path / "m.onnxtxt"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 4 and "more than 64 deep" in done.stderr
+
+
 def test_rounding_of_opset_10_alone_is_refused(optc, tmp_path):
     node = helper.make_node("Resize", ["x", "s"], ["y"], mode="nearest", name="the_node")
     model = save(tmp_path / "m.onnx", [node], [value("x", [2, 4, 6])], [value("y", [None] * 3)], {"s": np.float32([1, 0.6, 1.7])}, opset=10)

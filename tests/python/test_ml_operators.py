@@ -134,7 +134,7 @@ def trees(rng, classifier):
     columns, targets = int(rng.integers(1, 5)), int(rng.integers(3, 5) if classifier else rng.integers(1, 4))
     lists = {k: [] for k in ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids", "missing_value_tracks_true")}
     leaves = {k: [] for k in ("treeids", "nodeids", "ids", "weights")}
-    positive = rng.integers(2)
+    positive, repeats = rng.integers(2), int(rng.integers(1, 3))  # of an only target: the first counts
     binary = classifier and rng.integers(2)  # one score decides between two classes
 
     def grow(tree, depth):
@@ -145,7 +145,7 @@ def trees(rng, classifier):
         lists["treeids"][k], lists["nodeids"][k] = tree, at
         if depth == 0 or rng.integers(4) == 0:
             lists["modes"][k], lists["values"][k] = "LEAF", 0.0
-            for target in range(1 if binary else targets):
+            for target in [0] * repeats if targets == 1 else range(1 if binary else targets):
                 weight = float(rng.normal())
                 for name, value in zip(leaves, (tree, at, target, abs(weight) if positive else weight)):
                     leaves[name].append(value)
