@@ -400,7 +400,8 @@ void NestPrinter::print_store(const StageOutput &o) {
   Text v = value(narrow.valid() ? narrow : o.value);
   if (narrow.valid()) {
     const LaneClass lanes = lane_class(program_.scalars.at(narrow).type);
-    v.s = lanes == LaneClass::kFloat  ? "to_i64(" + v.s + ")"
+    const bool real = lanes == LaneClass::kFloat || lanes == LaneClass::kDouble;
+    v.s = real                        ? "to_i64(" + v.s + ")"
           : lanes == LaneClass::kMask ? "widen(" + wrap(v, kUnaryPrecedence) + " & 1)"
                                       : "widen(" + v.s + ")";
   }

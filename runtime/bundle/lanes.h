@@ -87,6 +87,7 @@ OPTC_INLINE int64_t hold(int64_t at, int64_t low, int64_t high) { return at < lo
   OPTC_INLINE vector load_held##suffix(const type *p, int64_t at, int64_t low, int64_t high, Full<S>) { \
     return load_held##suffix<Step>(p, at, low, high, Part{OPTC_VW});                                    \
   }
+OPTC_HELD_ACCESS(, double, vd)
 OPTC_HELD_ACCESS(, int32_t, vi)
 OPTC_HELD_ACCESS(_f16, uint16_t, vf)
 OPTC_HELD_ACCESS(_bf16, uint16_t, vf)
