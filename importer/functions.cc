@@ -7,7 +7,6 @@
 namespace optc {
 namespace {
 
-
 std::map<std::string, int64_t> opsets_of(const onnx::FunctionProto &function,
                                          const std::map<std::string, int64_t> &around) {
   std::map<std::string, int64_t> opsets;

@@ -84,8 +84,8 @@ Status build_regex(BuildContext &c) {
   return {};
 }
 
-// com.microsoft.Tokenizer: what matches tokenexp, what lies between separators, or (one separator that is empty) each
-// character.
+// com.microsoft.Tokenizer: what matches tokenexp, what lies between separators, or (a tokenexp of ".", one separator
+// that is empty) each character.
 Status infer_tokenizer(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   if (c.element(0) != ElementType::kString) return c.invalid("the input must be strings");

@@ -164,8 +164,8 @@ Result<Trees> read_old(const Node &node, bool classifier, std::string &error) {
   // Numbers: branches are nodes in order, leaves ~0, ~1, ...
   std::map<std::pair<int64_t, int64_t>, int64_t> number;
   int64_t branches = 0, leaves = 0;
-  // Of an only target a leaf has one weight. Converters repeat it (skl2onnx's decision paths: once a class), and runtimes
-  // take the first.
+  // Of an only target a leaf has one weight. Converters repeat it (skl2onnx's decision paths: once a class), and
+  // runtimes take the first.
   const bool once = !classifier && node.int_or("n_targets", 1) == 1;
   trees.leaf_first.push_back(0);
   for (size_t i = 0; i < n; ++i) {

@@ -445,6 +445,7 @@ struct OptcRegexRun {
   OptcRegexThreads now, next;
   int32_t *seen, *stack;  // seen[step]: the position's number at which it was last added
   int32_t mark;
+  int longest;  // of the matches that begin first the longest one, not that of the first alternative
   void *memory;
 };
 // Memory for the runs of a compiled pattern; 0: out of memory.
@@ -525,11 +526,13 @@ static inline int optc_regex_search(OptcRegexRun *run, const char *text, size_t 
     ++run->mark;
     run->next.count = 0;
     for (int32_t i = 0; i < run->now.count; ++i) {
+      if (found && run->now.begin[i] > *begin) break;  // those behind it begin later, too
       const OptcRegexStep *s = &run->regex->steps[run->now.step[i]];
       if (s->op == kOptcRegexMatch) {
         if (whole && p != run->end) continue;
         found = 1;
         *begin = run->now.begin[i], *end = p;
+        if (run->longest) continue;
         break;  // those behind it are worse
       }
       int hit = 0;

@@ -37,16 +37,18 @@ static inline int optc_lib_tokens_by(OptcRegexRun *run, const OptcLibString *s, 
   return !split || rest == end || optc_lib_token(to, rest, end);
 }
 
-// inputs: X [C] or [N, C]; attributes tokenexp, or separators (expressions; one that is empty: each character is a
-// token), mincharnum (shorter tokens are left out), mark (a token of \x02 before and one of \x03 behind), pad_value.
-// Output: the tokens of each element, filled up to the most of them. Size: that number.
+// inputs: X [C] or [N, C]; attributes tokenexp, or separators (expressions; a tokenexp of "." or one separator that is
+// empty: each character is a token, ends of lines too), of which the longest match counts, mincharnum (shorter tokens
+// are left out), mark (a token of \x02 before and one of \x03 behind), pad_value. Output: the tokens of each element,
+// filled up to the most of them. Size: that number.
 static inline int optc_lib_tokenize(OptcLibCall *call) {
   const OptcLibTensor *x = &call->inputs[0];
   const int64_t n = optc_lib_count(x), least = optc_lib_int_attribute(call, "mincharnum", 1);
   const int mark = optc_lib_int_attribute(call, "mark", 0) != 0;
   const OptcLibAttribute *separators = optc_lib_attribute(call, "separators");
   const char *expression = optc_lib_string_attribute(call, "tokenexp", "");
-  const int characters = separators && separators->count == 1 && !separators->strings[0][0];
+  const int characters =
+      *expression ? !strcmp(expression, ".") : separators && separators->count == 1 && !separators->strings[0][0];
   const int64_t stages = characters ? 0 : *expression ? 1 : (int64_t)separators->count;
   OptcRegex *regex = (OptcRegex *)calloc((size_t)stages + 1, sizeof *regex);
   OptcRegexRun *run = (OptcRegexRun *)calloc((size_t)stages + 1, sizeof *run);
@@ -57,6 +59,7 @@ static inline int optc_lib_tokenize(OptcLibCall *call) {
     const char *pattern = *expression ? expression : separators->strings[k];
     regex[k] = optc_regex_compile(pattern, strlen(pattern));
     good = !regex[k].error && optc_regex_prepare(&run[k], &regex[k]);
+    run[k].longest = 1;
   }
   int64_t most = 0, tokens = 0;  // without marks
   for (int64_t i = 0; good && i < n; ++i) {

@@ -193,8 +193,8 @@ def tokenizer(rng):
     """com.microsoft.Tokenizer: matches of an expression, parts between separators, characters."""
     x = texts(rng, *[int(d) for d in rng.integers(1, 4, size=rng.integers(1, 3))])
     how = rng.integers(3)
-    attributes = [dict(tokenexp=["[a-zA-Z]+", r"\w+", "[^ ]", r"(?i)[a-c]+|\d{2}", "..?"][rng.integers(5)]),
-                  dict(separators=[[" "], [" ", "-"], [r"\s+", "[,!]"]][rng.integers(3)]), dict(separators=[""])][how]
+    attributes = [dict(tokenexp=["[a-zA-Z]+", r"\w+", "[^ ]", r"(?i)[a-c]+|\d{2}", "..?", "a|ab|abc?", "[a-z]+?b?"][rng.integers(7)]),
+                  dict(separators=[[" "], [" ", "-"], [r"\s+", "[,!]"], ["a|ab", "o+?"]][rng.integers(4)]), [dict(separators=[""]), dict(tokenexp=".")][rng.integers(2)]][how]
     node = helper.make_node("Tokenizer", ["X"], ["Y"], domain="com.microsoft", mark=int(rng.integers(2)), pad_value="#",
                             mincharnum=1 if how == 2 else int(rng.integers(1, 4)), **attributes)
     model = cases.node_model(node, {"X": x}, {"": 17, "com.microsoft": 1}, symbolic=bool(rng.integers(2)))
