@@ -26,6 +26,8 @@ Status rename(ModelFile &model, const std::vector<std::pair<std::string, std::st
               Diagnostics &diagnostics);
 
 // types.cc: types of the values of all graphs by name, as declared or as ONNX's inference finds them.
+// What ONNX's inference, which checks types as it goes, finds wrong in the model; empty: nothing.
+std::string type_fault(const onnx::ModelProto &model);
 onnx::ModelProto with_types(const onnx::ModelProto &model);  // ONNX's inference written into it, where it succeeds
 using TypesByName = std::unordered_map<std::string, onnx::TypeProto>;
 // `ambiguous`: names of graphs beside one another that are values of different types; these have none.

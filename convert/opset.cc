@@ -57,6 +57,7 @@ class OpsetChange {
 
   Status run() {
     NameSet ambiguous;
+    was_sound_ = type_fault(model_.proto).empty();
     types_ = infer_types(model_.proto, &ambiguous);
     add_types_of_file(model_.path, ambiguous, types_);
     values_ = value_names(model_.proto.graph());
@@ -74,6 +75,12 @@ class OpsetChange {
       for (const auto &node : graph.node())
         if (status.ok()) status = check_node(node);
     });
+    if (!status.ok() || !was_sound_) return status;
+    // A function's body may be written for operands of one type that its operator may have of two.
+    if (const std::string fault = type_fault(model_.proto); !fault.empty())
+      return diagnostics_.error(ErrorKind::kUnsupported,
+                                "the model cannot be said in opset " + std::to_string(to_) + ": " + fault, {},
+                                "the types of the operands have no form there");
     return status;
   }
 
@@ -291,6 +298,7 @@ class OpsetChange {
   const int64_t from_, to_;
   Diagnostics &diagnostics_;
   TypesByName types_;
+  bool was_sound_ = false;  // whether ONNX finds the types of the model as it was right
   NameSet values_, nodes_, touched_;
 };
 

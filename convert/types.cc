@@ -19,6 +19,18 @@ onnx::ModelProto with_types(const onnx::ModelProto &model) {
   return typed;
 }
 
+std::string type_fault(const onnx::ModelProto &model) {
+  if (!can_inline(model)) return {};
+  onnx::ModelProto typed = model;
+  try {
+    const onnx::ShapeInferenceOptions strict(true, 1, true);
+    onnx::shape_inference::InferShapes(typed, onnx::OpSchemaRegistry::Instance(), strict);
+  } catch (const std::exception &fault) {
+    return fault.what();
+  }
+  return {};
+}
+
 TypesByName infer_types(const onnx::ModelProto &model, NameSet *ambiguous) {
   onnx::ModelProto typed = with_types(model);
   TypesByName types;

@@ -101,6 +101,11 @@ def test_what_an_opset_cannot_say_is_refused(optc, tmp_path):
     half = save(tmp_path / "half.onnx", [helper.make_node("Relu", ["x"], ["y"])], [value("x", [2], TensorProto.BFLOAT16)], [value("y", [2], TensorProto.BFLOAT16)])
     done = convert(optc, half, tmp_path / "to.onnx", "--opset=12", code=4)
     assert "opset 12 has no Relu of tensor(bfloat16)" in done.stderr
+    # The body that Attention has before it is an operator is written for queries and values of one type.
+    shapes = [value(name, [1, 2, 3, 4], kind) for name, kind in (("q", TensorProto.FLOAT16), ("k", TensorProto.FLOAT16), ("v", TensorProto.FLOAT))]
+    mixed = save(tmp_path / "mixed.onnx", [helper.make_node("Attention", ["q", "k", "v"], ["y"])], shapes, [value("y", [1, 2, 3, 4], TensorProto.FLOAT16)], opset=24)
+    done = convert(optc, mixed, tmp_path / "to.onnx", "--opset=22", code=4)
+    assert "cannot be said in opset 22" in done.stderr and not (tmp_path / "to.onnx").exists()
 
 
 @pytest.mark.parametrize("mode, since", [("bilinear", "linear"), ("bicubic", "cubic"), ("nearest", "nearest"), (None, None)])
