@@ -26,8 +26,8 @@ struct CommonOptions {
   std::vector<std::string> aliases;     // "past_k=present_k", "past_*=present_*"
   std::vector<std::string> custom_ops;  // files of functions
   bool constant_defaults = false;
-  std::vector<std::string> externs;     // "my.ops::Foo", "my.ops::Foo=float[N,3]"
-  std::vector<std::string> inputs;      // "x=@file.npy"
+  std::vector<std::string> externs;  // "my.ops::Foo", "my.ops::Foo=float[N,3]"
+  std::vector<std::string> inputs;   // "x=@file.npy"
   std::string inputs_folder;
   std::vector<std::string> disabled;
   std::vector<std::string> passes;     // none: all
