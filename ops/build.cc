@@ -293,7 +293,8 @@ BufferId ProgramBuilder::store_elements(ValueId v) {
   Buffer buffer;
   buffer.name = value.name;
   buffer.type = value.type;
-  const bool output = declared_.count(v.index) != 0;
+  // What a body reads of it lies in memory of its own: the one that the caller gives is filled once, outside.
+  const bool output = declared_.count(v.index) != 0 && scopes_.size() == 1;
   if (!output && all_constant(elements) && bit_width(value.type.element) >= 8) {
     buffer.kind = BufferKind::kConstant;
     std::vector<int64_t> dims;

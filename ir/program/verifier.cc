@@ -17,6 +17,7 @@
 //  P14  the input and the output of a state are one memory of one layout (state.h).
 //  P15  no kernel reads of a state's input what its output has replaced (state.h).
 //  P16  no offset of a load or a store and no number of iterations is saturated (address.h, ir/dim/saturation.h).
+//  P17  memory of the caller's outputs is that of an output of the model.
 //  S..  a schedule says what the kernel's body says (schedule_verifier.cc).
 #include <algorithm>
 #include <set>
@@ -38,6 +39,8 @@ class Verifier {
 
   Status run() {
     written_.assign(p_.buffers.size(), false);
+    std::unordered_set<uint32_t> outputs;
+    for (BufferId o : p_.outputs) outputs.insert(o.index);
     for (size_t i = 0; i < p_.buffers.size(); ++i) {
       const Buffer &b = p_.buffers[i];
       if (b.kind == BufferKind::kInput || b.kind == BufferKind::kConstant) written_[i] = true;
@@ -51,6 +54,8 @@ class Verifier {
       }
       if (!b.padded.empty() && b.padded.size() != b.shape().size())
         fail("P8", "padding of '" + b.name + "' has another rank");
+      if (b.kind == BufferKind::kOutput && !outputs.count(static_cast<uint32_t>(i)))
+        fail("P17", "'" + b.name + "' is memory of the caller, who gives none for it");
     }
     for (const State &state : p_.states) written_[p_.outputs[state.output].index] = true;  // by the caller
     sequence(p_.order);
