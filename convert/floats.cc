@@ -1,5 +1,3 @@
-#include <onnx/shape_inference/implementation.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -483,18 +481,6 @@ class FloatChange {
   std::string examples_;
 };
 
-// What ONNX's own inference finds wrong about types; empty: nothing.
-std::string wrong_types(const onnx::ModelProto &model) {
-  onnx::ModelProto typed = model;
-  try {
-    const onnx::ShapeInferenceOptions options(true, 1, false);
-    onnx::shape_inference::InferShapes(typed, onnx::OpSchemaRegistry::Instance(), options);
-  } catch (const std::exception &error) {
-    return error.what();
-  }
-  return "";
-}
-
 }  // namespace
 
 Status set_float_type(ModelFile &model, const ConvertOptions &options, ConvertFacts &facts, Diagnostics &diagnostics) {
@@ -509,14 +495,14 @@ Status set_float_type(ModelFile &model, const ConvertOptions &options, ConvertFa
                              "--opset " + std::to_string(since) + " or later brings the model to one that has");
   if (model.proto.functions_size() > 0)
     OPTC_TRY(inline_functions(model.proto, "their bodies name no types", diagnostics));
-  const bool was_right = wrong_types(model.proto).empty();
+  const bool was_right = type_fault(model.proto).empty();
   FloatModel index = index_floats(model, to);
   OPTC_TRY(choose_floats(index, options.keep_float, diagnostics));
   FloatFacts floats;
   OPTC_TRY(FloatChange(index, options, floats, diagnostics).run());
   if (!facts.floats) facts.floats = std::move(floats);
   if (!was_right) return {};
-  if (const std::string wrong = wrong_types(model.proto); !wrong.empty())
+  if (const std::string wrong = type_fault(model.proto); !wrong.empty())
     return diagnostics.error(ErrorKind::kInternal, "types do not fit after their change: " + wrong);
   return {};
 }

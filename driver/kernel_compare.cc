@@ -14,9 +14,9 @@ namespace {
 template <typename F>
 void each_scalar(const Program &program, const LoopNest &nest, const F &visit) {
   std::unordered_set<uint32_t> seen;
-  std::vector<ScalarId> todo;
+  std::vector<ScalarId> pending;
   auto push = [&](ScalarId id) {
-    if (id.valid() && seen.insert(id.index).second) todo.push_back(id);
+    if (id.valid() && seen.insert(id.index).second) pending.push_back(id);
   };
   auto push_dims = [&](const std::vector<Dim> &dims) {
     std::vector<const DimSymbol *> symbols;
@@ -32,9 +32,9 @@ void each_scalar(const Program &program, const LoopNest &nest, const F &visit) {
       push_dims(o.index);
     }
   }
-  while (!todo.empty()) {
-    const Scalar &s = program.scalars.at(todo.back());
-    todo.pop_back();
+  while (!pending.empty()) {
+    const Scalar &s = program.scalars.at(pending.back());
+    pending.pop_back();
     visit(s);
     for (int i = 0; i < arity(s.op); ++i) push(s.args[i]);
     push_dims(s.index);

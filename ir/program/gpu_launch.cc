@@ -35,23 +35,14 @@ bool has_type(ElementType t) {
 // Functions that exist in f32 only.
 bool only_f32(ScalarOp op) {
   switch (op) {
-    case ScalarOp::kExpm1:
-    case ScalarOp::kLog1p:
-    case ScalarOp::kSin:
-    case ScalarOp::kCos:
-    case ScalarOp::kTan:
-    case ScalarOp::kAsin:
-    case ScalarOp::kAcos:
-    case ScalarOp::kAtan:
-    case ScalarOp::kSinh:
-    case ScalarOp::kCosh:
-    case ScalarOp::kAsinh:
-    case ScalarOp::kAcosh:
-    case ScalarOp::kAtanh:
-    case ScalarOp::kErf:
-      return true;
-    default:
+    case ScalarOp::kExp:
+    case ScalarOp::kLog:
+    case ScalarOp::kTanh:
+    case ScalarOp::kSigmoid:
+    case ScalarOp::kPow:
       return false;
+    default:
+      return is_transcendental(op);
   }
 }
 

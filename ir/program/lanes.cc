@@ -7,25 +7,6 @@ namespace {
 // of the C library, lane by lane.
 bool vector_math(ScalarOp op) {
   switch (op) {
-    case ScalarOp::kExp:
-    case ScalarOp::kLog:
-    case ScalarOp::kSin:
-    case ScalarOp::kCos:
-    case ScalarOp::kTan:
-    case ScalarOp::kAsin:
-    case ScalarOp::kAcos:
-    case ScalarOp::kAtan:
-    case ScalarOp::kSinh:
-    case ScalarOp::kCosh:
-    case ScalarOp::kAsinh:
-    case ScalarOp::kAcosh:
-    case ScalarOp::kAtanh:
-    case ScalarOp::kTanh:
-    case ScalarOp::kErf:
-    case ScalarOp::kSigmoid:
-    case ScalarOp::kPow:
-    case ScalarOp::kExpm1:
-    case ScalarOp::kLog1p:
     case ScalarOp::kSqrt:
     case ScalarOp::kFloor:
     case ScalarOp::kCeil:
@@ -35,7 +16,7 @@ bool vector_math(ScalarOp op) {
     case ScalarOp::kSign:
       return true;
     default:
-      return false;
+      return is_transcendental(op);
   }
 }
 

@@ -24,6 +24,13 @@ struct Part {
 // A whole vector in a loop's interior (lanes_bordered).
 struct Interior : Full<0> {};
 
+// What lies in memory and the lanes that it is in; f32 and i64, which have forms of their own, stand apart.
+#define OPTC_LANE_TYPES(X) \
+  X(, double, vd)          \
+  X(, int32_t, vi)         \
+  X(_f16, uint16_t, vf)    \
+  X(_bf16, uint16_t, vf)   \
+  X(_i8, int8_t, vi) X(_u8, uint8_t, vi) X(_i16, int16_t, vi) X(_u16, uint16_t, vi) X(_bool, uint8_t, vm)
 #define OPTC_LANE_ACCESS(suffix, type, vector)                                                    \
   template <int S>                                                                                \
   OPTC_INLINE vector load##suffix(const type *p, Full<S>) {                                       \
@@ -36,16 +43,8 @@ struct Interior : Full<0> {};
   }                                                                                               \
   OPTC_INLINE void store##suffix(type *p, vector v, Part n) { store##suffix##_n(p, v, n.lanes); }
 OPTC_LANE_ACCESS(, float, vf)
-OPTC_LANE_ACCESS(, double, vd)
-OPTC_LANE_ACCESS(, int32_t, vi)
 OPTC_LANE_ACCESS(, int64_t, vl)
-OPTC_LANE_ACCESS(_f16, uint16_t, vf)
-OPTC_LANE_ACCESS(_bf16, uint16_t, vf)
-OPTC_LANE_ACCESS(_i8, int8_t, vi)
-OPTC_LANE_ACCESS(_u8, uint8_t, vi)
-OPTC_LANE_ACCESS(_i16, int16_t, vi)
-OPTC_LANE_ACCESS(_u16, uint16_t, vi)
-OPTC_LANE_ACCESS(_bool, uint8_t, vm)
+OPTC_LANE_TYPES(OPTC_LANE_ACCESS)
 #undef OPTC_LANE_ACCESS
 #define OPTC_LANE_STRIDES(type, vector)                                                                               \
   template <int S>                                                                                                    \
@@ -87,16 +86,9 @@ OPTC_INLINE int64_t hold(int64_t at, int64_t low, int64_t high) { return at < lo
   OPTC_INLINE vector load_held##suffix(const type *p, int64_t at, int64_t low, int64_t high, Full<S>) { \
     return load_held##suffix<Step>(p, at, low, high, Part{OPTC_VW});                                    \
   }
-OPTC_HELD_ACCESS(, double, vd)
-OPTC_HELD_ACCESS(, int32_t, vi)
-OPTC_HELD_ACCESS(_f16, uint16_t, vf)
-OPTC_HELD_ACCESS(_bf16, uint16_t, vf)
-OPTC_HELD_ACCESS(_i8, int8_t, vi)
-OPTC_HELD_ACCESS(_u8, uint8_t, vi)
-OPTC_HELD_ACCESS(_i16, int16_t, vi)
-OPTC_HELD_ACCESS(_u16, uint16_t, vi)
-OPTC_HELD_ACCESS(_bool, uint8_t, vm)
+OPTC_LANE_TYPES(OPTC_HELD_ACCESS)
 #undef OPTC_HELD_ACCESS
+#undef OPTC_LANE_TYPES
 template <int Step>
 OPTC_INLINE vf load_held(const float *p, int64_t at, int64_t, int64_t, Interior n) {
   return Step == 1 ? load(p + at, n) : load_strided(p + at, Step, n);
