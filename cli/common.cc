@@ -399,6 +399,9 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
       list.push_back(dims.substr(from, to - from));
       from = to + 1;
     }
+    for (const auto &[other, other_dims] : options.import.shapes)
+      if (other == name && other_dims != list)
+        return diagnostics.error(ErrorKind::kUsage, fmt::format("--shape {}: {} is given twice", text, name));
     options.import.shapes.emplace_back(name, std::move(list));
   }
   return options;
@@ -419,7 +422,11 @@ Result<std::vector<std::pair<std::string, std::string>>> named_inputs(const Comm
     const size_t at = text.find("=@");
     if (at == std::string::npos || at == 0)
       return diagnostics.error(ErrorKind::kUsage, fmt::format("--input {}: expected NAME=@FILE", text));
-    list.emplace_back(text.substr(0, at), text.substr(at + 2));
+    const std::string name = text.substr(0, at), path = text.substr(at + 2);
+    for (const auto &[other, other_path] : list)
+      if (other == name && other_path != path)
+        return diagnostics.error(ErrorKind::kUsage, fmt::format("--input {}: {} is given twice", text, name));
+    list.emplace_back(name, path);
   }
   return list;
 }

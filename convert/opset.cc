@@ -101,6 +101,8 @@ class OpsetChange {
         for (const auto &attribute : constant.attribute())
           if (attribute.has_t()) note_constant(node.output(0), attribute.t(), constants);
       }
+      if (to_ < 9 && node.op_type() == "Constant" && is_onnx(node.domain()) && as_initializer(node, graph, nodes))
+        continue;
       const Change change = change_of(node, from_, to_);
       if (change == Change::kForm && node.op_type() == "Constant" && to_ < 12 && constant_as_tensor(node)) {
         *nodes.Add() = std::move(node);
@@ -118,6 +120,32 @@ class OpsetChange {
     }
     graph.mutable_node()->Swap(&nodes);
     return {};
+  }
+
+  // Constant is of floats alone before opset 9: of another type it becomes an initializer of its graph, and passes
+  // through an Identity where it is an output. False: another form of node, which stays.
+  bool as_initializer(onnx::NodeProto &node, onnx::GraphProto &graph,
+                      google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes) {
+    if (node.output_size() != 1) return false;
+    (void)constant_as_tensor(node);
+    if (node.attribute_size() != 1 || !node.attribute(0).has_t()) return false;
+    onnx::TensorProto &tensor = *node.mutable_attribute(0)->mutable_t();
+    if (tensor.data_type() == onnx::TensorProto::FLOAT || tensor.data_type() == onnx::TensorProto::FLOAT16 ||
+        tensor.data_type() == onnx::TensorProto::DOUBLE)
+      return false;
+    std::string name = node.output(0);
+    const auto is_it = [&](const onnx::ValueInfoProto &info) { return info.name() == node.output(0); };
+    if (std::any_of(graph.output().begin(), graph.output().end(), is_it)) {
+      name = fresh_name(name, values_);
+      onnx::NodeProto &copy = *nodes.Add();
+      copy.set_op_type("Identity");
+      copy.set_name(fresh_name(name, nodes_));
+      copy.add_input(name);
+      copy.add_output(node.output(0));
+    }
+    tensor.set_name(name);
+    *graph.add_initializer() = std::move(tensor);
+    return true;
   }
 
   void note_constant(const std::string &name, const onnx::TensorProto &tensor, Constants &constants) {

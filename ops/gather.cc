@@ -348,6 +348,11 @@ Status no_reduction_18(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   if (how == "max" || how == "min") return cannot_lower(graph, node, "reduction max and min", 18, diagnostics);
   return {};
 }
+// Scatter of opset 9 is ScatterElements of opset 11 under its older name.
+Status older_name(Graph &graph, NodeId node, Diagnostics &) {
+  graph.set_op(node, "Scatter");
+  return {};
+}
 Status gather_nd_batch(Graph &graph, NodeId node, Diagnostics &diagnostics) {
   if (graph.node(node).int_or("batch_dims", 0) != 0) return cannot_lower(graph, node, "batch_dims", 12, diagnostics);
   graph.remove_attribute(node, "batch_dims");
@@ -355,6 +360,8 @@ Status gather_nd_batch(Graph &graph, NodeId node, Diagnostics &diagnostics) {
 }
 
 const VersionStep kScatterSteps[] = {{16, nullptr, no_reduction_16}, {18, nullptr, no_reduction_18}};
+const VersionStep kScatterElementsSteps[] = {
+    {11, nullptr, older_name}, {16, nullptr, no_reduction_16}, {18, nullptr, no_reduction_18}};
 const VersionStep kGatherNdSteps[] = {{12, nullptr, gather_nd_batch}};
 
 const OpDef kOps[] = {
@@ -362,7 +369,7 @@ const OpDef kOps[] = {
     {"GatherElements", OpForm::kIndex, 13, infer_gather_elements, build_gather_elements},
     {"GatherND", OpForm::kIndex, 13, infer_gather_nd, build_gather_nd, kGatherNdSteps},
     {"Scatter", OpForm::kIndex, 11, infer_scatter_elements, build_scatter_elements},
-    {"ScatterElements", OpForm::kIndex, 18, infer_scatter_elements, build_scatter_elements, kScatterSteps},
+    {"ScatterElements", OpForm::kIndex, 18, infer_scatter_elements, build_scatter_elements, kScatterElementsSteps},
     {"ScatterND", OpForm::kIndex, 18, infer_scatter_nd, build_scatter_nd, kScatterSteps},
     {"TensorScatter", OpForm::kIndex, 24, infer_tensor_scatter, build_tensor_scatter},
     {"OneHot", OpForm::kIndex, 28, infer_one_hot, build_one_hot},

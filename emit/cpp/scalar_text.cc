@@ -323,16 +323,19 @@ Text operation_text(const Scalar &node, ElementType operand, const Text *a, bool
   const LaneClass operand_lanes = lane_class(operand);
   switch (node.op) {
     case ScalarOp::kNeg:
-      if (floating || lanes) return {"-" + wrap(a[0], kAtomPrecedence), kUnaryPrecedence, lanes};
-      return call1("neg_wrap", a[0], false);
+      if (floating) return {"-" + wrap(a[0], kAtomPrecedence), kUnaryPrecedence, lanes};
+      return call1(lanes ? "neg_i" : "neg_wrap", a[0], lanes);
     case ScalarOp::kAdd:
-      return floating || lanes ? binary(a, "+", kAddPrecedence, lanes) : call2("add_wrap", a, false, operand_lanes);
+      return floating ? binary(a, "+", kAddPrecedence, lanes)
+                      : call2(lanes ? "add_i" : "add_wrap", a, lanes, operand_lanes);
     case ScalarOp::kSub:
-      return floating || lanes ? binary(a, "-", kAddPrecedence, lanes) : call2("sub_wrap", a, false, operand_lanes);
+      return floating ? binary(a, "-", kAddPrecedence, lanes)
+                      : call2(lanes ? "sub_i" : "sub_wrap", a, lanes, operand_lanes);
     case ScalarOp::kMul:
-      return floating || lanes ? binary(a, "*", kMulPrecedence, lanes) : call2("mul_wrap", a, false, operand_lanes);
+      return floating ? binary(a, "*", kMulPrecedence, lanes)
+                      : call2(lanes ? "mul_i" : "mul_wrap", a, lanes, operand_lanes);
     case ScalarOp::kDiv:
-      return floating || lanes ? binary(a, "/", kMulPrecedence, lanes) : call2("div_trunc", a, false, operand_lanes);
+      return floating ? binary(a, "/", kMulPrecedence, lanes) : call2("div_trunc", a, false, operand_lanes);
     case ScalarOp::kMod:
       return call2("mod_floor", a, false, operand_lanes);
     case ScalarOp::kFmod:

@@ -221,6 +221,12 @@ OPTC_INLINE float sign(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : a; }
 OPTC_INLINE vm is_nan(vf a) { return a != a; }
 OPTC_INLINE bool is_nan(float a) { return a != a; }
 
+// --- integers wrap: on the lanes' bits as unsigned numbers, since overflow of signed lanes is undefined as of scalars
+OPTC_INLINE vi add_i(vi a, vi b) { return (vi)((vu)a + (vu)b); }
+OPTC_INLINE vi sub_i(vi a, vi b) { return (vi)((vu)a - (vu)b); }
+OPTC_INLINE vi mul_i(vi a, vi b) { return (vi)((vu)a * (vu)b); }
+OPTC_INLINE vi neg_i(vi a) { return (vi)(vu{} - (vu)a); }
+
 // --- a * b + c, rounded once where the instruction set has it (not on x86 below AVX2: there it is two roundings)
 OPTC_INLINE vf fma(vf a, vf b, vf c) {
 #if OPTC_VW >= 8

@@ -168,6 +168,8 @@ def test_options_that_would_do_nothing_are_refused(optc, model, tmp_path):
     ("opt", ["-o", ""], "--output: '' is no value"),
     ("compile", ["-o", "b", "--calibrate", "samples"], "--precision and --quantize-weights"),
     ("compile", ["-o", "b", "--dim", "N=1", "--dim", "N=2"], "--dim N=2: N is given twice"),
+    ("compile", ["-o", "b", "--shape", "x=1x8", "--shape", "x=2x8"], "--shape x=2x8: x is given twice"),
+    ("run", ["--input", "x=@a.npy", "--input", "x=@b.npy"], "--input x=@b.npy: x is given twice"),
     ("compile", ["-o", "b", "--variant", ""], "--variant: '' is no value"),
     ("opt", ["-o", "b.onnx", "--opset", "0"], "--opset"),
     ("convert", ["-o", "b.onnx", "--opset", "-1"], "--opset"),

@@ -171,6 +171,38 @@ def test_withdrawn_operators_have_successors(optc, tmp_path, op, opset):
     agree(tmp_path / "opt.onnx", model, **feeds)
 
 
+@pytest.mark.parametrize("opset", [9, 10])
+def test_scatter_elements_has_an_older_name(optc, tmp_path, opset):
+    def scatter(**attributes):
+        node = helper.make_node("ScatterElements", ["x", "i", "u"], ["y"], name="the_node", axis=2, **attributes)
+        return save(tmp_path / "m.onnx", [node], [value("x", [2, 4, 6]), value("u", [2, 1, 3])], [value("y", [2, 4, 6])], {"i": np.int64([[[4, -6, 2]], [[-1, 0, 3]]])}, opset=18)
+    model = scatter()
+    for command in ([optc, "convert", model, "-o", tmp_path / "to.onnx"], [optc, "opt", model, "-q", "-o", tmp_path / "to.onnx"]):
+        subprocess.run([*command, f"--opset={opset}"], check=True)
+        assert [n.op_type for n in onnx.load(tmp_path / "to.onnx").graph.node] == ["Scatter"]
+        agree(tmp_path / "to.onnx", model, x=X, u=X[:, :1, :3])
+    assert "the_node" in convert(optc, scatter(reduction="add"), tmp_path / "no.onnx", f"--opset={opset}", code=4).stderr
+
+
+@pytest.mark.parametrize("opset", [7, 8, 9])
+def test_constants_of_integers_before_opset_9(optc, tmp_path, opset):
+    """Constant was of floats alone: others become initializers, of a branch too, where they may be what it gives."""
+    def constant(name, tensor):
+        return helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(tensor))
+    then = helper.make_graph([constant("t", np.int64([5, 6]))], "then", [], [value("t", [2], TensorProto.INT64)])
+    other = helper.make_graph([constant("seven", np.int64([7, 8])), helper.make_node("Sub", ["first", "seven"], ["e"])], "else", [], [value("e", [2], TensorProto.INT64)])
+    nodes = [
+        constant("shape", np.int64([3, -1])), constant("half", np.float32(0.5)), constant("first", np.int64([1, 2])), constant("word", np.array(["a", "b"], dtype=object)),
+        helper.make_node("Reshape", ["x", "shape"], ["r"]), helper.make_node("Mul", ["r", "half"], ["y"]), helper.make_node("If", ["flag"], ["i"], then_branch=then, else_branch=other),
+    ]
+    outputs = [value("y", [3, 16]), value("i", [2], TensorProto.INT64), value("first", [2], TensorProto.INT64)]
+    model = save(tmp_path / "m.onnx", nodes, [value("x", [2, 4, 6]), value("flag", [], TensorProto.BOOL)], outputs, opset=17)
+    convert(optc, model, tmp_path / "to.onnx", f"--opset={opset}")
+    assert sum(n.op_type == "Constant" for n in onnx.load(tmp_path / "to.onnx").graph.node) == (4 if opset == 9 else 1)
+    for flag in (True, False):
+        agree(tmp_path / "to.onnx", model, x=X, flag=np.array(flag))
+
+
 def chain_of_functions(depth, calls, last):
     """f<depth> calls f<depth - 1> that many times, ..., down to f0, whose node is `last`."""
     text = f'<ir_version: 10, opset_import: ["" : 21, "l" : 1]> g (float[N,3] x) => (float[N,3] y) {{ y = l.f{depth} (x) }}\n'

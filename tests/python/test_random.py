@@ -129,6 +129,18 @@ def test_graphs_that_once_failed(optc, harness, tmp_path):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.tier2
+def test_graphs_that_once_failed_with_sanitizers(optc, harness, tmp_path):
+    """As bundles under AddressSanitizer and UndefinedBehaviorSanitizer: what is undefined may give the right values today."""
+    runner = harness.runner.Runner(optc.parent, tmp_path)
+    folders = sorted(p for p in KEPT.iterdir() if p.is_dir())
+    cases = [harness.runner.load_case(folder) for folder in folders]
+    answers = runner.run(cases, ["bundle-asan"])
+    runner.close()
+    wrong = [f"{folders[i].name} {answer.failure or answer.unsupported}" for (i, _), answer in answers.items() if answer.failure or answer.unsupported]
+    assert len(answers) == len(cases) and not wrong, "\n".join(wrong)
+
+
 # Where the kernels of the oracles are known to do another thing than ONNX says: the cases of these names have the values of the definition.
 @pytest.mark.parametrize("name", ["attention_causal_under_one_row", "resize_to_the_same_size", "instance_norm_of_one_element"])
 def test_the_oracle_knows_where_a_kernel_is_wrong(harness, name):

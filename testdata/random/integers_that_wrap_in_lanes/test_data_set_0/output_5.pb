@@ -1,0 +1,2 @@
+B
+sum_of_rowJ•ø$n\sÉT…
