@@ -240,7 +240,10 @@ class Oracle:
         if breaks_contract(node, feeds):
             raise Reject
         feeds = as_rows(node, feeds)
-        values = defined(node, feeds)
+        try:
+            values = defined(node, feeds)
+        except ValueError as error:  # operands that do not fit, of a second size
+            raise Reject(str(error)[:200]) from None
         if values is not None:
             return values, "definition"
         subgraphs = any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute)
