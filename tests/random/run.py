@@ -30,7 +30,17 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 warnings.filterwarnings("ignore")
 
-FOR_CELLS = 5000  # graphs until a cell counts as one that is not reached
+FOR_CELLS = 10000  # graphs until a cell counts as one that is not reached
+# What is drawn often, when the time is over, for cells that were not reached by then: functions of the registry by the strategy's name.
+REACHES = {
+    "gemm.i8": {"qmatmul", "dynamic_quantized_product"},
+    "gemm.blocks": {"quantized_weights"},
+    "gemm.stored": {"stored_product"},
+    "gemm": {"strategies_of_products"},
+    "conv": {"strategies_of_convolutions"},
+    "rnn": {"rnn"},
+    "attention": {"attention"},
+}
 SPREAD_OVER = 4  # graphs that are grown for one that --spread keeps, about
 KEPT_OF_A_KIND = 2  # failing cases that are written, of those that look alike
 
@@ -82,13 +92,15 @@ def work(pipe, arguments):
     runner = Runner(arguments.binaries, folder)
     known, reached = collections.Counter(), collections.Counter()
     try:
-        while (seeds := pipe.recv()) is not None:
+        while (task := pipe.recv()) is not None:
+            seeds, often = task
+            adders = arguments.adders | often
             counts, operators, cells = (collections.Counter() for _ in range(3))
             faults, classes, cases = [], [], []
             for seed in seeds:
                 pipe.send(("growing", seed))
-                graph = grow(seed, oracle, arguments.adders)
-                if not graph.nodes or arguments.adders and not arguments.adders & graph.adders:
+                graph = grow(seed, oracle, adders)
+                if not graph.nodes or adders and not adders & graph.adders:
                     continue
                 outputs = graph.outputs()
                 if not outputs:  # sequences alone
@@ -223,6 +235,11 @@ class Campaign:
         self.again = []  # seeds of a worker that died, but for the one that it died of
         self.workers = {}  # pipe -> [process, seeds, (what it did last, seed)]
         self.begun = time.monotonic()
+        self.often = set()  # what was first drawn often for missing cells
+
+    @staticmethod
+    def reaching(cell):
+        return next((often for strategy, often in REACHES.items() if cell.startswith(strategy)), set())
 
     def start(self):
         mine, theirs = multiprocessing.Pipe()
@@ -233,14 +250,21 @@ class Campaign:
         self.hand_out(mine)
 
     def hand_out(self, pipe):
-        late = time.monotonic() - self.begun > self.arguments.seconds and not (self.missing() and self.counts["graphs"] < FOR_CELLS)
+        late = time.monotonic() - self.begun > self.arguments.seconds
+        missing, often = self.missing() if late else [], set()
+        if missing:
+            late = self.counts["graphs"] >= FOR_CELLS
+            often = set().union(*(self.reaching(cell) for cell in missing))
         late = late or self.arguments.stop and self.faults
         seeds, self.again = ([], []) if late else (self.again, [])
         if not late and not seeds:
             chunk = self.arguments.chunk * (SPREAD_OVER if self.arguments.spread else 1)
             seeds = list(range(self.next, min(self.next + chunk, self.end)))
             self.next += len(seeds)
-        pipe.send(seeds or None)
+        if seeds and often and not self.often:
+            print(f"for the cells that were not reached, seeds from {seeds[0]} on --with {','.join(sorted(often))}", flush=True)
+        self.often = self.often or often
+        pipe.send((seeds, often) if seeds else None)
         if seeds:
             self.workers[pipe][1] = seeds
         else:
