@@ -1,9 +1,9 @@
-// com.microsoft: GreedySearch, the generation of text by a decoder that is a graph of the node's: a Loop, each of whose
-// iterations runs the decoder once and appends a token to every sequence.
+// com.microsoft: GreedySearch and BeamSearch, the generation of text by a decoder that is a graph of the node's: a
+// Loop, each of whose iterations runs the decoder once and appends a token to every sequence.
 //
-// What the kernels of ONNX Runtime do and its documentation leaves open: positions count the tokens that
-// are no padding, whatever the mask says, a sequence that is finished is padded on, and the loop ends with the last
-// sequence that does. Behind that ONNX Runtime leaves memory that nobody wrote; here it is padding.
+// What the kernels of ONNX Runtime do and its documentation leaves open: positions count the tokens that are no
+// padding, whatever the mask says, a sequence that is finished is padded on, and the loop ends with the last sequence
+// that does. Behind that ONNX Runtime leaves memory that nobody wrote; here it is padding, and 0 among the scores.
 
 #include <functional>
 #include <limits>
@@ -46,12 +46,14 @@ class Search {
     ValueId tokens;  // [rows, 1]
     ValueId from;    // [rows]: the row that each goes on from; invalid: itself
     ValueId goes_on;
+    ValueId kept{};  // what the results have of each iteration; invalid: nothing
   };
   Status loop(std::vector<Carried> &more, const std::function<Choice(ValueId)> &choose);
 
-  ValueId sequences() const { return sequences_.in; }  // in the loop: [rows, tokens so far]
-  ValueId result() const { return sequences_.out; }    // behind it
-  ValueId iteration() const { return iteration_; }
+  ValueId sequences() const { return sequences_.in; }      // in the loop: [rows, tokens so far]
+  ValueId result() const { return sequences_.out; }        // behind it
+  ValueId kept() const { return kept_; }                   // [iterations, ...]
+  ValueId steps() { return b_.sub(max_length_, start_); }  // iterations, if no sequence ended
   ValueId rows() const { return rows_; }
   ValueId max_length() const { return max_length_; }
   ValueId pad() { return b_.number(kToken, static_cast<double>(b_.i("pad_token_id", 0))); }
@@ -80,7 +82,7 @@ class Search {
   ValueId rows_, start_, max_length_, counts_;
   ValueId ids_, mask_, positions_, prefix_mask_;
   Carried sequences_;
-  ValueId iteration_;
+  ValueId iteration_, kept_;
 };
 
 Status Search::check_decoder(RegionId region, std::string_view name) {
@@ -172,7 +174,7 @@ Status Search::loop(std::vector<Carried> &more, const std::function<Choice(Value
   const ValueId empty = filled(b_, b_.number(past_element_, 0), cache_shape);
   const ValueId one_each = b_.concat({rows_, b_.ints({1})}, 0);
   const ValueId visible = filled(b_, b_.number(kToken, 1), one_each);
-  const ValueId trips = b_.squeeze(b_.sub(max_length_, start_), {0});
+  const ValueId trips = b_.squeeze(steps(), {0});
 
   const RegionId body = b_.new_region();
   const ValueId condition = b_.number(ElementType::kBool, 1);
@@ -217,10 +219,12 @@ Status Search::loop(std::vector<Carried> &more, const std::function<Choice(Value
   for (size_t i = 0; i < layers_; ++i) results.push_back(goes_from(given[1 + i], 1));
   results.push_back(b_.concat({goes_from(sequences_.in, 0), choice.tokens}, 1));
   for (const Carried &c : more) results.push_back(c.out);
+  if (choice.kept.valid()) results.push_back(choice.kept);
   b_.set_outputs(body, results);
   b_.enter(outside);
   const std::vector<ValueId> after = b_.control("Loop", operands, results.size() - 1, {{"body", body}});
-  const size_t state = after.size() - more.size() - 1;
+  if (choice.kept.valid()) kept_ = after.back();
+  const size_t state = kFirstPast + layers_;
   sequences_.out = after[state];
   for (size_t i = 0; i < more.size(); ++i) more[i].out = after[state + 1 + i];
   return {};
@@ -356,11 +360,12 @@ class Beams {
       return b_.op("Where", {done().in, otherwise, b_.op("GatherElements", {v, next}, {{"axis", int64_t{1}}})});
     };
     total().out = of_next(top[0], b_.number(kScore, 0));
-    const ValueId from = b_.add(of_next(beam, b_.number(ElementType::kInt64, 0)), first_row_);
+    // Where all is done goes on with the first row of all: scores are given of that, too.
+    const ValueId from = of_next(b_.add(beam, first_row_), b_.number(ElementType::kInt64, 0));
     const ValueId open = b_.cast(b_.op("Not", {done().out}), kToken);
     const ValueId any = b_.op("ReduceMax", {open}, {{"keepdims", int64_t{0}}});
     return {b_.reshape(of_next(token, search_.pad()), {-1, 1}), b_.reshape(from, {-1}),
-            b_.cast(any, ElementType::kBool)};
+            b_.cast(any, ElementType::kBool), b_.wants(2) ? sums : ValueId()};
   }
 
   void finish() {
@@ -376,6 +381,11 @@ class Beams {
     };
     give(0, pool.texts, b_.concat({batch_, kept, search_.max_length()}, 0));
     give(1, pool.scores, b_.concat({batch_, kept}, 0));
+    if (!b_.wants(2)) return;
+    const ValueId made = search_.kept();
+    const ValueId missing = b_.sub(search_.steps(), b_.dim(made, 0));
+    const ValueId zeros = filled(b_, b_.number(kScore, 0), b_.concat({missing, batch_, beams_, b_.dim(made, 3)}, 0));
+    b_.give(2, b_.concat({made, zeros}, 0));
   }
 
   std::vector<Carried> carried{5};
@@ -417,7 +427,6 @@ class Beams {
 Status beam_search(Body &b) {
   for (const size_t i : {size_t{10}, size_t{11}})
     if (b.has(i)) return b.unsupported(b.input_name(i) + " of BeamSearch");
-  if (b.wants(2)) return b.unsupported("output 2 (scores) of BeamSearch");
   Search search(b, {1, 2, 6, 7, 8, 9});
   OPTC_TRY(search.read());
   Beams beams(b, search);

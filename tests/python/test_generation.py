@@ -81,7 +81,7 @@ def generator(op, graphs, feeds, outputs, constant=(), dynamic=False, **attribut
     inputs = [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), [f"{k}_{i}" for i in range(v.ndim)] if dynamic else v.shape)
               for k, v in feeds.items() if k not in constant]
     given = [numpy_helper.from_array(feeds[k], k) for k in constant if k in feeds]
-    results = [helper.make_tensor_value_info(k, TensorProto.INT32 if k == "sequences" else TensorProto.FLOAT, None) for k in outputs]
+    results = [helper.make_tensor_value_info(k, TensorProto.INT32 if k == "sequences" else TensorProto.FLOAT, None) for k in outputs if k]
     graph = helper.make_graph([node], "generation", inputs, results, [graphs["decoder"][1], *given])
     return helper.make_model(graph, opset_imports=OPSETS, ir_version=9), {k: v for k, v in feeds.items() if k not in constant}
 
@@ -165,7 +165,7 @@ def case(op, which, number):
         feeds |= {"num_beams": np.asarray([beams], np.int32), "num_return_sequences": np.asarray([rng.integers(1, beams + 1)], np.int32)}
         feeds["length_penalty"] = np.asarray([rng.choice([-1, 0, 0.5, 1, 2])], np.float32)
         attributes["early_stopping"] = int(rng.integers(2))
-        outputs += ["sequences_scores"] if rng.random() < 0.8 else []
+        outputs += [["sequences_scores"], ["sequences_scores", "scores"], ["", "scores"], []][rng.integers(4)]
     form = dict(layers=int(rng.integers(1, 3)), heads=int(rng.integers(1, 3)), size=int(rng.integers(1, 5)), contrib=bool(rng.random() < 0.4))
     graphs = {"decoder": decoder([SEED, number, 1], logits, **form)}
     if rng.random() < 0.4:
@@ -189,9 +189,12 @@ def test_beam_search(optc, tmp_path, which, number, engine):
     want = session(model.SerializeToString()).run(None, feeds)
     got = run(optc, tmp_path, model, feeds, engine)
     assert got[0].dtype == want[0].dtype and np.array_equal(want[0], got[0]), f"{want} wanted, {got} given"
-    if len(want) > 1:
-        assert got[1].shape == want[1].shape
-        np.testing.assert_allclose(got[1], want[1], rtol=1e-4, atol=1e-5)
+    names = [o.name for o in model.graph.output]
+    for name, a, b in list(zip(names, want, got))[1:]:
+        assert a.shape == b.shape and a.dtype == b.dtype
+        # Of iterations that were not needed ONNX Runtime gives what lay in memory.
+        ran = [k for k in range(len(b)) if name != "scores" or b[k].any()]
+        np.testing.assert_allclose(b[ran], a[ran], rtol=1e-4, atol=1e-4)
 
 
 def refused(optc, tmp_path, change, code, *words):
@@ -210,12 +213,9 @@ def attribute(node, name):
     return next(a for a in node.attribute if a.name == name)
 
 
-def beams(node, outputs):
+def searched(node, *more):
     node.op_type = "BeamSearch"
-    node.input.insert(2, "")
-    node.input.extend(["max_length", "max_length"])
-    del node.output[1:]
-    node.output.extend(outputs)
+    node.input.extend(["", "max_length", "max_length", *[""] * 5, *["max_length"] * len(more)])
 
 
 def test_what_is_not_covered_is_said(optc, tmp_path):
@@ -224,7 +224,7 @@ def test_what_is_not_covered_is_said(optc, tmp_path):
     refused(optc, tmp_path, lambda n, g: n.attribute.append(helper.make_attribute("temperature", 0.5)), 4, "'temperature'")
     refused(optc, tmp_path, lambda n, g: attribute(n, "decoder").g.input.append(helper.make_tensor_value_info("past_sequence_length", TensorProto.INT32, [1])), 4,
             "past_sequence_length", "past_present_share_buffer")
-    refused(optc, tmp_path, lambda n, g: beams(n, ["", "scores"]), 4, "scores")
+    refused(optc, tmp_path, lambda n, g: searched(n, "decoder_input_ids"), 4, "decoder_input_ids")
 
 
 def test_what_is_wrong_is_said(optc, tmp_path):
