@@ -3,7 +3,8 @@
 //
 // What the kernels of ONNX Runtime do and its documentation leaves open: positions count the tokens that are no
 // padding, whatever the mask says, a sequence that is finished is padded on, and the loop ends with the last sequence
-// that does. Behind that ONNX Runtime leaves memory that nobody wrote; here it is padding, and 0 among the scores.
+// that does. Behind that ONNX Runtime leaves memory that nobody wrote; here it is padding, and 0 among the scores, as
+// for an entry of the batch that is done before others.
 
 #include <functional>
 #include <limits>
@@ -360,12 +361,13 @@ class Beams {
       return b_.op("Where", {done().in, otherwise, b_.op("GatherElements", {v, next}, {{"axis", int64_t{1}}})});
     };
     total().out = of_next(top[0], b_.number(kScore, 0));
-    // Where all is done goes on with the first row of all: scores are given of that, too.
-    const ValueId from = of_next(b_.add(beam, first_row_), b_.number(ElementType::kInt64, 0));
+    const ValueId from = b_.add(of_next(beam, b_.number(ElementType::kInt64, 0)), first_row_);
     const ValueId open = b_.cast(b_.op("Not", {done().out}), kToken);
     const ValueId any = b_.op("ReduceMax", {open}, {{"keepdims", int64_t{0}}});
+    ValueId kept;
+    if (b_.wants(2)) kept = b_.op("Where", {at(b_, done().in, 2), b_.number(kScore, 0), sums});
     return {b_.reshape(of_next(token, search_.pad()), {-1, 1}), b_.reshape(from, {-1}),
-            b_.cast(any, ElementType::kBool), b_.wants(2) ? sums : ValueId()};
+            b_.cast(any, ElementType::kBool), kept};
   }
 
   void finish() {
