@@ -3,6 +3,7 @@
 #include "importer/internal_converter.h"
 #include "importer/internal_order.h"
 #include "ops/extern.h"
+#include "ops/util.h"
 
 namespace optc {
 namespace {
@@ -29,6 +30,26 @@ void items_of(const onnx::AttributeProto &list, std::deque<onnx::AttributeProto>
   for (const auto &graph : list.graphs()) *item(onnx::AttributeProto::GRAPH).mutable_g() = graph;
   for (const auto &tensor : list.tensors()) *item(onnx::AttributeProto::TENSOR).mutable_t() = tensor;
   for (const auto &type : list.type_protos()) *item(onnx::AttributeProto::TYPE_PROTO).mutable_tp() = type;
+}
+
+// A graph that optc's own body of the node will place somewhere: until then what it declares is all that is known of
+// its inputs, and a dim that is no number is a size of its own.
+void declare_ranks(Graph &graph, RegionId region, const onnx::GraphProto &proto) {
+  const std::vector<ValueId> inputs = graph.region(region).inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto &declared = proto.input(static_cast<int>(i)).type().tensor_type();
+    Type type = graph.value(inputs[i]).type;
+    if (!type.is_tensor() || type.has_shape() || !declared.has_shape()) continue;
+    type.shape.emplace();
+    for (const auto &dim : declared.shape().dim()) {
+      const size_t axis = type.shape->size();
+      type.shape->push_back(
+          dim.has_dim_value() && dim.dim_value() >= 0
+              ? Dim(dim.dim_value())
+              : graph.dims()->new_symbol(SymbolKind::kData, size_name(graph.value(inputs[i]).name, axis)));
+    }
+    graph.set_type(inputs[i], std::move(type));
+  }
 }
 
 }  // namespace
@@ -432,6 +453,8 @@ Status Converter::convert_node(const onnx::NodeProto &node, Scope &scope) {
     const RegionId region = graph_.add_region(id);
     OPTC_TRY(convert_region(*graph, region, scope));
     if (node.op_type() == "Loop" && domain.empty()) declare_lists(*graph, region);
+    if (const OpDef *def = find_op(graph_.node(id).op); compile && def && def->body)
+      declare_ranks(graph_, region, *graph);
     graph_.attach_region(id, name, region);
   }
   for (int i = 0; i < node.output_size(); ++i)

@@ -215,9 +215,8 @@ Status Converter::expand(NodeId id, const NodeSource &node_source) {
 }
 
 Status Converter::write_body(NodeId id, const NodeSource &node_source) {
-  const NodeId before = graph_.node(id).previous;
-  const RegionId region = graph_.node(id).region;
   const std::vector<ValueId> arguments = graph_.node(id).inputs;
+  const size_t first = graph_.node_capacity();
   // A body may ask what the model declares of the results.
   for (const ValueId output : graph_.node(id).outputs) {
     const auto declared = output.valid() ? declared_.find(output.index) : declared_.end();
@@ -228,8 +227,9 @@ Status Converter::write_body(NodeId id, const NodeSource &node_source) {
   }
   OPTC_ASSIGN(const std::vector<ValueId> results, Body::write(graph_, id, *find_op(graph_.node(id).op), diagnostics_));
   // What was written is checked as if it had been read from a file, at the versions that optc's operators have.
-  for (NodeId n = before.valid() ? graph_.node(before).next : graph_.region(region).first; n != id;
-       n = graph_.node(n).next) {
+  for (size_t k = first; k < graph_.node_capacity(); ++k) {
+    const NodeId n(k);
+    if (!graph_.node(n).alive) continue;
     const OpDef *def = find_op(graph_.node(n).op);
     NodeSource source;
     source.frame = node_source.frame;

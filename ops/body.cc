@@ -26,7 +26,11 @@ constexpr Kind kKinds[] = {{"i", "an int", 0}, {"b", "an int", 0},  {"f", "a flo
 }  // namespace
 
 Body::Body(Graph &graph, NodeId node, Diagnostics &diagnostics)
-    : graph_(graph), node_(node), diagnostics_(diagnostics), results_(graph.node(node).outputs.size()) {}
+    : graph_(graph),
+      node_(node),
+      place_{graph.node(node).region, node},
+      diagnostics_(diagnostics),
+      results_(graph.node(node).outputs.size()) {}
 
 Result<std::vector<ValueId>> Body::write(Graph &graph, NodeId node, const OpDef &def, Diagnostics &diagnostics) {
   Body body(graph, node, diagnostics);
@@ -128,15 +132,20 @@ ValueId Body::op(std::string_view op, std::vector<ValueId> inputs, Attributes at
   return ops(op, std::move(inputs), 1, std::move(attributes))[0];
 }
 
-std::vector<ValueId> Body::ops(std::string_view op, std::vector<ValueId> inputs, size_t outputs,
-                               Attributes attributes) {
+NodeId Body::add(std::string_view op, std::vector<ValueId> inputs, size_t outputs, Attributes attributes) {
   const std::string name = graph_.unique_name(node().name + "/" + std::string(op));
   std::vector<std::pair<std::string, Type>> values;
   for (size_t k = 0; k < outputs; ++k)
     values.emplace_back(outputs == 1 ? name : graph_.unique_name(name + "_" + std::to_string(k)), Type());
-  const NodeId made = graph_.add_node(node().region, std::string(op), name, std::move(inputs), std::move(values),
-                                      std::move(attributes), node_);
+  const NodeId made = graph_.add_node(place_.region, std::string(op), name, std::move(inputs), std::move(values),
+                                      std::move(attributes), place_.before);
   graph_.set_origin(made, node().origin);
+  return made;
+}
+
+std::vector<ValueId> Body::ops(std::string_view op, std::vector<ValueId> inputs, size_t outputs,
+                               Attributes attributes) {
+  const NodeId made = add(op, std::move(inputs), outputs, std::move(attributes));
   // Types as far as they are known now; the importer infers every node once more and says what is wrong.
   Diagnostics scratch;
   bool known = true;
@@ -145,6 +154,39 @@ std::vector<ValueId> Body::ops(std::string_view op, std::vector<ValueId> inputs,
                                      !(type(v).is_tensor() && type(v).element == ElementType::kUndefined)));
   if (known) (void)infer_node(graph_, made, scratch).ok();
   return graph_.node(made).outputs;
+}
+
+std::vector<ValueId> Body::control(std::string_view op, std::vector<ValueId> inputs, size_t outputs,
+                                   std::vector<std::pair<std::string, RegionId>> bodies) {
+  const NodeId made = add(op, std::move(inputs), outputs, {});
+  for (auto &[name, region] : bodies) graph_.attach_region(made, std::move(name), region);
+  Diagnostics scratch;
+  (void)infer_node(graph_, made, scratch, nullptr, InferMode::kTentative).ok();
+  return graph_.node(made).outputs;
+}
+
+ValueId Body::region_input(RegionId region, std::string_view name, const Type &like) {
+  return graph_.add_input(region, graph_.unique_name(node().name + "/" + std::string(name)), like);
+}
+
+std::vector<ValueId> Body::splice(RegionId graph, const std::vector<ValueId> &inputs) {
+  const Region from = graph_.region(graph);
+  const std::vector<NodeId> nodes = graph_.nodes(graph);
+  std::vector<ValueId> outputs;
+  for (ValueId v : from.outputs) outputs.push_back(op("Identity", {v}));
+  graph_.set_outputs(graph, {});
+  for (size_t i = 0; i < from.inputs.size(); ++i) graph_.replace_uses(from.inputs[i], inputs[i]);
+  for (NodeId n : nodes) graph_.move_before(n, graph_.value(outputs.front()).producer);
+  for (size_t k = 0; k < graph_.value_capacity(); ++k) {
+    const Value &old = graph_.value(ValueId(k));
+    if (!old.alive || old.kind != ValueKind::kConstant || !(old.region == graph)) continue;
+    const std::string name = old.name;
+    const ValueId made = graph_.add_constant(graph_.unique_name(name), Constant(old.constant), place_.region);
+    graph_.replace_uses(ValueId(k), made);
+    graph_.erase_value(ValueId(k));
+    graph_.rename_value(made, name);
+  }
+  return outputs;
 }
 
 ValueId Body::value(Constant constant) {

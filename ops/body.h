@@ -90,6 +90,23 @@ class Body {
   ValueId channels_first(ValueId v);
   ValueId channels_last(ValueId v);
 
+  // Where operators are written: before the node, or inside of a region that becomes the body of one of them.
+  struct Place {
+    RegionId region;
+    NodeId before;  // invalid: at the end
+  };
+  Place enter(Place place) { return std::exchange(place_, place); }
+  RegionId new_region() { return graph_.add_region(node_); }
+  const Region &region(RegionId region) const { return graph_.region(region); }
+  // A new input, typed as `like` until its owner is inferred.
+  ValueId region_input(RegionId region, std::string_view name, const Type &like);
+  void set_outputs(RegionId region, std::vector<ValueId> outputs) { graph_.set_outputs(region, std::move(outputs)); }
+  // Moves here what a graph that the node has as an attribute computes of `inputs`; its outputs. Once a graph.
+  std::vector<ValueId> splice(RegionId graph, const std::vector<ValueId> &inputs);
+  // A node with bodies.
+  std::vector<ValueId> control(std::string_view op, std::vector<ValueId> inputs, size_t outputs,
+                               std::vector<std::pair<std::string, RegionId>> bodies);
+
   void give(size_t output, ValueId value) { results_[output] = value; }
   // An error when the rank of input i is not known, or not one of `ranks` where they are given.
   Status need_rank(size_t i, std::vector<int> ranks = {});
@@ -99,9 +116,11 @@ class Body {
 
  private:
   Status check(const Signature &signature);
+  NodeId add(std::string_view op, std::vector<ValueId> inputs, size_t outputs, Attributes attributes);
 
   Graph &graph_;
   NodeId node_;
+  Place place_;
   Diagnostics &diagnostics_;
   std::string_view inputs_;  // of the signature
   std::vector<ValueId> results_;

@@ -13,6 +13,7 @@
   X(contrib_encoder)     \
   X(contrib_experts)     \
   X(contrib_fused)       \
+  X(contrib_generation)  \
   X(contrib_grouped)     \
   X(contrib_misc)        \
   X(contrib_norm)        \
