@@ -403,7 +403,7 @@ NestResult Runner::run_unit(int64_t block, int n) {
   for (StageRun &stage : stages_) {
     if (const NestResult r = start_locals(stage, block, n); r != NestResult::kDone) return r;
     if (stage_lanes_) {
-      stage.plan->begin(0, static_cast<int>(std::min<int64_t>(kLanes, stage.total)));
+      if (stage.total > 0) stage.plan->begin(0, static_cast<int>(std::min<int64_t>(kLanes, stage.total)));
       for (int64_t at = 0; at < stage.total; at += kLanes)
         if (!stage.plan->run(at, static_cast<int>(std::min<int64_t>(kLanes, stage.total - at))))
           return plan_error(*stage.plan);

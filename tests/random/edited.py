@@ -215,7 +215,9 @@ def fault(said):
             return f"{way}, where inference must refuse: {text}"
     words = [said[w][0] for w in ("unfused", "eval") if w in said]
     # A rule may know the one size that an operand can ask for, and no longer read the operand: then a run that asks for another ends well.
-    return f"unfused: {words[0]}, eval: {words[1]}" if len(words) == 2 and words[0] != words[1] and words != ["fault", "ok"] else ""
+    # It may know too that a run cannot succeed, or which sizes can: then the words are others.
+    differ = len(words) == 2 and words[0] != words[1] and words != ["fault", "ok"] and not (words[0] == "fault" and words[1] in ("invalid", "usage"))
+    return f"unfused: {words[0]}, eval: {words[1]}" if differ else ""
 
 
 def main():
