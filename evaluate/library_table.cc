@@ -37,6 +37,7 @@
   X(identity)                     \
   X(fail)                         \
   X(label_encoder)                \
+  X(murmur_hash)                  \
   X(nms)                          \
   X(nonzero)                      \
   X(one_hot)                      \

@@ -32,6 +32,7 @@ def said(optc, tmp_path, node, count):
         ("Inverse", ["in0", "in1"], {}, 3, "at most 1 inputs"),
         ("Inverse", ["in0"], {"upper": 1}, 4, "attribute 'upper' of com.microsoft.Inverse is not known"),
         ("Tokenizer", ["in0"], {"mark": 2, "mincharnum": 1, "pad_value": "#", "tokenexp": "a"}, 3, "attribute 'mark' of com.microsoft.Tokenizer is 2"),
+        ("MurmurHash3", ["in0"], {"positive": 2}, 3, "attribute 'positive' of com.microsoft.MurmurHash3 is 2"),
         ("NhwcMaxPool", ["in0"], {}, 3, "attribute 'kernel_shape' of com.microsoft.NhwcMaxPool is required"),
         ("NoSuchOperator", ["in0"], {}, 4, "com.microsoft.NoSuchOperator"),
     ],
