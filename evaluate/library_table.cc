@@ -68,6 +68,7 @@
   X(string_where)                 \
   X(svm_classify)                 \
   X(tile_sizes)                   \
+  X(time_warping)                 \
   X(tokenize)                     \
   X(topk)                         \
   X(tree_ensemble)                \

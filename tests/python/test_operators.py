@@ -218,6 +218,19 @@ def murmur_hash(rng):
     return model, {"X": x}, cases.ort_answers(model, {"X": x})
 
 
+def time_warping(rng):
+    """com.microsoft.DynamicTimeWarping: costs of any size, also none, with ties, infinities and what is no number."""
+    shape = [[1], []][rng.integers(2)] + [int(d) for d in rng.integers(0 if rng.integers(8) == 0 else 1, [5, 30][rng.integers(2)], size=2)]
+    x = floats(rng, *shape)
+    if rng.integers(2):
+        x = np.rint(x)
+    if rng.integers(3) == 0:
+        x[rng.random(shape) < 0.2] = [np.nan, np.inf, -np.inf][rng.integers(3)]
+    node = helper.make_node("DynamicTimeWarping", ["X"], ["Y"], domain="com.microsoft")
+    model = cases.node_model(node, {"X": x}, {"": 17, "com.microsoft": 1}, symbolic=bool(rng.integers(2)))
+    return model, {"X": x}, cases.ort_answers(model, {"X": x})
+
+
 def inverse(rng):
     """com.microsoft.Inverse of matrices that are not close to singular."""
     n = int(rng.integers(1, 8))
@@ -409,7 +422,7 @@ def n_grams(rng):
     return model_of([helper.make_node("TfIdfVectorizer", ["x"], ["y"], **attributes)], {"x": x}, ["y"], 9), {"x": x}, [answer.reshape(*x.shape[:-1], size)]
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, murmur_hash, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts, non_max_suppression, top_k, n_grams, layers_after_no_step)}
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, murmur_hash, time_warping, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts, non_max_suppression, top_k, n_grams, layers_after_no_step)}
 
 
 def random_cases(family, count, seed):

@@ -33,6 +33,7 @@ def said(optc, tmp_path, node, count):
         ("Inverse", ["in0"], {"upper": 1}, 4, "attribute 'upper' of com.microsoft.Inverse is not known"),
         ("Tokenizer", ["in0"], {"mark": 2, "mincharnum": 1, "pad_value": "#", "tokenexp": "a"}, 3, "attribute 'mark' of com.microsoft.Tokenizer is 2"),
         ("MurmurHash3", ["in0"], {"positive": 2}, 3, "attribute 'positive' of com.microsoft.MurmurHash3 is 2"),
+        ("DynamicTimeWarping", ["in0"], {"band": 2}, 4, "attribute 'band' of com.microsoft.DynamicTimeWarping is not known"),
         ("NhwcMaxPool", ["in0"], {}, 3, "attribute 'kernel_shape' of com.microsoft.NhwcMaxPool is required"),
         ("NoSuchOperator", ["in0"], {}, 4, "com.microsoft.NoSuchOperator"),
     ],
