@@ -37,6 +37,7 @@
   X(identity)                     \
   X(fail)                         \
   X(label_encoder)                \
+  X(murmur_hash)                  \
   X(nms)                          \
   X(nonzero)                      \
   X(one_hot)                      \
@@ -67,6 +68,7 @@
   X(string_where)                 \
   X(svm_classify)                 \
   X(tile_sizes)                   \
+  X(time_warping)                 \
   X(tokenize)                     \
   X(topk)                         \
   X(tree_ensemble)                \

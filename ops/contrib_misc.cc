@@ -1,5 +1,7 @@
 // com.microsoft: what is left of small operators, most of them standard ones before ONNX had them.
 
+#include <tuple>
+
 #include "ops/body.h"
 
 namespace optc {
@@ -230,6 +232,40 @@ Status conv_transpose_with_dynamic_pads(Body &b) {
   return {};
 }
 
+// Words as rows of characters: the convolution of a word's characters, of which each filter gives its greatest value.
+// A word ends with the last character that is positive, is as long as the window at least, and is 0 when it begins with
+// none. A character that the table lacks is 0.
+Status word_conv_embedding(Body &b) {
+  const ValueId words = b.cast(b.in(0), ElementType::kInt64), filters = b.in(1), table = b.in(3);
+  OPTC_TRY(b.need_rank(0, {2}));
+  OPTC_TRY(b.need_rank(1, {4}));
+  OPTC_TRY(b.need_rank(2, {1}));
+  OPTC_TRY(b.need_rank(3, {2}));
+  for (const auto &[name, v, axis] : {std::tuple{"embedding_size", filters, 0},
+                                      {"conv_window_size", filters, 2},
+                                      {"char_embedding_size", table, 1}}) {
+    const int64_t said = b.i(name, -1), is = b.fixed(v, axis).value_or(said);
+    if (said != -1 && said != is)
+      return b.invalid("attribute '" + std::string(name) + "' is " + std::to_string(said) + ", but the operand has " +
+                       std::to_string(is));
+  }
+  const ValueId zero = b.ints({0}), window = b.dim(filters, 2), known = b.dim(table, 0), length = b.dim(words, 1);
+  const ValueId positive = b.op("Greater", {words, zero});
+  const ValueId letters =
+      b.op("ReduceSum", {b.cast(positive, ElementType::kInt64), b.ints({1})}, {{"keepdims", int64_t{1}}});
+  const ValueId there = b.op("And", {b.op("GreaterOrEqual", {words, zero}), b.op("Less", {words, known})});
+  const ValueId rows = b.op("Gather", {table, b.op("Where", {there, words, zero})});  // [words, length, channels]
+  const ValueId characters = b.op("Where", {b.unsqueeze(there, {2}), rows, b.like(table, 0)});
+  const ValueId sums = b.squeeze(b.op("Conv", {b.unsqueeze(characters, {1}), filters, b.in(2)}), {3});
+  const ValueId places = b.add(b.sub(length, window), b.ints({1}));
+  const ValueId inside =
+      b.op("LessOrEqual", {b.iota(places, ElementType::kInt64), b.op("Max", {b.sub(letters, window), zero})});
+  const ValueId kept = b.op("Where", {b.unsqueeze(inside, {1}), b.op("Tanh", {sums}), b.like(sums, -1)});
+  const ValueId best = b.op("ReduceMax", {kept, b.ints({2})}, {{"keepdims", int64_t{0}}});
+  b.give(0, b.op("Where", {b.slice(positive, 1, 0, 1), best, b.like(best, 0)}));
+  return {};
+}
+
 constexpr OpDef kOps[] = {
     body_row("com.microsoft.CDist", {"A B", "C", "metric:s"}, cdist),
     body_row("com.microsoft.ComplexMul", {"A B", "C", ""}, complex_mul<false>),
@@ -252,6 +288,8 @@ constexpr OpDef kOps[] = {
     body_row("com.microsoft.Trilu", {"X k?", "Y", "upper:b"}, same_operator<kTrilu>),
     body_row("com.microsoft.UnfoldTensor", {"input", "output", "dim:i size:i! step:i"}, unfold_tensor),
     body_row("com.microsoft.Unique", {"x", "y idx? counts?", ""}, unique),
+    body_row("com.microsoft.WordConvEmbedding",
+             {"Sequence W B C", "Y", "char_embedding_size:i conv_window_size:i embedding_size:i"}, word_conv_embedding),
 };
 
 }  // namespace

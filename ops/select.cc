@@ -1,5 +1,5 @@
-// NonZero, Compress, Unique, TopK, NonMaxSuppression (library functions that find sizes), and ConstantOfShape, EyeLike,
-// Range.
+// NonZero, Compress, Unique, TopK, NonMaxSuppression, DynamicTimeWarping (library functions that find sizes), and
+// ConstantOfShape, EyeLike, Range.
 
 #include <cmath>
 
@@ -268,12 +268,35 @@ Status build_range(BuildContext &c) {
 
 const VersionStep kTopkSteps[] = {{10, topk_k, topk_k_down}, {11, nullptr, topk_smallest_down}};
 
+// com.microsoft.DynamicTimeWarping: the cheapest path through a matrix of costs.
+Status infer_time_warping(InferContext &c) {
+  OPTC_TRY(c.require_shape(0));
+  if (c.element(0) != ElementType::kFloat32) return c.invalid("the input must be float");
+  if (c.rank(0) != 2 && c.rank(0) != 3) return c.invalid("the input must have rank 2, or rank 3 with one matrix");
+  if (c.rank(0) == 3) OPTC_TRY(c.same(c.shape(0)[0], 1, "the number of matrices"));
+  const size_t last = c.shape(0).size() - 1;
+  c.set_tensor(0, ElementType::kInt32, {2, c.run_time_size(0, 1, bound_of(c.shape(0)[last - 1] + c.shape(0)[last]))});
+  return {};
+}
+Status build_time_warping(BuildContext &c) {
+  c.library("time_warping", {c.input(0)}, {c.output(0)}, {}, {single_symbol(c.output_shape(0)[1])});
+  return {};
+}
+
 const OpDef kOps[] = {
     {"NonZero", OpForm::kLibrary, 13, infer_nonzero, build_nonzero},
     {"Compress", OpForm::kLibrary, 28, infer_compress, build_compress},
     {"Unique", OpForm::kLibrary, 28, infer_unique, build_unique},
     {"TopK", OpForm::kLibrary, 24, infer_topk, build_topk, kTopkSteps},
     {"NonMaxSuppression", OpForm::kLibrary, 11, infer_nms, build_nms},
+    {"com.microsoft.DynamicTimeWarping",
+     OpForm::kLibrary,
+     1,
+     infer_time_warping,
+     build_time_warping,
+     {},
+     true,
+     {"input", "output", ""}},
     {"ConstantOfShape", OpForm::kIndex, 25, infer_constant_of_shape, build_constant_of_shape},
     {"EyeLike", OpForm::kIndex, 22, infer_eye_like, build_eye_like},
     {"Range", OpForm::kIndex, 27, infer_range, build_range},

@@ -1,5 +1,5 @@
-// StringConcat, StringSplit, StringNormalizer, RegexFullMatch, Tokenizer, TfIdfVectorizer: library functions
-// (runtime/cpu/lib_strings.h, lib_tokens.h).
+// StringConcat, StringSplit, StringNormalizer, RegexFullMatch, Tokenizer, TfIdfVectorizer, MurmurHash3: library
+// functions (runtime/cpu/lib_strings.h, lib_text.h, lib_tokens.h).
 
 #include "ops/build.h"
 #include "ops/registry.h"
@@ -111,6 +111,29 @@ Status build_tokenizer(BuildContext &c) {
   return {};
 }
 
+// com.microsoft.MurmurHash3: a hash of each element's bytes.
+Status infer_murmur_hash(InferContext &c) {
+  OPTC_TRY(c.require_shape(0));
+  switch (c.element(0)) {
+    case ElementType::kInt32:
+    case ElementType::kUInt32:
+    case ElementType::kInt64:
+    case ElementType::kUInt64:
+    case ElementType::kFloat32:
+    case ElementType::kFloat64:
+    case ElementType::kString:
+      break;
+    default:
+      return c.invalid("the input must be strings or numbers of 32 or 64 bits");
+  }
+  c.set_tensor(0, c.node().int_or("positive", 1) != 0 ? ElementType::kUInt32 : ElementType::kInt32, c.shape(0));
+  return {};
+}
+Status build_murmur_hash(BuildContext &c) {
+  c.library("murmur_hash", {c.input(0)}, {c.output(0)}, c.node().attributes);
+  return {};
+}
+
 Status infer_tfidf(InferContext &c) {
   OPTC_TRY(c.require_shape(0));
   const auto *indexes = c.node().ints("ngram_indexes"), *counts = c.node().ints("ngram_counts");
@@ -157,6 +180,14 @@ const OpDef kOps[] = {
      {},
      true,
      {"X", "Y", "mark:b! mincharnum:i! pad_value:s! separators:ss tokenexp:s"}},
+    {"com.microsoft.MurmurHash3",
+     OpForm::kLibrary,
+     1,
+     infer_murmur_hash,
+     build_murmur_hash,
+     {},
+     true,
+     {"X", "Y", "positive:b seed:i"}},
     {"RegexFullMatch", OpForm::kLibrary, 20, infer_regex, build_regex},
     {"TfIdfVectorizer", OpForm::kLibrary, 9, infer_tfidf, build_tfidf},
 };

@@ -1,5 +1,7 @@
-// lib_select.h: NonZero, Compress, Unique, TopK, NonMaxSuppression.
+// lib_select.h: NonZero, Compress, Unique, TopK, NonMaxSuppression, DynamicTimeWarping.
 #pragma once
+#include <math.h>
+
 #include "lib_util.h"
 
 static inline int optc_lib_is_set(const OptcLibTensor *t, int64_t i) {
@@ -360,4 +362,59 @@ static inline int optc_lib_nms(OptcLibCall *call) {
   if (ok) memcpy(call->outputs[0].data, found, (size_t)total * 3 * sizeof(int64_t));
   free(ranked), free(found), free(kept);
   return ok ? 0 : optc_lib_out_of_memory(call);
+}
+
+// input: costs (f32) of points, [rows, columns] or [1, rows, columns]. Output: i32[2, n], rows and columns of the
+// points of a path from the first to the last point by steps to the next row, column or both that costs least. Of equal
+// ones the step within the row is taken, so is one whose cost is no number. Size: n, 0 when there are no points.
+static inline int optc_lib_time_warping(OptcLibCall *call) {
+  const OptcLibTensor *x = &call->inputs[0];
+  const int64_t rows = x->dims[x->rank - 2], columns = x->dims[x->rank - 1];
+  const float *costs = (const float *)x->data;
+  enum { kBoth, kRow, kColumn };  // the step that leads to a point
+  unsigned char *steps = nullptr;
+  float *sums = nullptr;  // of the paths to the points of a row, behind a border
+  if (rows > 0 && columns > 0) {
+    steps = (unsigned char *)malloc((size_t)rows * (size_t)columns);
+    sums = (float *)malloc(((size_t)columns + 1) * sizeof *sums);
+    if (!steps || !sums) {
+      free(steps), free(sums);
+      return optc_lib_out_of_memory(call);
+    }
+    for (int64_t j = 0; j <= columns; ++j) sums[j] = j == 0 ? 0 : HUGE_VALF;
+  }
+  for (int64_t i = 0; sums && i < rows; ++i) {
+    float diagonal = sums[0];
+    sums[0] = HUGE_VALF;
+    for (int64_t j = 0; j < columns; ++j) {
+      const float above = sums[j + 1], left = sums[j];
+      const int step = diagonal < above && diagonal < left ? kBoth : above < diagonal && above < left ? kRow : kColumn;
+      steps[i * columns + j] = (unsigned char)step;
+      sums[j + 1] = (step == kBoth ? diagonal : step == kRow ? above : left) + costs[i * columns + j];
+      diagonal = above;
+    }
+  }
+  // Backwards: once for the number of points, once more to write them.
+  int status = 0;
+  int32_t *y = nullptr;
+  for (int64_t pass = 0, n = 0; pass < 2 && status == 0; ++pass) {
+    int64_t at = n;
+    for (int64_t i = rows - 1, j = columns - 1; i >= 0 && j >= 0;) {
+      if (pass == 0) {
+        ++n;
+      } else {
+        --at;
+        y[at] = (int32_t)i, y[n + at] = (int32_t)j;
+      }
+      const int step = steps[i * columns + j];
+      i -= step != kColumn, j -= step != kRow;
+    }
+    if (pass == 1) break;
+    const int64_t dims[2] = {2, n};
+    call->sizes[0] = n;
+    if (!optc_lib_allocate(call, 0, 2, dims)) status = optc_lib_out_of_memory(call);
+    y = (int32_t *)call->outputs[0].data;
+  }
+  free(steps), free(sums);
+  return status;
 }

@@ -1,4 +1,5 @@
-// lib_text.h: strings in operators that otherwise take numbers: Cast from and to strings, Equal and Where of strings.
+// lib_text.h: strings in operators that otherwise take numbers: Cast from and to strings, Equal and Where of strings,
+// MurmurHash3.
 #pragma once
 #include <stdio.h>
 
@@ -106,6 +107,41 @@ static inline int optc_lib_string_cast(OptcLibCall *call) {
     memcpy(copy, text, size);
     ((OptcLibString *)y->data)[i].data = copy;
     ((OptcLibString *)y->data)[i].size = size;
+  }
+  return 0;
+}
+
+// MurmurHash3_x86_32, an algorithm by Austin Appleby: 32 bits that depend on all of the bytes and on the seed. Words
+// are little-endian, as all that optc compiles for.
+static inline uint32_t optc_lib_rotate_left(uint32_t v, int bits) { return v << bits | v >> (32 - bits); }
+static inline uint32_t optc_lib_murmur_word(uint32_t word) {
+  return optc_lib_rotate_left(word * 0xcc9e2d51u, 15) * 0x1b873593u;
+}
+static inline uint32_t optc_lib_murmur(const void *data, size_t size, uint32_t seed) {
+  const unsigned char *bytes = (const unsigned char *)data;
+  uint32_t h = seed, word;
+  size_t at = 0;
+  for (; size - at >= sizeof word; at += sizeof word) {
+    memcpy(&word, bytes + at, sizeof word);
+    h = optc_lib_rotate_left(h ^ optc_lib_murmur_word(word), 13) * 5 + 0xe6546b64u;
+  }
+  word = 0;
+  for (int shift = 0; at < size; ++at, shift += 8) word |= (uint32_t)bytes[at] << shift;
+  h ^= optc_lib_murmur_word(word) ^ (uint32_t)size;  // of no bytes the word is 0
+  h = (h ^ h >> 16) * 0x85ebca6bu;
+  h = (h ^ h >> 13) * 0xc2b2ae35u;
+  return h ^ h >> 16;
+}
+// input: X, of numbers or strings; attribute seed, of which the low 32 bits count. Output: 32 bits for each element.
+static inline int optc_lib_murmur_hash(OptcLibCall *call) {
+  const OptcLibTensor *x = &call->inputs[0], *y = &call->outputs[0];
+  const uint32_t seed = (uint32_t)optc_lib_int_attribute(call, "seed", 0);
+  const int64_t n = optc_lib_count(x);
+  const size_t size = optc_lib_element_size(x->type);
+  for (int64_t i = 0; i < n; ++i) {
+    const OptcLibString *s = x->type == 8 ? (const OptcLibString *)x->data + i : nullptr;
+    ((uint32_t *)y->data)[i] = s ? optc_lib_murmur(s->data, s->size, seed)
+                                 : optc_lib_murmur((const char *)x->data + (size_t)i * size, size, seed);
   }
   return 0;
 }

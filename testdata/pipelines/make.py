@@ -16,6 +16,7 @@ import sklearn.cluster
 import sklearn.compose
 import sklearn.datasets
 import sklearn.ensemble
+import sklearn.feature_extraction
 import sklearn.feature_extraction.text
 import sklearn.impute
 import sklearn.linear_model
@@ -116,6 +117,10 @@ def main():
     count = sklearn.feature_extraction.text.CountVectorizer
     write("text_naive_bayes", pipeline(count(ngram_range=(1, 2), token_pattern="[a-zA-Z]+"), sklearn.naive_bayes.MultinomialNB()), TEXTS, TOPICS,
           {"x": UNSEEN})
+    words = np.array([text.split()[:4] for text in TEXTS], object)
+    hasher = sklearn.feature_extraction.FeatureHasher
+    write("hashed_words", pipeline(hasher(64, input_type="string", dtype=np.float32), sklearn.linear_model.LogisticRegression()), words, TOPICS,
+          {"x": np.array([["a", "dog", "sat", ""], ["rates", "and", "Zürich", "rose"], ["cats", "cats", "日本", "cats"]], object)})
     numbers, cities, label = people(120, 1)
     table = np.concatenate([numbers.astype(object), cities], axis=1)
     few_numbers, few_cities, _ = people(12, 2)

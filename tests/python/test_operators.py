@@ -201,6 +201,36 @@ def tokenizer(rng):
     return model, {"X": x}, cases.ort_answers(model, {"X": x})
 
 
+def murmur_hash(rng):
+    """com.microsoft.MurmurHash3: texts of each length of a word and its rest, numbers of each type, tensors of any rank, also empty ones."""
+    shape = [int(d) for d in rng.integers(0 if rng.integers(4) == 0 else 1, 5, size=rng.integers(0, 4))]
+    kind = ["U", "U", "i4", "u4", "i8", "u8", "f4", "f8"][rng.integers(8)]
+    if kind == "U":
+        letters = ["ab", "aBé日0 ", "\U0001f600ä\n"][rng.integers(3)]
+        x = np.array(["".join(letters[i] for i in rng.integers(len(letters), size=rng.integers(0, 10))) for _ in range(int(np.prod(shape)))], object).reshape(shape)
+    else:
+        x = rng.integers(0, 256, [*shape, int(kind[1])], np.uint8).view(kind)[..., 0]
+    attributes = {"seed": int(rng.choice([0, 1, 42, 2**32 - 1, -1, 2**40 + 5]))} if rng.integers(2) else {}
+    if rng.integers(3):
+        attributes["positive"] = int(rng.integers(2))
+    model = cases.node_model(helper.make_node("MurmurHash3", ["X"], ["Y"], domain="com.microsoft", **attributes), {"X": x}, {"": 17, "com.microsoft": 1},
+                             symbolic=bool(rng.integers(2)))
+    return model, {"X": x}, cases.ort_answers(model, {"X": x})
+
+
+def time_warping(rng):
+    """com.microsoft.DynamicTimeWarping: costs of any size, also none, with ties, infinities and what is no number."""
+    shape = [[1], []][rng.integers(2)] + [int(d) for d in rng.integers(0 if rng.integers(8) == 0 else 1, [5, 30][rng.integers(2)], size=2)]
+    x = floats(rng, *shape)
+    if rng.integers(2):
+        x = np.rint(x)
+    if rng.integers(3) == 0:
+        x[rng.random(shape) < 0.2] = [np.nan, np.inf, -np.inf][rng.integers(3)]
+    node = helper.make_node("DynamicTimeWarping", ["X"], ["Y"], domain="com.microsoft")
+    model = cases.node_model(node, {"X": x}, {"": 17, "com.microsoft": 1}, symbolic=bool(rng.integers(2)))
+    return model, {"X": x}, cases.ort_answers(model, {"X": x})
+
+
 def inverse(rng):
     """com.microsoft.Inverse of matrices that are not close to singular."""
     n = int(rng.integers(1, 8))
@@ -392,7 +422,7 @@ def n_grams(rng):
     return model_of([helper.make_node("TfIdfVectorizer", ["x"], ["y"], **attributes)], {"x": x}, ["y"], 9), {"x": x}, [answer.reshape(*x.shape[:-1], size)]
 
 
-FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts, non_max_suppression, top_k, n_grams, layers_after_no_step)}
+FAMILIES = {f.__name__: f for f in (scan_8, causal_conv, sequence_of_inputs, affine_grid, squeeze, squeeze_to_the_declared_rank, batch_norm_of_each_element, reductions_of_integers, tokenizer, murmur_hash, time_warping, inverse, regex_full_match, string_normalizer, windows_at_any_opset, cubic_samples_beside_the_border, elements_are_moved_whole, fills_of_texts, non_max_suppression, top_k, n_grams, layers_after_no_step)}
 
 
 def random_cases(family, count, seed):

@@ -1,8 +1,23 @@
 """Generators of the small operators of com.microsoft; see nodes.py."""
 
 import numpy as np
-from harness import Node
+from harness import Node, session
 from nodes import any_shape, generator, maybe, normal, one_of, size
+
+
+@generator
+def WordConvEmbedding(rng):
+    """Words of any length, with characters that the table lacks. ONNX Runtime leaves as it finds it what a word that begins with no character
+    is: 0 here."""
+    count, length, channels, filters, table = size(rng, 0, 6), size(rng, 1, 8), size(rng, 1, 4), size(rng, 1, 5), size(rng, 1, 9)
+    window = size(rng, 1, length)
+    words = rng.integers(0, table + (2 if rng.random() < 0.2 else 0), (count, length)).astype(np.int32)
+    words[np.arange(length) >= rng.integers(0, length + 1, (count, 1))] = one_of(rng, 0, 0, -1)
+    operands = [words, normal(rng, filters, 1, window, channels), normal(rng, filters), normal(rng, table, channels)]
+    attributes = dict(embedding_size=maybe(rng, filters), conv_window_size=maybe(rng, window), char_embedding_size=maybe(rng, channels))
+    model, feeds = Node("WordConvEmbedding", operands, **attributes).model(0, False)
+    want = session(model.SerializeToString()).run(None, feeds)[0]
+    return Node("WordConvEmbedding", operands, want=[np.where(words[:, :1] > 0, want, 0)], **attributes)
 
 
 @generator

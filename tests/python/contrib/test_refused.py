@@ -32,6 +32,9 @@ def said(optc, tmp_path, node, count):
         ("Inverse", ["in0", "in1"], {}, 3, "at most 1 inputs"),
         ("Inverse", ["in0"], {"upper": 1}, 4, "attribute 'upper' of com.microsoft.Inverse is not known"),
         ("Tokenizer", ["in0"], {"mark": 2, "mincharnum": 1, "pad_value": "#", "tokenexp": "a"}, 3, "attribute 'mark' of com.microsoft.Tokenizer is 2"),
+        ("MurmurHash3", ["in0"], {"positive": 2}, 3, "attribute 'positive' of com.microsoft.MurmurHash3 is 2"),
+        ("DynamicTimeWarping", ["in0"], {"band": 2}, 4, "attribute 'band' of com.microsoft.DynamicTimeWarping is not known"),
+        ("WordConvEmbedding", ["in0", "in1", "in2", "in2"], {}, 3, "input 1 (W) must have rank 4"),
         ("NhwcMaxPool", ["in0"], {}, 3, "attribute 'kernel_shape' of com.microsoft.NhwcMaxPool is required"),
         ("NoSuchOperator", ["in0"], {}, 4, "com.microsoft.NoSuchOperator"),
     ],
@@ -67,6 +70,19 @@ def test_operands_of_dynamic_quantize_lstm(optc, tmp_path, input, shape, text):
         done = subprocess.run([optc, "inspect", tmp_path / "model.onnx", "--ir=graph"], capture_output=True, text=True, timeout=60)
         assert done.returncode == code, done.stderr
     assert text in done.stderr and done.stderr.count("error[") == 1, done.stderr
+
+
+def test_sizes_of_word_conv_embedding(optc, tmp_path):
+    """An attribute that says another size than the operand has; a window that is longer than the words."""
+    for shape, attributes, code, text in (([5, 4], {"conv_window_size": 3}, 0, ""), ([5, 4], {"embedding_size": 3}, 3, "attribute 'embedding_size' is 3, but the operand has 6"),
+                                          ([5, 2], {}, 3, "Conv")):
+        sizes = {"words": shape, "w": [6, 1, 3, 2], "b": [6], "c": [9, 2]}
+        inputs = [helper.make_tensor_value_info(k, TensorProto.INT32 if k == "words" else TensorProto.FLOAT, v) for k, v in sizes.items()]
+        node = helper.make_node("WordConvEmbedding", list(sizes), ["out"], name="node", domain="com.microsoft", **attributes)
+        graph = helper.make_graph([node], "graph", inputs, [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)], ir_version=10), tmp_path / "model.onnx")
+        done = subprocess.run([optc, "inspect", tmp_path / "model.onnx", "--ir=graph"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == code and text in done.stderr and done.stderr.count("error[") == (code != 0), done.stderr
 
 
 def test_types_that_an_opset_lacks_raise_the_opset(optc, tmp_path):
