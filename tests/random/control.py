@@ -3,9 +3,15 @@
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
+from graph import broadcasts
 from oracle import Reject
 from registry import op
 from values import BOOL, F32, F64, FLOATS, I32, I64, INTS, ONNX
+
+
+def reaches(a, b):
+    """Whether `b` broadcasts to the shape of `a`."""
+    return broadcasts(a.shape, b.shape) and np.broadcast_shapes(a.shape, b.shape) == a.shape
 
 
 @op(1.5)
@@ -25,7 +31,7 @@ def if_(g):
             nodes = [] if inits else [helper.make_node("Constant", [], [y], value=numpy_helper.from_array(g.data(a.dtype, a.shape)))]
         else:
             p = g.partner(x)
-            if g.v[p].size and np.broadcast_shapes(a.shape, g.v[p].shape) != a.shape:
+            if g.v[p].size and not reaches(a, g.v[p]):
                 raise Reject
             if a.dtype == BOOL:
                 nodes = [helper.make_node("And", [x, p], [y])]
@@ -49,7 +55,7 @@ def loop(g):
     ty = ONNX[a.dtype]
     sh = [None] * a.ndim
     p = g.partner(x)
-    if np.broadcast_shapes(a.shape, g.v[p].shape) != a.shape:
+    if not reaches(a, g.v[p]):
         raise Reject
     it, ci, s, y, co, sc = [g.name("l") for _ in range(6)]
     nodes = [helper.make_node("Identity", [ci], [co])]
