@@ -138,6 +138,10 @@ class Maker {
       if (needed > 0 && needed <= most) count *= *d;
       if (*d == 0) count = 0;
     }
+    if (constexpr double kMostOfAGuess = 1 << 30; draw_.guess && needed > kMostOfAGuess)
+      return diagnostics_.error(ErrorKind::kUsage,
+                                fmt::format("input '{}' would take {} at these sizes", name_, format_bytes(needed)), {},
+                                "--dim NAME=N sets a dimension");
     if (needed > most)
       return diagnostics_.error(ErrorKind::kIo,
                                 fmt::format("input '{}' of {} needs {}, this machine has {}", name_,

@@ -18,6 +18,7 @@ namespace optc {
 struct Draw {
   uint64_t seed = 0;
   bool plain = false;  // floats in [0, 1) and the lowest integers, for models that most values do not suit
+  bool guess = false;  // the sizes are a further attempt: an input of more than 1 GiB is an error (kUsage), too
 };
 
 // Random inputs of the given sizes: floats normally distributed; integers in the range that their uses allow

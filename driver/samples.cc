@@ -64,7 +64,7 @@ int InputSets::sizes_of(int attempt) const {
 }
 
 Draw InputSets::how(int number, int attempt) const {
-  return {source_.seed + static_cast<uint64_t>(number), attempt >= kPlainFrom};
+  return {source_.seed + static_cast<uint64_t>(number), attempt >= kPlainFrom, attempt > 0};
 }
 
 Result<InputSet> InputSets::fitting(const Graph &graph, int number, const Run &run, Diagnostics &diagnostics) {

@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import subprocess
 import sys
 
 import numpy as np
@@ -284,3 +286,17 @@ def test_a_pool_in_ceil_mode_takes_sizes_below_its_window(optc, tmp_path):
     for engine in ("evaluate", "bundle"):
         done = run(optc, "run", tmp_path / "m.onnx", f"--engine={engine}", f"--input=x=@{tmp_path}/x.npy")
         assert done.stdout.split() == ["y", "f32[1,1,1,1]", "7"]
+
+
+def test_sizes_that_are_tried_stay_small(optc, tmp_path):
+    """Only a branch says that d is 16. The sizes before it in the order of attempts would make an input of 10 GB of z."""
+    (tmp_path / "m.onnxtxt").write_text("""<ir_version: 10, opset_import: ["" : 17]>
+m (float[n,d] x, bool flag, float[k,k,k,k] z) => (float[n,16] y, float[k,k,k,k] r) <float[16,16] w = {%s}>
+{
+  y = If (flag) <then_branch: graph = a () => (float[n,16] p) { p = MatMul (x, w) }, else_branch: graph = b () => (float[n,16] q) { s = MatMul (x, w)  q = Neg (s) }>
+  r = Relu (z)
+}
+""" % ",".join(["1"] * 256))
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))  # noqa: E731
+    done = subprocess.run([optc, "run", tmp_path / "m.onnxtxt", "--engine=evaluate"], capture_output=True, text=True, preexec_fn=limit)
+    assert done.returncode == 0 and "d=16" in done.stderr + done.stdout, done.stderr
