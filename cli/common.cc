@@ -310,6 +310,17 @@ void add_engine(Verb &verb, CommonOptions &o) {
       ->type_name("ENGINE");
 }
 
+// Of an option that is given once for a name; the same again says nothing else.
+template <typename Value>
+static Status add_once(std::vector<std::pair<std::string, Value>> &list, const char *option, const std::string &text,
+                       const std::string &name, Value value, Diagnostics &diagnostics) {
+  for (const auto &[other, said] : list)
+    if (other == name && said != value)
+      return diagnostics.error(ErrorKind::kUsage, fmt::format("{} {}: {} is given twice", option, text, name));
+  list.emplace_back(name, std::move(value));
+  return {};
+}
+
 Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diagnostics) {
   CompileOptions options;
   options.level = o.level;
@@ -399,10 +410,7 @@ Result<CompileOptions> compile_options(const CommonOptions &o, Diagnostics &diag
       list.push_back(dims.substr(from, to - from));
       from = to + 1;
     }
-    for (const auto &[other, other_dims] : options.import.shapes)
-      if (other == name && other_dims != list)
-        return diagnostics.error(ErrorKind::kUsage, fmt::format("--shape {}: {} is given twice", text, name));
-    options.import.shapes.emplace_back(name, std::move(list));
+    OPTC_TRY(add_once(options.import.shapes, "--shape", text, name, std::move(list), diagnostics));
   }
   return options;
 }
@@ -422,11 +430,7 @@ Result<std::vector<std::pair<std::string, std::string>>> named_inputs(const Comm
     const size_t at = text.find("=@");
     if (at == std::string::npos || at == 0)
       return diagnostics.error(ErrorKind::kUsage, fmt::format("--input {}: expected NAME=@FILE", text));
-    const std::string name = text.substr(0, at), path = text.substr(at + 2);
-    for (const auto &[other, other_path] : list)
-      if (other == name && other_path != path)
-        return diagnostics.error(ErrorKind::kUsage, fmt::format("--input {}: {} is given twice", text, name));
-    list.emplace_back(name, path);
+    OPTC_TRY(add_once(list, "--input", text, text.substr(0, at), text.substr(at + 2), diagnostics));
   }
   return list;
 }
